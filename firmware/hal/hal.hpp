@@ -1,0 +1,43 @@
+// What a chip offers the firmware. One folder per chip implements it; the wire and the kernels see nothing else.
+#pragma once
+#include <stdint.h>
+
+// Called by the chip for every byte received, from the receive interrupt. Defined by firmware/wire/session.hpp.
+extern "C" void hil_on_byte(uint8_t byte);
+
+namespace hal {
+
+// Clocks, UART at 115200 8N1, cycle counter. Receiving is off until rx_enable(true).
+void init();
+
+// Queue one byte for sending; waits for a free transmit register, never for the whole byte to leave.
+void put(uint8_t byte);
+
+// Receive interrupt on or off. While off, bytes that arrive beyond the hardware FIFO are lost (and counted).
+void rx_enable(bool on);
+
+// Bytes the UART reported as overrun since init().
+uint16_t rx_overruns();
+
+// A timed section: cycles spent between the two calls, the cost of an empty section already subtracted.
+// Sections do not nest. `tag` is published to a tracer where the chip has one (ITM stimulus port on Cortex-M).
+void section_begin(uint32_t tag);
+uint32_t section_end();
+
+// Bytes of stack and heap at their peak since reset. The stack is painted before any C code runs.
+uint32_t stack_peak_bytes();
+uint32_t heap_peak_bytes();
+
+// Interrupt lock around data shared with hil_on_byte().
+class Lock {
+public:
+    Lock();
+    ~Lock();
+    Lock(const Lock &) = delete;
+    Lock &operator=(const Lock &) = delete;
+
+private:
+    uint32_t saved_;
+};
+
+}  // namespace hal

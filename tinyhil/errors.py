@@ -1,0 +1,80 @@
+"""Every error a user can meet: one line that says what, where, limit and remedy, and an exit code.
+
+Exit codes are a public interface (docs/cli.md): a script tells a bad model from a dead board by them.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_GATE = 1
+EXIT_USAGE = 2
+EXIT_NO_BOARD = 3
+EXIT_BUILD = 4
+EXIT_FLASH = 5
+EXIT_LINK = 6
+EXIT_CRASH = 7
+EXIT_WRONG_FIRMWARE = 8
+EXIT_FLAKY = 9
+EXIT_INTERRUPTED = 130
+
+
+class HilError(Exception):
+    """Base of all errors shown to the user; `exit_code` is what the process returns."""
+
+    exit_code = EXIT_USAGE
+
+
+class ModelError(HilError):
+    """The model file is damaged, uses something unsupported, or holds values that are not finite."""
+
+
+class DataError(HilError):
+    """A data set or input file is missing, damaged or of the wrong shape."""
+
+
+class ConfigError(HilError):
+    """boards.yaml, an assignment file or a command-line value is wrong."""
+
+
+class BoardError(HilError):
+    """No such board, none attached, several candidates, or the board is busy."""
+
+    exit_code = EXIT_NO_BOARD
+
+
+class BuildError(HilError):
+    """A tool is missing, the compiler failed, or the image could not be produced."""
+
+    exit_code = EXIT_BUILD
+
+
+class DoesNotFit(BuildError):
+    """The image or its RAM exceeds the chip."""
+
+
+class FlashError(HilError):
+    """The image could not be loaded into the board."""
+
+    exit_code = EXIT_FLASH
+
+
+class LinkError(HilError):
+    """The serial link failed, babbles, or carries frames that make no sense."""
+
+    exit_code = EXIT_LINK
+
+
+class LinkTimeout(LinkError):
+    """The board did not answer within the deadline of the stage."""
+
+
+class DeviceCrashed(HilError):
+    """The firmware faulted or reset in the middle of a run."""
+
+    exit_code = EXIT_CRASH
+
+
+class WrongFirmware(HilError):
+    """The board runs another image than the one just built."""
+
+    exit_code = EXIT_WRONG_FIRMWARE
