@@ -1,0 +1,74 @@
+"""Ranges: the smallest and largest value each tensor takes over calibration samples.
+
+The zoo commits them beside each model (`ranges.json`), so the firmware does not depend on where the data came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.errors import DataError, ModelError
+from tinyhil.evaluate import evaluate
+from tinyhil.graph import Graph
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """(lowest, highest) of every run-time value; `source` says from which data."""
+
+    values: Mapping[str, tuple[float, float]]
+    source: Mapping[str, Any]
+
+    def magnitude(self, name: str) -> float:
+        """Largest absolute value of `name`; ModelError if it was never observed."""
+        if name not in self.values:
+            raise ModelError(f"no calibrated range for value '{name}'; run `hil calibrate` for this model again")
+        low, high = self.values[name]
+        return max(abs(low), abs(high))
+
+
+def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any]) -> Ranges:
+    """Run the float model over `inputs` (samples, ...) and record what every value reaches."""
+    seen: dict[str, tuple[float, float]] = {}
+
+    def watch(name: str, array: np.ndarray) -> None:
+        low, high = float(array.min()), float(array.max())
+        if not np.isfinite(low) or not np.isfinite(high):
+            raise DataError(f"calibration: value '{name}' is not finite; the model or the data overflow float32")
+        before = seen.get(name, (low, high))
+        seen[name] = (min(low, before[0]), max(high, before[1]))
+
+    evaluate(graph, inputs, watch)
+    return Ranges(seen, dict(source))
+
+
+def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
+    """Write `ranges.json`; floats keep every bit (repr)."""
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "model_sha256": model_sha256,
+        "source": dict(ranges.source),
+        "values": {name: list(pair) for name, pair in ranges.values.items()},
+    }
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def load_ranges(path: Path, model_sha256: str) -> Ranges:
+    """Read `ranges.json`; ModelError if it belongs to another model or is damaged."""
+    try:
+        data = json.loads(path.read_text())
+        values = {str(name): (float(low), float(high)) for name, (low, high) in data["values"].items()}
+        owner, source = data["model_sha256"], data["source"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not a ranges file ({error}); run `hil calibrate` again") from None
+    if owner != model_sha256:
+        raise ModelError(f"{path}: made for another version of the model; run `hil calibrate` again")
+    return Ranges(values, source)

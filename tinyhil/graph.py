@@ -1,0 +1,74 @@
+"""The graph every front end produces and every later stage reads.
+
+A `Graph` is a list of `Node`s in execution order over named values. Loops are nodes with a `body` graph (`Scan`);
+they are never unrolled. Names are unique over the whole nesting, so one flat map of ranges or formats serves all levels.
+
+Shapes are those of one sample, with the batch axis (if the model has one) fixed to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+def element_count(shape: Shape) -> int:
+    """Number of elements of a tensor of `shape`; a scalar has one."""
+    count = 1
+    for dim in shape:
+        count *= dim
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation. `op` names a record of `tinyhil.ops`; `body` is set for loops only."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    body: Graph | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes in execution order. `shapes` covers every value of this level, `constants` those known at compile time.
+
+    The body of a loop may read values of the levels around it (`constants` of the outermost level mostly).
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    shapes: Mapping[str, Shape]
+    constants: Mapping[str, np.ndarray]
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes of all levels, a loop before its body."""
+        for node in self.nodes:
+            yield node
+            if node.body is not None:
+                yield from node.body.walk()
+
+    def levels(self) -> Iterator[Graph]:
+        """This graph and the bodies nested in it."""
+        yield self
+        for node in self.nodes:
+            if node.body is not None:
+                yield from node.body.levels()
+
+    def all_shapes(self) -> dict[str, Shape]:
+        """Shape of every value of every level."""
+        return {name: shape for level in self.levels() for name, shape in level.shapes.items()}
+
+    def all_constants(self) -> dict[str, np.ndarray]:
+        """Every constant of every level."""
+        return {name: array for level in self.levels() for name, array in level.constants.items()}

@@ -1,0 +1,136 @@
+"""Element by element: Add, Sub, Mul with trailing broadcast, and Relu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.graph import Node, Shape, element_count
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
+from tinyhil.program import Op
+
+if TYPE_CHECKING:
+    from tinyhil.lower import Lowering
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    return [broadcast(node, shapes)]
+
+
+def _binary(
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Callable[[Node, Arrays], list[np.ndarray]]:
+    def evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
+        return [function(*align(arrays))]
+
+    return evaluate
+
+
+def _evaluate_relu(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    return [np.maximum(arrays[0], np.float32(0))]
+
+
+def period(node: Node, lowering: Lowering, value: str) -> int:
+    """Elements after which operand `value` repeats: its own count if it broadcasts over leading axes only."""
+    shape = lowering.shape(value)
+    trimmed = shape[next((i for i, dim in enumerate(shape) if dim != 1), len(shape)) :]
+    target = lowering.shape(node.outputs[0])
+    if trimmed and trimmed != target[len(target) - len(trimmed) :]:
+        raise refuse(
+            node,
+            f"operand '{value}' {list(shape)} broadcasts along an inner axis of {list(target)}",
+            "expand the constant in the model",
+        )
+    return element_count(trimmed)
+
+
+def _lower_sum(kernel: Kernel) -> Callable[[Node, Lowering], None]:
+    def lower(node: Node, lowering: Lowering) -> None:
+        a, b = node.inputs
+        periods = [period(node, lowering, value) for value in (a, b)]
+        names = (lowering.operand(a), lowering.operand(b))
+        out = lowering.define(node.outputs[0])
+        formats = [lowering.format(value) for value in (a, b)]
+        exponent = min(fmt.exponent for fmt in formats)
+        shifts = [fmt.exponent - exponent for fmt in formats]
+        shift = out.format.exponent - exponent
+        bound = sum(-fmt.lowest << left for fmt, left in zip(formats, shifts, strict=True))
+        params = {
+            "count": out.count,
+            "a_period": periods[0],
+            "b_period": periods[1],
+            "a_shift": shifts[0],
+            "b_shift": shifts[1],
+            "shift": shift,
+        }
+        lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, accumulator_bits(bound, shift)))
+
+    return lower
+
+
+def _lower_mul(node: Node, lowering: Lowering) -> None:
+    a, b = node.inputs
+    periods = [period(node, lowering, value) for value in (a, b)]
+    names = (lowering.operand(a), lowering.operand(b))
+    out = lowering.define(node.outputs[0])
+    a_format, b_format = lowering.format(a), lowering.format(b)
+    shift = out.format.exponent - a_format.exponent - b_format.exponent
+    bits = accumulator_bits(a_format.lowest * b_format.lowest, shift)
+    params = {"count": out.count, "a_period": periods[0], "b_period": periods[1], "shift": shift}
+    lowering.emit(node, Op(MUL.name, node.name, names, out.name, params, bits))
+
+
+def _lower_relu(node: Node, lowering: Lowering) -> None:
+    x = lowering.operand(node.inputs[0])
+    x_format = lowering.format(node.inputs[0])
+    out = lowering.define(node.outputs[0])
+    shift = out.format.exponent - x_format.exponent
+    params = {"count": out.count, "shift": shift}
+    lowering.emit(node, Op(RELU.name, node.name, (x,), out.name, params, accumulator_bits(-x_format.lowest, shift)))
+
+
+def _repeat(array: np.ndarray, count: int) -> np.ndarray:
+    return np.tile(array, (1, count // array.shape[1]))
+
+
+def _execute_sum(sign: int) -> Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]:
+    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+        p = op.params
+        a, b = (_repeat(array, p["count"]) for array in arrays)
+        return requantize((a << p["a_shift"]) + sign * (b << p["b_shift"]), p["shift"], out)
+
+    return execute
+
+
+def _execute_mul(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    a, b = (_repeat(array, op.params["count"]) for array in arrays)
+    return requantize(a * b, op.params["shift"], out)
+
+
+def _execute_relu(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    return requantize(np.maximum(arrays[0], 0), op.params["shift"], out)
+
+
+_SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
+_SUM_SHIFTS = ("a_shift", "b_shift", "shift")
+ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_SHIFTS)
+SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_SHIFTS)
+MUL = Kernel(
+    "mul",
+    "a * b, exact product, one rounding",
+    _execute_mul,
+    ("count", "a_period", "b_period", "shift"),
+    ("shift",),
+)
+RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("shift",))
+KERNELS = (ADD, SUB, MUL, RELU)
+
+OPERATORS = (
+    Operator("Add", "sum; broadcast along leading axes", _infer, _binary(np.add), _lower_sum(ADD)),
+    Operator("Sub", "difference; broadcast along leading axes", _infer, _binary(np.subtract), _lower_sum(SUB)),
+    Operator("Mul", "product; broadcast along leading axes", _infer, _binary(np.multiply), _lower_mul),
+    Operator("Relu", "max(x, 0)", _infer, _evaluate_relu, _lower_relu),
+)

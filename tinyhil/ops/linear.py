@@ -1,0 +1,200 @@
+"""Matrix products: MatMul and Gemm, lowered to `dense` (constant weights) or `matmul` (two run-time operands)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.graph import Node, Shape
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.program import Op
+
+if TYPE_CHECKING:
+    from tinyhil.lower import Lowering
+
+
+def _infer_matmul(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    a, b = shapes
+    if not a or not b:
+        raise refuse(node, "an operand is a scalar", "use Mul")
+    inner = b[-2] if len(b) > 1 else b[0]
+    if a[-1] != inner:
+        raise refuse(node, f"inner dimensions of {list(a)} and {list(b)} differ", "check the exported model")
+    rows = a[:-1] if len(a) > 1 else ()
+    columns = b[-1:] if len(b) > 1 else ()
+    if len(b) > 2:
+        if len(a) > 2 and a[:-2] != b[:-2] and any(d != 1 for d in a[:-2] + b[:-2]):
+            raise refuse(node, f"batched operands {list(a)} and {list(b)}", "split the batch into separate nodes")
+        rows = b[:-2] + a[-2:-1] if len(b) > len(a) else a[:-1]
+    return [rows + columns]
+
+
+def _evaluate_matmul(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    a, b = arrays
+    if b.ndim == 2:  # a vector per sample
+        return [np.einsum("s...k,sk->s...", a, np.broadcast_to(b, (a.shape[0], b.shape[1])))]
+    if a.ndim == 2:
+        return [np.matmul(a[:, None, :], b)[..., 0, :]]
+    rank = max(a.ndim, b.ndim)
+    a = a.reshape(a.shape[:1] + (1,) * (rank - a.ndim) + a.shape[1:])
+    b = b.reshape(b.shape[:1] + (1,) * (rank - b.ndim) + b.shape[1:])
+    return [np.matmul(a, b)]
+
+
+def _infer_gemm(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    a, b = shapes[0], shapes[1]
+    if len(a) != 2 or len(b) != 2:
+        raise refuse(node, f"operands {list(a)} and {list(b)} are not matrices", "use MatMul")
+    m, k = (a[1], a[0]) if attr(node, "transA", 0) else a
+    k2, n = (b[1], b[0]) if attr(node, "transB", 0) else b
+    if k != k2:
+        raise refuse(node, f"inner dimensions {k} and {k2} differ", "check the exported model")
+    return [(m, n)]
+
+
+def _evaluate_gemm(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    a, b = arrays[0], arrays[1]
+    if attr(node, "transA", 0):
+        a = a.swapaxes(-1, -2)
+    if attr(node, "transB", 0):
+        b = b.swapaxes(-1, -2)
+    out = attr(node, "alpha", 1.0) * np.matmul(a, b)
+    if len(arrays) == 3:
+        c = arrays[2]
+        out = out + attr(node, "beta", 1.0) * c.reshape(c.shape[:1] + (1,) * (3 - c.ndim) + c.shape[1:])
+    return [out.astype(np.float32)]
+
+
+def _lower_matmul(node: Node, lowering: Lowering) -> None:
+    left, right = node.inputs
+    left_shape, right_shape = lowering.shape(left), lowering.shape(right)
+    weights = lowering.constant(right)
+    if weights is not None and weights.ndim == 2:
+        rows = lowering.count(left) // left_shape[-1]
+        _dense(node, lowering, left, rows, right, weights.T, None)
+        return
+    weights = lowering.constant(left)
+    if weights is not None and weights.ndim == 2 and lowering.count(right) == weights.shape[1]:
+        _dense(node, lowering, right, 1, left, weights, None)
+        return
+    if len(left_shape) == 1:
+        left_shape = (1, *left_shape)
+    if len(right_shape) == 1:
+        right_shape = (*right_shape, 1)
+    if any(d != 1 for d in left_shape[:-2] + right_shape[:-2]):
+        raise refuse(node, f"batched operands {list(left_shape)} and {list(right_shape)}", "split the batch")
+    _matmul(node, lowering, left_shape[-2], left_shape[-1], right_shape[-1])
+
+
+def _lower_gemm(node: Node, lowering: Lowering) -> None:
+    if attr(node, "alpha", 1.0) != 1.0 or attr(node, "beta", 1.0) != 1.0:
+        raise refuse(node, "alpha or beta is not 1", "fold the factor into the weights")
+    if attr(node, "transA", 0):
+        raise refuse(node, "transA = 1", "export with the input untransposed")
+    weights = lowering.constant(node.inputs[1])
+    if weights is None:
+        raise refuse(node, "the second operand is computed at run time", "use MatMul and Add")
+    bias = node.inputs[2] if len(node.inputs) == 3 else None
+    if bias is not None and lowering.constant(bias) is None:
+        raise refuse(node, "the bias is computed at run time", "use MatMul and Add")
+    rows = lowering.shape(node.inputs[0])[0]
+    matrix = weights if attr(node, "transB", 0) else weights.T
+    _dense(node, lowering, node.inputs[0], rows, node.inputs[1], matrix, bias)
+
+
+def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np.ndarray, bias: str | None) -> None:
+    """out[r, n] = sum_k matrix[n, k] * x[r, k] + bias[n]: `matrix` holds one row of weights per output."""
+    outputs, inner = matrix.shape
+    x_format, w_format = lowering.format(x), lowering.format(w)
+    weights = lowering.add_constant(w, matrix, w_format)
+    exponent = x_format.exponent + w_format.exponent
+    out = lowering.define(node.outputs[0])
+    shift = out.format.exponent - exponent
+    inputs: tuple[str, ...] = (weights, lowering.tensor(x))
+    # |sum| <= largest row sum of |w| times the largest |x| the format can hold
+    bound = int(np.abs(lowering.integers(weights).reshape(outputs, inner)).sum(axis=1).max())
+    bound *= -x_format.lowest
+    bias_shift = 0
+    if bias is not None:
+        values = lowering.constant(bias)
+        assert values is not None
+        wanted = lowering.format(bias)
+        # the bias joins the exact sum: never finer than the accumulator, moved left into its scale
+        fmt = Fixed(wanted.bits, max(wanted.exponent, exponent))
+        bias_shift = fmt.exponent - exponent
+        name = lowering.add_constant(bias, np.broadcast_to(values, (rows, outputs))[0], fmt)
+        bound += int(np.abs(lowering.integers(name)).max()) << bias_shift
+        inputs += (name,)
+    params = {"rows": rows, "outputs": outputs, "inner": inner, "bias_shift": bias_shift, "shift": shift}
+    kernel = DENSE if bias is None else DENSE_BIAS
+    lowering.emit(node, Op(kernel.name, node.name, inputs, out.name, params, accumulator_bits(bound, shift)))
+
+
+def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int) -> None:
+    a, b = (lowering.operand(name) for name in node.inputs)
+    out = lowering.define(node.outputs[0])
+    a_format, b_format = lowering.format(node.inputs[0]), lowering.format(node.inputs[1])
+    shift = out.format.exponent - a_format.exponent - b_format.exponent
+    bits = accumulator_bits(inner * a_format.lowest * b_format.lowest, shift)
+    params = {"rows": rows, "inner": inner, "columns": columns, "shift": shift}
+    lowering.emit(node, Op(MATMUL.name, node.name, (a, b), out.name, params, bits))
+
+
+def _execute_dense(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    weights = arrays[0].reshape(p["outputs"], p["inner"])
+    x = arrays[1].reshape(-1, p["rows"], p["inner"])
+    total = x @ weights.T
+    if len(arrays) == 3:
+        total = total + (arrays[2].reshape(p["outputs"]) << p["bias_shift"])
+    return requantize(total.reshape(len(total), -1), p["shift"], out)
+
+
+def _execute_matmul(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a = arrays[0].reshape(-1, p["rows"], p["inner"])
+    b = arrays[1].reshape(-1, p["inner"], p["columns"])
+    total = a @ b
+    return requantize(total.reshape(len(total), -1), p["shift"], out)
+
+
+_DENSE_PARAMS = ("rows", "outputs", "inner", "shift")
+DENSE = Kernel(
+    "dense",
+    "constant matrix times run-time rows, exact sum, one rounding",
+    _execute_dense,
+    _DENSE_PARAMS,
+    ("shift",),
+    is_sum=True,
+)
+DENSE_BIAS = Kernel(
+    "dense_bias",
+    "dense plus a constant bias inside the exact sum",
+    _execute_dense,
+    (*_DENSE_PARAMS, "bias_shift"),
+    ("shift", "bias_shift"),
+    is_sum=True,
+)
+MATMUL = Kernel(
+    "matmul",
+    "product of two run-time matrices, exact sum, one rounding",
+    _execute_matmul,
+    ("rows", "inner", "columns", "shift"),
+    ("shift",),
+)
+KERNELS = (DENSE, DENSE_BIAS, MATMUL)
+
+OPERATORS = (
+    Operator("MatMul", "matrix product; batch dimensions of 1 only", _infer_matmul, _evaluate_matmul, _lower_matmul),
+    Operator(
+        "Gemm",
+        "matrix product plus bias; alpha = beta = 1, transA = 0, constant weights",
+        _infer_gemm,
+        _evaluate_gemm,
+        _lower_gemm,
+        ("alpha", "beta", "transA", "transB"),
+    ),
+)

@@ -1,0 +1,96 @@
+"""What one operator is: a record that drives shape inference, the float reference, lowering and the docs table.
+
+An `Operator` is an ONNX operator as the graph knows it; a `Kernel` is the integer routine it is lowered to, with its
+readable numpy reference here and its C++ template of the same name in `firmware/kernels/`.
+
+Float arrays carry a leading sample axis: value of shape (1, 32) over S samples is an array (S, 1, 32); a constant has a
+sample axis of 1. Integer arrays are flat: (S, count), constants (1, count).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinyhil.errors import ModelError
+from tinyhil.formats.fixed import Fixed
+from tinyhil.graph import Node, Shape
+from tinyhil.program import Op
+
+if TYPE_CHECKING:
+    from tinyhil.lower import Lowering
+
+Arrays = Sequence[np.ndarray]
+Infer = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], list[Shape]]
+Evaluate = Callable[[Node, Arrays], list[np.ndarray]]
+Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One ONNX operator. `attributes` are those understood; any other one refuses the model.
+
+    `lower` is None for views: the output shows the first input's elements.
+    """
+
+    name: str
+    summary: str
+    infer: Infer
+    evaluate: Evaluate
+    lower: Callable[[Node, Lowering], None] | None = None
+    attributes: tuple[str, ...] = ()
+    is_view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One integer routine. `params` are the names of `Op.params` in the order of the C++ arguments.
+
+    Those in `static_params` become compile-time constants in C++ (shifts: a variable 32-bit shift costs an AVR a loop).
+    `is_sum`: its inner loop is a dot product, which has accumulators of its own on some chips.
+    """
+
+    name: str
+    summary: str
+    execute: Execute
+    params: tuple[str, ...]
+    static_params: tuple[str, ...] = ()
+    is_sum: bool = False
+
+
+def refuse(node: Node, what: str, remedy: str) -> ModelError:
+    """A refusal that names node and operator, for the front end and the lowering alike."""
+    return ModelError(f"node '{node.name}' ({node.op}): {what}; {remedy}")
+
+
+def attr(node: Node, name: str, default: Any) -> Any:
+    """Attribute `name` of `node`, or `default`."""
+    return node.attrs.get(name, default)
+
+
+def align(arrays: Arrays) -> list[np.ndarray]:
+    """Pad shapes behind the sample axis to one rank, so that numpy's broadcasting is that of one sample."""
+    rank = max(array.ndim for array in arrays)
+    return [a.reshape(a.shape[:1] + (1,) * (rank - a.ndim) + a.shape[1:]) for a in arrays]
+
+
+def broadcast(node: Node, shapes: Sequence[Shape]) -> Shape:
+    """Numpy broadcasting of `shapes`; ModelError when they do not match."""
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        text = " and ".join(str(list(shape)) for shape in shapes)
+        raise refuse(node, f"shapes {text} do not broadcast", "check the exported model") from None
+
+
+def signed_bits(bound: int) -> int:
+    """Width of the narrowest two's complement integer that holds -bound..bound."""
+    return bound.bit_length() + 1
+
+
+def accumulator_bits(bound: int, shift: int) -> int:
+    """Width that holds sums up to `bound` in magnitude, plus the rounding addend or the left shift of requantize."""
+    return signed_bits(bound + (1 << (shift - 1)) if shift > 0 else bound << -shift)

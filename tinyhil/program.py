@@ -1,0 +1,89 @@
+"""The lowered model: integer operations with shifts, tables and accumulator widths decided.
+
+A `Program` is what the numpy reference executes and what codegen writes down as calls. Tensors are flat; shapes survive
+only as kernel parameters. Views (reshape, squeeze, the final state of a loop) are already resolved to the tensor they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A run-time or constant tensor. `role`: input, constant, arena, or slice (one step of a sequence)."""
+
+    name: str
+    count: int
+    format: Fixed
+    role: str
+
+    @property
+    def size_bytes(self) -> int:
+        return self.count * self.format.storage_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One kernel call: `output = kernel(inputs; params)`.
+
+    `accumulator_bits` is the two's complement width proven sufficient for every intermediate sum, rounding included.
+    """
+
+    kernel: str
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    params: Mapping[str, int]
+    accumulator_bits: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`body` executed `count` times; before step t each slice tensor shows row t of its sequence."""
+
+    name: str
+    count: int
+    slices: tuple[tuple[str, str], ...]  # (sequence tensor, slice tensor)
+    body: tuple[Op | Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`constants` hold the integers of the tensors with role constant, flat, in kernel order."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray]
+    body: tuple[Op | Loop, ...]
+    input: str
+    output: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+
+    def streamable_loop(self) -> Loop | None:
+        """The loop that alone consumes the model input, row by row; None if the input is needed as a whole."""
+        users = [
+            item
+            for item in self.body
+            if self.input in (item.inputs if isinstance(item, Op) else (s for s, _ in item.slices))
+        ]
+        if len(users) == 1 and isinstance(users[0], Loop):
+            loop = users[0]
+            inner = {name for op in walk(loop.body) for name in op.inputs}
+            return loop if self.input not in inner else None
+        return None
+
+
+def walk(body: tuple[Op | Loop, ...]) -> Iterator[Op]:
+    """All operations in order, loop bodies once."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield from walk(item.body)
+        else:
+            yield item

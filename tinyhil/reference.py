@@ -1,0 +1,67 @@
+"""The numpy reference: executes a Program in int64, exactly as every board must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.formats.fixed import dequantize, quantize
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.program import Loop, Op, Program
+
+Watch = Callable[[str, np.ndarray], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRun:
+    """`outputs` (samples, count) integers, `saturations` (samples,) how often a result was clipped."""
+
+    outputs: np.ndarray
+    saturations: np.ndarray
+
+
+def run_reference(program: Program, inputs: np.ndarray, watch: Watch | None = None) -> ReferenceRun:
+    """Run `program` on integer `inputs` (samples, input count). `watch` sees every tensor each time it is written."""
+    values: dict[str, np.ndarray] = {name: array[None, :] for name, array in program.constants.items()}
+    values[program.input] = inputs
+    saturations = np.zeros(len(inputs), np.int64)
+    _run(program, program.body, values, saturations, watch)
+    outputs = np.broadcast_to(values[program.output], (len(inputs), program.tensors[program.output].count))
+    return ReferenceRun(outputs, saturations)
+
+
+def _run(
+    program: Program,
+    body: tuple[Op | Loop, ...],
+    values: dict[str, np.ndarray],
+    saturations: np.ndarray,
+    watch: Watch | None,
+) -> None:
+    for item in body:
+        if isinstance(item, Op):
+            arrays = [values[name] for name in item.inputs]
+            result, clipped = KERNEL_BY_NAME[item.kernel].execute(item, arrays, program.tensors[item.output].format)
+            values[item.output] = result
+            saturations += clipped.sum(axis=1)
+            if watch is not None:
+                watch(item.output, result)
+            continue
+        for step in range(item.count):
+            for sequence, row in item.slices:
+                count = program.tensors[row].count
+                values[row] = values[sequence][:, step * count : (step + 1) * count]
+            _run(program, item.body, values, saturations, watch)
+
+
+def quantize_inputs(program: Program, inputs: np.ndarray) -> tuple[np.ndarray, int]:
+    """Integers (samples, count) the host sends for float `inputs` (samples, ...), and how many of them saturated."""
+    flat = inputs.reshape(len(inputs), -1)
+    integers, clipped = quantize(flat, program.tensors[program.input].format)
+    return integers, int(clipped.sum())
+
+
+def dequantize_outputs(program: Program, outputs: np.ndarray) -> np.ndarray:
+    """Real outputs (samples, count), float64, exact."""
+    return dequantize(outputs, program.tensors[program.output].format)
