@@ -13,6 +13,13 @@ void init();
 // Queue one byte for sending; waits for a free transmit register, never for the whole byte to leave.
 void put(uint8_t byte);
 
+// Called between messages; `wait`: there is nothing else to do. Chips receive by interrupt and need nothing here.
+#ifdef HIL_CHIP_HOST
+void idle(bool wait);
+#else
+inline void idle(bool) {}
+#endif
+
 // Receive interrupt on or off. While off, bytes that arrive beyond the hardware FIFO are lost (and counted).
 void rx_enable(bool on);
 

@@ -1,0 +1,45 @@
+// Arrays as kernels see them: in RAM, or constant in flash, which on AVR is another address space.
+#pragma once
+#include <stdint.h>
+
+#ifdef __AVR__
+#include <avr/pgmspace.h>
+#define HIL_FLASH PROGMEM
+#else
+#define HIL_FLASH
+#endif
+
+namespace hil {
+
+#ifndef __AVR__
+using Size = uint32_t;
+#else
+using Size = uint16_t;
+#endif
+
+template <class T>
+struct Ram {
+    const T *at;
+    T operator[](Size i) const { return at[i]; }
+    Ram operator+(Size n) const { return {at + n}; }
+};
+
+template <class T>
+struct Flash {
+    const T *at;
+    Flash operator+(Size n) const { return {at + n}; }
+#ifdef __AVR__
+    T operator[](Size i) const {
+        return sizeof(T) == 1 ? static_cast<T>(pgm_read_byte(at + i)) : static_cast<T>(pgm_read_word(at + i));
+    }
+#else
+    T operator[](Size i) const { return at[i]; }
+#endif
+};
+
+template <class T>
+inline Ram<T> ram(const T *p) { return {p}; }
+template <class T>
+inline Flash<T> flash(const T *p) { return {p}; }
+
+}  // namespace hil

@@ -1,0 +1,5 @@
+#include "firmware/wire/session.hpp"
+
+int main() {
+    wire::serve();
+}

@@ -1,0 +1,16 @@
+// How generated code reaches the rows of the model input.
+#pragma once
+#include "model/model.hpp"
+
+namespace hil {
+
+// The next row while the model's outer loop is fed from the wire: waits, with the clock of the timed section stopped.
+const void *next_step();
+
+template <class T>
+inline const T *input_row(const uint8_t *input, uint16_t step, Size count) {
+    if (model::streamed) return static_cast<const T *>(next_step());
+    return reinterpret_cast<const T *>(input) + static_cast<Size>(step) * count;
+}
+
+}  // namespace hil

@@ -1,0 +1,37 @@
+// Message types and layouts (docs/protocol.md). All numbers little endian.
+#pragma once
+#include <stdint.h>
+
+namespace wire {
+
+constexpr uint8_t protocol_version = 1;
+
+enum Type : uint8_t {
+    hello_request = 0x01,  // -
+    start = 0x02,          // mode u8
+    data = 0x03,           // sample u16, chunk u16, bytes
+    ping = 0x04,           // -
+    get_result = 0x05,     // sample u16
+    finish = 0x06,         // -
+    hello = 0x81,          // see session.hpp
+    ack = 0x82,            // position, flags u8
+    result = 0x83,         // sample u16, ticks u32, saturations u32, position, output bytes
+    stats = 0x84,          // see session.hpp
+    refused = 0x85,        // type u8 of the message that could not be served
+};
+
+// A position is: next sample u16, next chunk u16, credit u16 (chunks the host may send from there on).
+
+enum Mode : uint8_t { quiet = 0, stream = 1 };
+enum AckFlag : uint8_t { started = 1, resend = 2 };
+
+struct Writer {
+    uint8_t *at;
+    void u8(uint8_t v) { *at++ = v; }
+    void u16(uint16_t v) { u8(static_cast<uint8_t>(v)); u8(static_cast<uint8_t>(v >> 8)); }
+    void u32(uint32_t v) { u16(static_cast<uint16_t>(v)); u16(static_cast<uint16_t>(v >> 16)); }
+};
+
+inline uint16_t read_u16(const uint8_t *p) { return static_cast<uint16_t>(p[0] | (p[1] << 8)); }
+
+}  // namespace wire
