@@ -1,0 +1,51 @@
+"""A real board on a serial port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from harness.boards.connection import Connection
+from harness.config import BoardSpec
+from tinyhil.errors import BoardError
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedBoard:
+    """Nothing but the port is known of it."""
+
+    port: str
+    banner_s: float
+
+    def alive(self) -> None:
+        """A real board gives no sign but its silence."""
+
+    def finish(self) -> Mapping[str, Any]:
+        return {}
+
+
+@contextmanager
+def connect(board: BoardSpec, port: str) -> Iterator[Connection]:
+    """The board on `port`. Opening the port resets most boards; a boot loader may delay HELLO by two seconds."""
+    yield AttachedBoard(port, 2.5 if board.reset == "on_open" else 0.0)
+
+
+def find_ports(board: BoardSpec) -> list[str]:
+    """Ports whose USB identity is this board's, by stable name where the system has one."""
+    from serial.tools import list_ports
+
+    return sorted(
+        port.device
+        for port in list_ports.comports()
+        if port.vid is not None and f"{port.vid:04X}:{port.pid:04X}" in board.usb
+    )
+
+
+def choose_port(board: BoardSpec) -> str | None:
+    """The port of the one attached board of this kind; None if there is none; BoardError lists several."""
+    ports = find_ports(board)
+    if len(ports) > 1:
+        raise BoardError(f"{len(ports)} boards match {board.name}: {', '.join(ports)}; choose one with --port")
+    return ports[0] if ports else None

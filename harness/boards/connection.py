@@ -1,0 +1,31 @@
+"""What every driver offers: a port to open, a verdict on whether the board is alive, and what it knows at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Connection(Protocol):
+    """A board that is switched on. Drivers are context managers that yield one."""
+
+    port: str
+    banner_s: float  # how long the board may take to say HELLO by itself after the port is opened
+
+    def alive(self) -> None:
+        """Raise DeviceCrashed if the board is known to be dead."""
+
+    def finish(self) -> Mapping[str, Any]:
+        """Switch off; totals the board's surroundings know (emulators: cycles, instructions, lowest stack pointer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a driver needs to start: the file to load, a folder for logs, the wire's timing."""
+
+    image: Path
+    log_dir: Path
+    uart: str = "lifted"
+    realtime: bool = False

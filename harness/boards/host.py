@@ -1,0 +1,20 @@
+"""This computer as a board: the image is a program, its port a pty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from harness.boards.connection import Connection, Session
+from harness.boards.process import ProcessBoard
+from harness.config import BoardSpec
+
+
+@contextmanager
+def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
+    """Start the image; ended when the block is left."""
+    process = ProcessBoard([str(session.image)], session.log_dir / "host.log", banner_s=0.0)
+    try:
+        yield process
+    finally:
+        process.close()

@@ -1,0 +1,84 @@
+"""A board that is a process: it prints JSON events on stdout, the first of which names its pty."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tinyhil.errors import BoardError, DeviceCrashed
+
+READY_S = 10.0
+EXIT_S = 5.0
+
+
+class ProcessBoard:
+    """Starts `command` and follows its events. Ends it by closing its stdin, so it never outlives us."""
+
+    def __init__(self, command: Sequence[str], log: Path, banner_s: float) -> None:
+        self.banner_s = banner_s
+        self.events: list[Mapping[str, Any]] = []
+        self._log = log
+        self._ready = threading.Event()
+        with log.open("w") as stderr:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BoardError(f"{command[0]} can not be started: {error.strerror}; run `make setup`") from None
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
+        self.port = self._wait_ready(command[0])
+
+    def alive(self) -> None:
+        for event in self.events:
+            if event.get("event") == "fault":
+                raise DeviceCrashed(f"the firmware crashed: {event.get('why', '?')} at pc {event.get('pc', '?')}")
+        if self._process.poll() is not None:
+            raise DeviceCrashed(f"the board's process ended with code {self._process.returncode}; log: {self._log}")
+
+    def finish(self) -> Mapping[str, Any]:
+        self.close()
+        return next((event for event in self.events if event.get("event") == "exit"), {})
+
+    def close(self) -> None:
+        """End the process, by force if it does not listen."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(EXIT_S)
+
+    def _follow(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            self.events.append(event)
+            if event.get("event") == "ready":
+                self._ready.set()
+        self._ready.set()
+
+    def _wait_ready(self, program: str) -> str:
+        self._ready.wait(READY_S)
+        for event in self.events:
+            if event.get("event") == "ready":
+                return str(event["pty"])
+        self._process.kill()
+        self._process.wait()
+        detail = self._log.read_text(errors="replace").strip().splitlines()
+        raise BoardError(f"{program} did not offer a port: {detail[-1] if detail else 'no message'}; log: {self._log}")

@@ -1,0 +1,92 @@
+"""`hil generate`, `hil calibrate`, `hil inspect`: what can be made of a model without a board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from harness.config import Boards
+from harness.inputs import read_inputs
+from harness.pipeline import compile_model, write_sources
+from harness.run import Request, find_assignment
+from harness.zoo import ModelSource, find_model
+from tinyhil import data
+from tinyhil.calibrate import Ranges, load_ranges, save_ranges
+from tinyhil.calibrate import calibrate as observe
+from tinyhil.errors import DataError
+from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.graph import Graph
+
+Say = Callable[[str], None]
+
+
+def generate_project(
+    name: str, out: Path, format_: str, assignment: Path | None, calibration: Path | None, boards: Boards, say: Say
+) -> tuple[int, int]:
+    """Write the project of a model for every board it fits; returns (files written, files in all)."""
+    source = find_model(name)
+    model = load_onnx(source.path)
+    request = Request(board="", model=name, format=format_, assignment=assignment)
+    ranges = _ranges(model, source, calibration)
+    compiled = compile_model(model, find_assignment(request, model), ranges, list(boards.entries.values()), ())
+    left_out = [board for board in boards.entries if board not in compiled.transfers]
+    if left_out:
+        say(f"{name}: does not fit {', '.join(left_out)}; their environments will refuse to compile")
+    sources = compiled.sources
+    if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
+        sources = {path: text for path, text in sources.items() if path.startswith("model/")}
+    return write_sources(sources, out), len(sources)
+
+
+def _ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges:
+    if calibration is not None:
+        inputs = read_inputs(calibration)
+        return observe(model.graph, inputs.x, {"name": inputs.name, "sha256": inputs.sha256, "samples": len(inputs.x)})
+    if source.ranges is not None and source.ranges.is_file():
+        return load_ranges(source.ranges, model.sha256)
+    raise DataError(f"{source.path}: no calibrated ranges; give --calibrate inputs.npz")
+
+
+def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:
+    """Observe the values of a model and write ranges.json; returns its path."""
+    source = find_model(name)
+    model = load_onnx(source.path)
+    if inputs is not None:
+        given = read_inputs(inputs)
+        x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
+    elif source.dataset is not None:
+        found = data.load(source.dataset)
+        if found.source == "synthetic":
+            raise DataError(
+                f"{name}: {found.message}; calibrating on it would be meaningless: set HIL_DATA or give --inputs"
+            )
+        x = found.x_train
+        origin = {
+            "name": found.name,
+            "source": found.source,
+            "sha256": found.sha256,
+            "split": "train",
+            "samples": len(x),
+        }
+    else:
+        raise DataError(f"{name}: give --inputs x.npz")
+    path = out or source.ranges or source.path.with_suffix(".ranges.json")
+    save_ranges(path, observe(model.graph, x, origin), model.sha256)
+    return path
+
+
+def describe_model(name: str) -> Iterator[str]:
+    """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
+    yield from _describe(load_onnx(find_model(name).path).graph, "")
+
+
+def _describe(graph: Graph, indent: str) -> Iterator[str]:
+    for value in graph.inputs:
+        yield f"{indent}input {value} {list(graph.shapes[value])}"
+    for value, array in graph.constants.items():
+        yield f"{indent}constant {value} {list(array.shape)}"
+    for node in graph.nodes:
+        outputs = ", ".join(f"{value} {list(graph.shapes[value])}" for value in node.outputs)
+        yield f"{indent}{node.op} {node.name}: {', '.join(node.inputs)} -> {outputs}"
+        if node.body is not None:
+            yield from _describe(node.body, indent + "    ")

@@ -1,0 +1,67 @@
+"""The samples of a run: from the model's data set or from a file, with labels where there are any."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.zoo import ModelSource
+from tinyhil import data
+from tinyhil.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, synthetic or file."""
+
+    name: str
+    source: str
+    sha256: str
+    x: np.ndarray
+    y: np.ndarray | None
+    message: str | None = None
+
+
+def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inputs:
+    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them."""
+    if path is not None:
+        inputs = read_inputs(path)
+    elif model.dataset is not None:
+        found = data.load(model.dataset)
+        inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
+    else:
+        raise DataError(f"{model.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+    if limit is not None and limit < len(inputs.x):
+        y = None if inputs.y is None else inputs.y[:limit]
+        inputs = Inputs(inputs.name, inputs.source, inputs.sha256, inputs.x[:limit], y, inputs.message)
+    return inputs
+
+
+def read_inputs(path: Path) -> Inputs:
+    """A .npz with key `x` (and `y`), or a .npy; DataError if it is damaged or lacks them."""
+    try:
+        content = path.read_bytes()
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            x, y = loaded, None
+        else:
+            if "x" not in loaded:
+                raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
+            x, y = loaded["x"], loaded["y"] if "y" in loaded else None
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise DataError(f"{path}: not a readable .npz or .npy file ({str(error)[:100]})") from None
+    if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
+        raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
+    if y is not None:
+        y = y.reshape(-1)
+        if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
+            raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
+    return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), x.astype(np.float32), y)

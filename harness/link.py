@@ -1,0 +1,80 @@
+"""A serial link with deadlines: pyserial underneath, messages above. Nothing here waits for ever."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+
+import serial
+
+from harness.protocol import Message, Splitter
+from tinyhil.errors import BoardError, LinkError, LinkTimeout
+
+READ_SLICE_S = 0.02
+WRITE_TIMEOUT_S = 5.0
+BABBLE_BYTES = 4096  # this much without a single valid frame is no board of ours
+
+
+class Link:
+    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`)."""
+
+    def __init__(self, port: str, baud: int) -> None:
+        self.port = port
+        try:
+            self._serial = serial.serial_for_url(
+                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=WRITE_TIMEOUT_S, exclusive=True
+            )
+        except (OSError, ValueError) as error:  # serial.SerialException is an OSError
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BoardError(f"port {port} can not be opened: {reason}; `hil boards` lists the attached ones") from None
+        self._splitter = Splitter()
+        self._waiting: deque[Message] = deque()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._serial.close()
+
+    def send(self, frame: bytes) -> None:
+        """Send bytes; LinkTimeout if the port does not take them, LinkError if it is gone."""
+        try:
+            self._serial.write(frame)
+        except serial.SerialTimeoutException:
+            raise LinkTimeout(
+                f"{self.port}: the port takes no bytes for {WRITE_TIMEOUT_S:.0f} s; is the board alive?"
+            ) from None
+        except OSError as error:
+            raise LinkError(f"{self.port}: the port failed while sending ({error})") from None
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message, or None after `timeout_s`. LinkError if the line babbles or the port is gone."""
+        deadline = time.monotonic() + timeout_s
+        while not self._waiting:
+            try:
+                received = self._serial.read(max(1, self._serial.in_waiting))
+            except OSError as error:
+                raise LinkError(f"{self.port}: the port failed while receiving ({error})") from None
+            self._waiting.extend(self._splitter.feed(received))
+            self._refuse_babble()
+            if not self._waiting and time.monotonic() >= deadline:
+                return None
+        return self._waiting.popleft()
+
+    @property
+    def bad_frames(self) -> int:
+        """Frames from the board that were damaged."""
+        return self._splitter.bad_frames
+
+    def describe_silence(self) -> str:
+        """What was heard, for time-out messages."""
+        s = self._splitter
+        return "nothing was received" if s.total_bytes == 0 else f"{s.total_bytes} bytes, {s.good_frames} valid frames"
+
+    def _refuse_babble(self) -> None:
+        s = self._splitter
+        if s.good_frames == 0 and s.total_bytes > BABBLE_BYTES:
+            raise LinkError(
+                f"{self.port}: babbles: {s.total_bytes} bytes and no valid frame; wrong port, wrong baud rate or foreign firmware"
+            )

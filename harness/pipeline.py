@@ -1,0 +1,83 @@
+"""Model file -> Sources for a set of boards: front end, formats, lowering, planning, code generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from codegen.arena import problem_of
+from codegen.model import Target, emit_model
+from codegen.transfer import Transfer, choose_transfer
+from harness.assets import asset
+from harness.config import BoardSpec
+from memplan import Plan, Problem, check, plan
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.errors import DoesNotFit
+from tinyhil.frontend.onnx import Model
+from tinyhil.lower import lower
+from tinyhil.program import Program
+
+ROOT_ONLY = "extra_scripts"  # lines of the root platformio.ini that a generated project does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One model in one assignment: the program, its plan, and how its input gets into each board it fits."""
+
+    model: Model
+    assignment: Assignment
+    program: Program
+    problem: Problem
+    plan: Plan
+    transfers: dict[str, Transfer]
+    sources: dict[str, str]
+
+
+def compile_model(
+    model: Model, assignment: Assignment, ranges: Ranges, boards: Sequence[BoardSpec], required: Iterable[str]
+) -> Compiled:
+    """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit)."""
+    program = lower(model.graph, assignment, ranges)
+    problem = problem_of(program)
+    arena = plan(problem)
+    check(problem, arena)
+    transfers = {}
+    for board in boards:
+        try:
+            transfers[board.name] = choose_transfer(program, arena.peak_bytes, board.chip.ram_bytes, board.name)
+        except DoesNotFit:
+            if board.name in required:
+                raise
+    targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
+    sources = dict(runtime_sources())
+    sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
+    return Compiled(model, assignment, program, problem, arena, transfers, sources)
+
+
+@lru_cache
+def runtime_sources() -> dict[str, str]:
+    """The parts of a project that do not depend on the model: `firmware/` and `platformio.ini`."""
+    root = asset("firmware").parent
+    sources = {}
+    for path in sorted((root / "firmware").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            sources[path.relative_to(root).as_posix()] = path.read_text()
+    lines = (root / "platformio.ini").read_text().splitlines(keepends=True)
+    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith((ROOT_ONLY, "; generates model/")))
+    return sources
+
+
+def write_sources(sources: dict[str, str], folder: Path) -> int:
+    """Write the files whose text differs; returns how many. Equal files are left alone, so nothing is rebuilt."""
+    written = 0
+    for name, text in sources.items():
+        path = folder / name
+        if path.is_file() and path.read_text() == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        written += 1
+    return written

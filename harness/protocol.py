@@ -1,0 +1,232 @@
+"""The wire, without any input or output: COBS frames with CRC-16/XMODEM, and the messages inside (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from dataclasses import dataclass
+
+VERSION = 1
+
+HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
+HELLO, ACK, RESULT, STATS, REFUSED = 0x81, 0x82, 0x83, 0x84, 0x85
+QUIET, STREAM = 0, 1
+STARTED, RESEND = 1, 2
+NOT_MEASURED = 0xFFFFFFFF
+
+
+class BadFrame(ValueError):
+    """Bytes between two delimiters that are no frame, or a frame that is no message."""
+
+
+def cobs_encode(data: bytes) -> bytes:
+    """Consistent overhead byte stuffing: no zero byte in the result (Cheshire and Baker, 1999)."""
+    out = bytearray()
+    blocks = data.split(b"\0")
+    for index, block in enumerate(blocks):
+        while len(block) >= 254:
+            out += b"\xff" + block[:254]
+            block = block[254:]
+            if not block and index == len(blocks) - 1:
+                return bytes(out)
+        out.append(len(block) + 1)
+        out += block
+    return bytes(out)
+
+
+def cobs_decode(encoded: bytes) -> bytes:
+    """Inverse of `cobs_encode`; BadFrame if a block is cut short or holds a zero."""
+    if not encoded or 0 in encoded:
+        raise BadFrame("empty, or a zero byte inside")
+    out = bytearray()
+    position = 0
+    while position < len(encoded):
+        code = encoded[position]
+        block = encoded[position + 1 : position + code]
+        if len(block) != code - 1:
+            raise BadFrame("cut short")
+        out += block
+        position += code
+        if code != 0xFF and position < len(encoded):
+            out.append(0)
+    return bytes(out)
+
+
+def frame(message: bytes) -> bytes:
+    """`message` as it goes over the wire, delimiter included."""
+    return cobs_encode(message + binascii.crc_hqx(message, 0).to_bytes(2, "big")) + b"\0"
+
+
+def unframe(encoded: bytes) -> bytes:
+    """The message of one frame without its delimiter; BadFrame if it is damaged."""
+    data = cobs_decode(encoded)
+    if len(data) < 3 or binascii.crc_hqx(data, 0) != 0:
+        raise BadFrame("checksum")
+    return data[:-2]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One end of the model: element size in bytes, binary exponent, shape."""
+
+    element_bytes: int
+    exponent: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who the board is and what it takes."""
+
+    protocol: int
+    image_hash: bytes
+    clock_hz: int
+    sample_bytes: int
+    chunk_bytes: int
+    chunks_per_sample: int
+    output_bytes: int
+    slots: int
+    streamed: bool
+    model_hash: bytes
+    input: TensorInfo
+    output: TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next chunk the board expects, and how many it may be sent from there on."""
+
+    sample: int
+    chunk: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    position: Position
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Output of one sample: `ticks` of its timed sections, `saturations` clipped values, raw `output` bytes."""
+
+    sample: int
+    ticks: int
+    saturations: int
+    position: Position
+    output: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Totals of a session. Watermarks are None where the board can not measure them."""
+
+    samples: int
+    stack_bytes: int | None
+    heap_bytes: int | None
+    saturations: int
+    output_crc32: int
+    damaged_frames: int
+    rx_overruns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The board could not serve a message of this type."""
+
+    type: int
+
+
+Message = Hello | Ack | Result | Stats | Refused
+
+
+def decode(message: bytes) -> Message:
+    """A message from the board; BadFrame if it is unknown or has the wrong length."""
+    body = message[1:]
+    try:
+        match message[0]:
+            case 0x81:
+                return _hello(body)
+            case 0x82:
+                sample, chunk, credit, flags = struct.unpack("<HHHB", body)
+                return Ack(Position(sample, chunk, credit), flags)
+            case 0x83:
+                sample, ticks, saturations, *position = struct.unpack_from("<HIIHHH", body)
+                return Result(sample, ticks, saturations, Position(*position), body[16:])
+            case 0x84:
+                samples, stack, heap, saturations, crc32, damaged, overruns = struct.unpack("<HIIIIHH", body)
+                return Stats(samples, _measured(stack), _measured(heap), saturations, crc32, damaged, overruns)
+            case 0x85:
+                return Refused(body[0])
+    except (struct.error, IndexError):
+        raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
+    raise BadFrame(f"unknown message {message[0]:#04x}")
+
+
+def _measured(value: int) -> int | None:
+    return None if value == NOT_MEASURED else value
+
+
+def _hello(body: bytes) -> Hello:
+    fixed = struct.unpack_from("<B8sIIHHHBB", body)
+    description = body[struct.calcsize("<B8sIIHHHBB") :]
+    model_hash, rest = description[:8], description[8:]
+    source, rest = _tensor(rest)
+    result, rest = _tensor(rest)
+    if rest:
+        raise BadFrame("HELLO too long")
+    return Hello(*fixed[:8], bool(fixed[8]), model_hash, source, result)
+
+
+def _tensor(data: bytes) -> tuple[TensorInfo, bytes]:
+    element_bytes, exponent, rank = struct.unpack_from("<BbB", data)
+    shape = struct.unpack_from(f"<{rank}H", data, 3)
+    return TensorInfo(element_bytes, exponent, shape), data[3 + 2 * rank :]
+
+
+def data(sample: int, chunk: int, payload: bytes) -> bytes:
+    """Frame of one chunk of a sample."""
+    return frame(struct.pack("<BHH", DATA, sample & 0xFFFF, chunk) + payload)
+
+
+def start(mode: int) -> bytes:
+    """Frame that begins a session."""
+    return frame(bytes((START, mode)))
+
+
+def get_result(sample: int) -> bytes:
+    """Frame that asks for a result again."""
+    return frame(struct.pack("<BH", GET_RESULT, sample & 0xFFFF))
+
+
+def request(kind: int) -> bytes:
+    """Frame of a message without payload."""
+    return frame(bytes((kind,)))
+
+
+class Splitter:
+    """Cuts a byte stream at the delimiters and counts what is not a frame."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.good_frames = 0
+        self.bad_frames = 0
+        self.total_bytes = 0
+
+    def feed(self, received: bytes) -> list[Message]:
+        """The valid messages completed by `received`. Anything else only counts."""
+        self.total_bytes += len(received)
+        self._buffer += received
+        *complete, rest = self._buffer.split(b"\0")
+        self._buffer = rest[-1024:]  # no frame is longer; a line that babbles must not fill the memory
+        messages = []
+        for encoded in complete:
+            if not encoded:
+                continue
+            try:
+                messages.append(decode(unframe(bytes(encoded))))
+                self.good_frames += 1
+            except BadFrame:
+                self.bad_frames += 1
+        return messages

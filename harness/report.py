@@ -1,0 +1,63 @@
+"""A record as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_record(record: Mapping[str, Any], console: Console) -> None:
+    """The summary of one run."""
+    title = f"{record['model']} on {record['board']}"
+    if record["emulator"]:
+        title += f" (emulated: {record['emulator']['truth']})"
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, text in rows(record):
+        table.add_row(name, text)
+    console.print(table)
+
+
+def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Name and text of each line."""
+    memory, latency = record["memory"], record["latency"]
+    verdict = "yes" if record["bit_exact"] else "NO"
+    return [
+        ("format", record["format"]),
+        ("data", f"{record['data']['name']} ({record['data']['source']}), {record['samples']} samples"),
+        ("bit-exact", f"{verdict}: {record['equal_samples']} of {record['samples']} equal to the reference"),
+        ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
+        ("disagreements", f"{record['disagreements']} with float32, {record['saturations']} saturations"),
+        ("latency", _latency(latency)),
+        ("RAM", _memory(memory)),
+        ("arena", f"{memory['arena_bytes']} B, {_plan(record['plan'])}"),
+        ("flash", f"{record['flash_bytes']} B"),
+        ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
+    ]
+
+
+def _fraction(value: float | None) -> str:
+    return "not available" if value is None else f"{100 * value:.2f} %"
+
+
+def _latency(latency: Mapping[str, Any]) -> str:
+    text = f"median {latency['median']:,.0f} {latency['unit']} ({latency['median_us'] / 1000:.2f} ms), max {latency['max']:,}"
+    if "instructions" in latency:
+        text += f"; {latency['instructions']:,.0f} instructions"
+    return text
+
+
+def _memory(memory: Mapping[str, Any]) -> str:
+    if memory["total_bytes"] is None:
+        return f"{memory['static_bytes']} B static; stack not measured"
+    text = f"{memory['total_bytes']} B = {memory['static_bytes']} static + {memory['stack_bytes']} stack"
+    text += f" + {memory['heap_bytes']} heap"
+    return text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
+
+
+def _plan(plan: Mapping[str, Any]) -> str:
+    return "proven optimal" if plan["proven"] else f"lower bound {plan['lower_bound_bytes']} B"

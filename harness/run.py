@@ -1,0 +1,249 @@
+"""`hil run`: model -> firmware -> board -> measurements -> record, each stage real and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import protocol
+from harness.boards import attached, host, simulated
+from harness.boards.connection import Connection, Session
+from harness.build import build
+from harness.config import BoardSpec, Boards
+from harness.image import Image, check_arena, check_fits
+from harness.inputs import Inputs, load_inputs
+from harness.link import Link
+from harness.partial import PartialRun
+from harness.pipeline import Compiled, compile_model
+from harness.protocol import Stats
+from harness.stream import Options, check_identity, greet, stream
+from harness.trace import SampleTrace, read_trace
+from harness.zoo import ModelSource, find_model
+from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.calibrate import Ranges, calibrate, load_ranges
+from tinyhil.errors import BoardError, LinkError
+from tinyhil.evaluate import evaluate, shape_inputs
+from tinyhil.formats import named
+from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.program import Program
+from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
+
+Say = Callable[[str], None]
+Progress = Callable[[int, int], None]  # finished samples, all samples
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; the fields are the options of `hil run`."""
+
+    board: str
+    model: str
+    format: str = "fixed16"
+    assignment: Path | None = None
+    inputs: Path | None = None
+    calibrate: Path | None = None
+    samples: int | None = None
+    port: str | None = None
+    mode: str = "quiet"
+    uart: str = "lifted"
+    realtime: bool = False
+    timeout_s: float = 30.0
+    retries: int = 0
+    results: Path = Path("results")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything the record is made of. Arrays are in sample order."""
+
+    request: Request
+    board: BoardSpec
+    source: ModelSource
+    compiled: Compiled
+    ranges: Ranges
+    image: Image
+    inputs: Inputs
+    integers: np.ndarray
+    reference: ReferenceRun
+    float_outputs: np.ndarray
+    outputs: np.ndarray
+    ticks: np.ndarray
+    saturations: np.ndarray
+    input_saturations: int
+    stats: Stats
+    traces: list[SampleTrace]
+    surroundings: Mapping[str, Any]
+    emulated: bool
+    attempts: int
+    wall_seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Wall seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - begin, 4)
+
+
+def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
+    """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
+    clock = Clock()
+    board = boards.board(request.board)
+    with clock.stage("model"):
+        source = find_model(request.model)
+        model = load_onnx(source.path)
+    with clock.stage("data"):
+        inputs = load_inputs(source, request.inputs, request.samples)
+        if inputs.message:
+            say(inputs.message)
+        x = shape_inputs(model.graph, inputs.x)
+        ranges = find_ranges(model, source, inputs, request.calibrate, say)
+    with clock.stage("compile"):
+        assignment = find_assignment(request, model)
+        compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
+        integers, clipped = quantize_inputs(compiled.program, x)
+    with clock.stage("reference"):
+        reference = run_reference(compiled.program, integers)
+        float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
+    with clock.stage("build"):
+        image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
+        check_fits(image, board)
+        check_arena(image, max(compiled.plan.peak_bytes, 1))
+    with clock.stage("stream"):
+        measured = _measure(request, board, image, compiled.program, integers, say, progress)
+    return Outcome(
+        request=request,
+        board=board,
+        source=source,
+        compiled=compiled,
+        ranges=ranges,
+        image=image,
+        inputs=inputs,
+        integers=integers,
+        reference=reference,
+        float_outputs=float_outputs,
+        input_saturations=clipped,
+        wall_seconds=clock.seconds,
+        **measured,
+    )
+
+
+def find_assignment(request: Request, model: Model) -> Assignment:
+    """The assignment file, or one format for all values."""
+    if request.assignment is not None:
+        return load_assignment(request.assignment, model.graph)
+    return Assignment(named(request.format).name)
+
+
+def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
+    """Ranges from --calibrate, else those committed with the model, else from the first half of the inputs (said)."""
+    if calibration is not None:
+        from harness.inputs import read_inputs
+
+        data = read_inputs(calibration)
+        return calibrate(model.graph, data.x, {"name": data.name, "sha256": data.sha256, "samples": len(data.x)})
+    if source.ranges is not None and source.ranges.is_file():
+        return load_ranges(source.ranges, model.sha256)
+    half = max(1, len(inputs.x) // 2)
+    say(f"no calibrated ranges: calibrating on the first {half} of {len(inputs.x)} inputs (choose others: --calibrate)")
+    return calibrate(model.graph, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+
+
+def _measure(
+    request: Request,
+    board: BoardSpec,
+    image: Image,
+    program: Program,
+    integers: np.ndarray,
+    say: Say,
+    progress: Progress,
+) -> dict[str, Any]:
+    storage = np.dtype(f"<i{program.tensors[program.input].format.storage_bytes}")
+    samples = [row.astype(storage).tobytes() for row in integers]
+    partial = PartialRun(partial_path(request, board, image, samples))
+    if partial.results:
+        say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
+    for attempt in range(request.retries + 1):
+        try:
+            with partial.recording():
+                found = _session(request, board, image, samples, partial, progress)
+            break
+        except LinkError as error:
+            if attempt == request.retries:
+                raise
+            say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
+    dtype = np.dtype(f"<i{program.tensors[program.output].format.storage_bytes}")
+    results = [partial.results[index] for index in range(len(samples))]
+    partial.discard()
+    return {
+        "outputs": np.array([np.frombuffer(r.output, dtype) for r in results], np.int64),
+        "ticks": np.array([r.ticks for r in results], np.int64),
+        "saturations": np.array([r.saturations for r in results], np.int64),
+        "attempts": attempt + 1,
+        **found,
+    }
+
+
+def partial_path(request: Request, board: BoardSpec, image: Image, samples: list[bytes]) -> Path:
+    """Where unfinished results of exactly this image on exactly these inputs are kept."""
+    import hashlib
+
+    key = hashlib.sha256(b"".join([image.hash, request.mode.encode(), *samples])).hexdigest()[:16]
+    return request.results / board.name / image.project_dir.name / f"{key}.partial.jsonl"
+
+
+def _session(
+    request: Request, board: BoardSpec, image: Image, samples: list[bytes], partial: PartialRun, progress: Progress
+) -> dict[str, Any]:
+    todo = [index for index in range(len(samples)) if index not in partial.results]
+    options = Options(
+        protocol.STREAM if request.mode == "stream" else protocol.QUIET,
+        request.timeout_s,
+        max(0.05, min(1.0, request.timeout_s / 4)),
+    )
+    log_dir = image.project_dir / "logs"
+    log_dir.mkdir(exist_ok=True)
+    session = Session(image.load_path, log_dir, request.uart, request.realtime)
+    connection, emulated = choose_connection(board, request.port, session)
+    trace = log_dir / "trace.txt"
+    trace.unlink(missing_ok=True)
+
+    def on_result(index: int, result: protocol.Result) -> None:
+        partial.add(todo[index], result)
+        progress(len(partial.results), len(samples))
+
+    with connection as device:
+        with Link(device.port, board.baud) as link:
+            hello = greet(link, request.timeout_s, device.banner_s, device.alive)
+            check_identity(hello, image.hash, device.port)
+            stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+        surroundings = device.finish()
+    return {"stats": stats, "traces": read_trace(trace), "surroundings": surroundings, "emulated": emulated}
+
+
+def choose_connection(
+    board: BoardSpec, port: str | None, session: Session
+) -> tuple[AbstractContextManager[Connection], bool]:
+    """The port given, else the one attached board that matches by USB identity, else the emulator (True)."""
+    if board.chip.core == "host":
+        if port is not None:
+            raise BoardError("the host board has no serial port; leave out --port")
+        return host.connect(board, session), False
+    port = port or attached.choose_port(board)
+    if port is not None:
+        return attached.connect(board, port), False
+    return simulated.connect(board, session), True

@@ -1,0 +1,47 @@
+"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx file)."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.assets import asset
+from tinyhil.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model comes from. Zoo models have a data set and committed ranges."""
+
+    name: str
+    path: Path
+    dataset: str | None = None
+    ranges: Path | None = None
+
+
+def find_model(name_or_path: str) -> ModelSource:
+    """The zoo model of this name, or the file; ModelError lists what there is."""
+    folder = asset("models") / name_or_path
+    if "/" not in name_or_path and (folder / "model.yaml").is_file():
+        manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
+        return ModelSource(manifest["name"], folder / manifest["onnx"], manifest.get("dataset"), folder / "ranges.json")
+    path = Path(name_or_path)
+    if path.suffix == ".onnx" or path.is_file():
+        if not path.is_file():
+            raise ModelError(f"{path}: no such file")
+        return ModelSource(path.stem, path)
+    names = zoo_names()
+    close = difflib.get_close_matches(name_or_path, names, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ModelError(
+        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx file{hint}"
+    )
+
+
+def zoo_names() -> list[str]:
+    """Names of the bundled models."""
+    return sorted(manifest.parent.name for manifest in asset("models").glob("*/model.yaml"))
