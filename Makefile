@@ -1,0 +1,60 @@
+# make run    sets everything up and runs the bundled model on the emulated Due
+# make test   sets everything up and runs the tests
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+    $$p -c '$(RECENT)' 2>/dev/null && command -v $$p && break; done)
+endif
+VENV := .venv
+BIN := $(VENV)/bin
+BOARD ?= due
+MODEL ?= fastgrnn_har
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: setup setup-dev run test test-slow doctor clean packages emulators
+
+run: setup
+	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
+
+test: setup-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: setup-dev
+	$(BIN)/python -m pytest -n 2 -m slow
+
+doctor: setup
+	$(BIN)/hil doctor
+
+setup: packages $(VENV)/.base emulators
+
+setup-dev: packages $(VENV)/.dev emulators
+
+packages:
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
+	    { echo "setup: need Python 3.11 or newer; type: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@.ci/packages "$(PYTHON)"
+
+$(BIN)/python: | packages
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is as old as the last installation; pyproject.toml decides whether it is still good.
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	@echo "setup: installing Python packages into $(VENV)"
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "setup: installing Python packages into $(VENV)"
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/.base
+
+emulators: | $(BIN)/python
+	@$(MAKE) -s -C emulators/uno
+	@$(MAKE) -s -C emulators/cortexm PYTHON=$(abspath $(BIN)/python)
+
+clean:
+	rm -rf .pio model .pytest_cache .mypy_cache .ruff_cache emulators/*/build

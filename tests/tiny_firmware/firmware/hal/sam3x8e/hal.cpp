@@ -1,0 +1,1 @@
+#include "firmware/hal/cortexm/start.cpp"
