@@ -4,47 +4,59 @@
 
 namespace hil {
 
-// Walks 0, 1, ..., period - 1, 0, 1, ... without a division.
-struct Periodic {
-    Size period, at;
-    explicit Periodic(Size p) : period(p), at(0) {}
-    Size next() {
-        const Size now = at;
-        if (++at == period) at = 0;
+// The index of element n of an operand that repeats after `period` elements, without a division.
+template <class Period, class Count>
+class Walk {
+public:
+    Walk(Period period, Count count) : period_(period), count_(count), at_(0) {}
+    Size next(Size n) {
+        if (int(period_) == int(count_)) return n;
+        if (int(period_) == 1) return 0;
+        const Size now = at_;
+        if (++at_ == static_cast<Size>(period_)) at_ = 0;
         return now;
     }
+
+private:
+    Period period_;
+    Count count_;
+    Size at_;
 };
 
-template <class Acc, int Sign, class Out, class A, class B, class AShift, class BShift, class Shift>
-inline void aligned_sum(Out *out, A a, B b, Size count, Periodic i, Periodic j, AShift a_shift, BShift b_shift, Shift shift) {
-    for (Size n = 0; n < count; ++n) {
-        const Acc left = static_cast<Acc>(a[i.next()]) * (static_cast<Acc>(1) << int(a_shift));
-        const Acc right = static_cast<Acc>(b[j.next()]) * (static_cast<Acc>(1) << int(b_shift));
+template <class Period, class Count>
+inline Walk<Period, Count> walk(Period period, Count count) { return {period, count}; }
+
+template <class Acc, int Sign, class Out, class A, class B, class Count, class I, class J, class L, class R, class Shift>
+inline void aligned_sum(Out *out, A a, B b, Count count, I i, J j, L a_shift, R b_shift, Shift shift) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const Acc left = static_cast<Acc>(a[i.next(n)]) * (static_cast<Acc>(1) << int(a_shift));
+        const Acc right = static_cast<Acc>(b[j.next(n)]) * (static_cast<Acc>(1) << int(b_shift));
         out[n] = requantize<Out>(static_cast<Acc>(Sign > 0 ? left + right : left - right), shift);
     }
 }
 
-template <class Acc, class Out, class A, class B, class AShift, class BShift, class Shift>
-void add(Out *out, A a, B b, Size count, Size a_period, Size b_period, AShift a_shift, BShift b_shift, Shift shift) {
-    aligned_sum<Acc, 1>(out, a, b, count, Periodic(a_period), Periodic(b_period), a_shift, b_shift, shift);
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Shift>
+void add(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_shift, R b_shift, Shift shift) {
+    aligned_sum<Acc, 1>(out, a, b, count, walk(a_period, count), walk(b_period, count), a_shift, b_shift, shift);
 }
 
-template <class Acc, class Out, class A, class B, class AShift, class BShift, class Shift>
-void sub(Out *out, A a, B b, Size count, Size a_period, Size b_period, AShift a_shift, BShift b_shift, Shift shift) {
-    aligned_sum<Acc, -1>(out, a, b, count, Periodic(a_period), Periodic(b_period), a_shift, b_shift, shift);
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Shift>
+void sub(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_shift, R b_shift, Shift shift) {
+    aligned_sum<Acc, -1>(out, a, b, count, walk(a_period, count), walk(b_period, count), a_shift, b_shift, shift);
 }
 
-template <class Acc, class Out, class A, class B, class Shift>
-void mul(Out *out, A a, B b, Size count, Size a_period, Size b_period, Shift shift) {
-    Periodic i(a_period), j(b_period);
-    for (Size n = 0; n < count; ++n) {
-        out[n] = requantize<Out>(static_cast<Acc>(static_cast<Acc>(a[i.next()]) * b[j.next()]), shift);
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class Shift>
+void mul(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift shift) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        out[n] = requantize<Out>(static_cast<Acc>(static_cast<Acc>(a[i.next(n)]) * b[j.next(n)]), shift);
     }
 }
 
-template <class Acc, class Out, class X, class Shift>
-void relu(Out *out, X x, Size count, Shift shift) {
-    for (Size n = 0; n < count; ++n) {
+template <class Acc, class Out, class X, class Count, class Shift>
+void relu(Out *out, X x, Count count, Shift shift) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const Acc value = x[n];
         out[n] = requantize<Out>(static_cast<Acc>(value > 0 ? value : 0), shift);
     }

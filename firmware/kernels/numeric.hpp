@@ -7,6 +7,7 @@
 
 #ifdef __AVR__
 #include "firmware/kernels/acc40_avr.hpp"
+#include "firmware/kernels/shift_avr.hpp"
 #endif
 
 namespace hil {
@@ -32,41 +33,56 @@ using Sum = typename AccumulatorType<(Bits <= 32) ? 32 : (Bits <= 40) ? 40 : 64>
 template <int Bits>
 using Wide = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
 
+// floor(value / 2^shift): right shifts of negative numbers are arithmetic in gcc.
+template <class Number, class Shift>
+inline Number shift_right(Number value, Shift shift) { return static_cast<Number>(value >> int(shift)); }
+
+// value * 2^shift for a value of at most 16 bits
+template <class Shift>
+inline uint32_t shift_left(uint16_t value, Shift shift) { return static_cast<uint32_t>(value) << int(shift); }
+
+#ifdef __AVR__
+template <int N>
+inline int32_t shift_right(int32_t value, Const<N>) { return shift_right_const<(N < 32 ? N : 31)>(value); }
+template <int N>
+inline uint32_t shift_left(uint16_t value, Const<N>) { return shift_left_const<N>(value); }
+#endif
+
 template <class T> struct Limits;
 template <> struct Limits<int8_t> { static constexpr int8_t lowest = -128, highest = 127; };
 template <> struct Limits<int16_t> { static constexpr int16_t lowest = -32768, highest = 32767; };
 
 template <class Out, class Number>
 inline Out saturate(Number value) {
-    if (value > Limits<Out>::highest) {
-        ++saturations;
-        return Limits<Out>::highest;
-    }
-    if (value < Limits<Out>::lowest) {
-        ++saturations;
-        return Limits<Out>::lowest;
-    }
-    return static_cast<Out>(value);
+    const Out low = static_cast<Out>(value);
+    if (low == value) return low;
+    ++saturations;
+    return value < 0 ? Limits<Out>::lowest : Limits<Out>::highest;
 }
 
 // sum * 2^-shift, to nearest, ties towards plus infinity, saturated. The width proof of the sum covers the rounding
-// addend (shift > 0) or the left shift (shift < 0); right shifts of negative numbers are arithmetic in gcc.
-template <class Out, class Number, class Shift>
-inline Out requantize(Number sum, Shift shift) {
-    const int right = shift > 0 ? int(shift) : 0;
-    const int left = shift < 0 ? -int(shift) : 0;
-    if (right > 0) return saturate<Out>(static_cast<Number>((sum + (static_cast<Number>(1) << (right ? right - 1 : 0))) >> right));
+// addend (shift > 0) or the left shift (shift < 0).
+template <class Out, class Number>
+inline Out requantize(Number sum, int shift) {
+    if (shift > 0) return saturate<Out>(static_cast<Number>((sum + (static_cast<Number>(1) << (shift - 1))) >> shift));
+    return saturate<Out>(static_cast<Number>(sum * (static_cast<Number>(1) << -shift)));
+}
+
+template <class Out, class Number, int N>
+inline Out requantize(Number sum, Const<N>) {
+    constexpr int right = N > 0 ? N : 0, left = N < 0 ? -N : 0;
+    constexpr Number half = right > 0 ? static_cast<Number>(1) << (right > 0 ? right - 1 : 0) : 0;
+    if (right > 0) return saturate<Out>(shift_right(static_cast<Number>(sum + half), Const<right>()));
     return saturate<Out>(static_cast<Number>(sum * (static_cast<Number>(1) << left)));
 }
 
 #ifdef __AVR__
-template <class Out, class Shift>
-inline Out requantize(Acc40 sum, Shift shift) {
-    if (shift < 8) return requantize<Out>(sum.wide(), shift);
+template <class Out, int N>
+inline Out requantize(Acc40 sum, Const<N>) {
+    if (N < 8) return requantize<Out>(sum.wide(), Const<N>());
     // the byte below the rounding point is dropped first: floor(floor(s / 2^8) / 2^(n-8)) = floor(s / 2^n)
-    const int rest = shift > 8 ? int(shift) - 8 : 0;
-    sum.add_power(int(shift) - 1);
-    return saturate<Out>(static_cast<int32_t>(sum.upper() >> rest));
+    sum.add_power(N - 1);
+    return saturate<Out>(shift_right(sum.upper(), Const<(N > 8 ? N - 8 : 0)>()));
 }
 #endif
 

@@ -1,0 +1,20 @@
+"""Data sets by name. A loader finds its data in the cache, in HIL_DATA or on the network, and says which it found."""
+
+from __future__ import annotations
+
+from tinyhil.data.dataset import Dataset, Loader, Source
+from tinyhil.data.har import HAR6, load_har6
+from tinyhil.errors import DataError
+
+DATASETS: tuple[Loader, ...] = (HAR6,)
+
+__all__ = ["DATASETS", "Dataset", "Loader", "Source", "load", "load_har6"]
+
+
+def load(name: str, *, allow_download: bool = True) -> Dataset:
+    """The data set called `name`; DataError if there is none."""
+    for loader in DATASETS:
+        if loader.name == name:
+            return loader.load(allow_download=allow_download)
+    names = ", ".join(loader.name for loader in DATASETS)
+    raise DataError(f"data set {name!r} does not exist; there are {names}")

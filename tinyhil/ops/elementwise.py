@@ -115,17 +115,17 @@ def _execute_relu(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.nd
 
 
 _SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
-_SUM_SHIFTS = ("a_shift", "b_shift", "shift")
-ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_SHIFTS)
-SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_SHIFTS)
+ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_PARAMS)
+SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_PARAMS)
+_MUL_PARAMS = ("count", "a_period", "b_period", "shift")
 MUL = Kernel(
     "mul",
     "a * b, exact product, one rounding",
     _execute_mul,
-    ("count", "a_period", "b_period", "shift"),
-    ("shift",),
+    _MUL_PARAMS,
+    _MUL_PARAMS,
 )
-RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("shift",))
+RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"))
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (
