@@ -1,0 +1,189 @@
+/* armsim: an Arduino Due or an STM32H747 board made of software. See README.md for what its numbers mean. */
+#include "machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SILENT_WAIT_MS = 100 };
+
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747};
+
+struct options {
+    const struct chip *chip;
+    const char *image, *link, *trace;
+    bool true_uart, realtime, no_autoreset;
+};
+
+static struct machine machine;
+
+static _Noreturn void usage(const char *what, const char *argument) {
+    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747 --image FILE.bin --link PATH "
+            "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset]\n", what, argument);
+    exit(2);
+}
+
+static const struct chip *chip_named(const char *name) {
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; ++i)
+        if (!strcmp(chips[i]->name, name)) return chips[i];
+    usage("no such chip: ", name);
+}
+
+static bool uart_mode(const char *name) {
+    if (strcmp(name, "true") && strcmp(name, "lifted")) usage("--uart is true or lifted, not ", name);
+    return !strcmp(name, "true");
+}
+
+static struct options parse(int count, char **arguments) {
+    struct options o = {0};
+    for (int i = 1; i < count; ++i) {
+        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (!strcmp(name, "--realtime")) { o.realtime = true; continue; }
+        if (!strcmp(name, "--no-autoreset")) { o.no_autoreset = true; continue; }
+        const bool known = !strcmp(name, "--chip") || !strcmp(name, "--image") || !strcmp(name, "--link") ||
+                           !strcmp(name, "--trace") || !strcmp(name, "--uart");
+        if (!known) usage("unknown argument: ", name);
+        if (!value) usage("no value for ", name);
+        ++i;
+        if (!strcmp(name, "--chip")) o.chip = chip_named(value);
+        if (!strcmp(name, "--image")) o.image = value;
+        if (!strcmp(name, "--link")) o.link = value;
+        if (!strcmp(name, "--trace")) o.trace = value;
+        if (!strcmp(name, "--uart")) o.true_uart = uart_mode(value);
+    }
+    if (!o.chip) usage("no --chip", "");
+    if (!o.image) usage("no --image", "");
+    if (!o.link) usage("no --link", "");
+    return o;
+}
+
+static void load_image(struct machine *m, const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) usage("cannot read the image ", path);
+    const size_t bytes = fread(m->flash, 1, m->chip->flash_size_bytes, file);
+    if (bytes < 8) usage("the image has no vector table: ", path);
+    if (fgetc(file) != EOF) usage("the image is larger than the flash: ", path);
+    fclose(file);
+}
+
+static bool on_invalid_access(uc_engine *uc, uc_mem_type type, uint64_t addr, int size, int64_t value, void *user) {
+    (void)uc;
+    (void)type;
+    (void)size;
+    (void)value;
+    ((struct machine *)user)->fault_addr = (uint32_t)addr;
+    return false;
+}
+
+/* FP registers trap on Unicorn's model until FPEXC is set; the chip's own switch, CPACR, is checked in cycles.c. */
+static void set_up(struct machine *m, const struct options *o) {
+    static uint8_t nops[0x1000];
+    uc_hook hook;
+    m->chip = o->chip;
+    m->uart.lifted = !o->true_uart;
+    m->realtime = o->realtime;
+    check(uc_open(UC_ARCH_ARM, UC_MODE_THUMB, &m->uc), "open");
+    check(uc_ctl_set_cpu_model(m->uc, m->chip->cpu_model), "processor model");
+    map_memory(m);
+    check(uc_mem_map_ptr(m->uc, EXCEPTION_RETURN, sizeof nops, UC_PROT_READ | UC_PROT_EXEC, nops), "return page");
+    check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0), "fault hook");
+    install_block_hook(m);
+    load_image(m, o->image);
+    if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
+}
+
+static uint32_t reset_machine(struct machine *m, const char *why) {
+    uint32_t vectors[2], zero = 0, ones = ~0u, fpexc = 0x40000000;
+    m->total_cycles.typical += m->cycles.typical;
+    m->total_cycles.min += m->cycles.min;
+    m->total_cycles.max += m->cycles.max;
+    m->total_instructions += m->instructions;
+    memset(&m->cycles, 0, sizeof m->cycles);
+    m->instructions = m->next_event = m->next_service = 0;
+    m->taken_typical = m->taken_min = m->taken_max = 0;
+    m->code_line[0] = m->code_line[1] = m->literal_line = FLASH_LINE_NONE;
+    reset_core(m);
+    uart_reset(m);
+    idle_reset(m);
+    m->chip->reset(m);
+    forget_blocks();
+    memcpy(vectors, m->flash, sizeof vectors);
+    m->min_sp = vectors[0];
+    for (int id = UC_ARM_REG_R0; id <= UC_ARM_REG_R12; ++id) uc_reg_write(m->uc, id, &zero);
+    uc_reg_write(m->uc, UC_ARM_REG_PRIMASK, &zero);
+    uc_reg_write(m->uc, UC_ARM_REG_CONTROL, &zero);
+    uc_reg_write(m->uc, UC_ARM_REG_SP, &vectors[0]);
+    uc_reg_write(m->uc, UC_ARM_REG_LR, &ones);
+    if (m->chip->cortex_m7) uc_reg_write(m->uc, UC_ARM_REG_FPEXC, &fpexc);
+    host_hold_reset();
+    host_restart_pace(m);
+    m->stop = RUN;
+    ++m->resets;
+    printf("{\"event\":\"reset\",\"why\":\"%s\"}\n", why);
+    fflush(stdout);
+    return vectors[1];
+}
+
+static void report_fault(const struct machine *m, uint32_t pc, uc_err error) {
+    const char *why = m->stop == STOP_FAULT ? m->stop_why : "undefined instruction or unhandled exception";
+    bool with_addr = m->stop == STOP_FAULT && m->fault_addr;
+    if (m->stop != STOP_FAULT) {
+        with_addr = error >= UC_ERR_READ_UNMAPPED && error != UC_ERR_INSN_INVALID && error != UC_ERR_EXCEPTION;
+        if (error == UC_ERR_WRITE_PROT) why = "write to flash";
+        if (error == UC_ERR_READ_UNMAPPED) why = "read of an unmapped address";
+        if (error == UC_ERR_WRITE_UNMAPPED) why = "write to an unmapped address";
+        if (error == UC_ERR_FETCH_UNMAPPED || error == UC_ERR_FETCH_PROT) why = "jump to an unmapped address";
+    }
+    printf("{\"event\":\"fault\",\"pc\":\"0x%08x\",\"why\":\"%s", pc, why);
+    if (with_addr) printf(" 0x%08x", m->fault_addr);
+    printf("\"}\n");
+    fflush(stdout);
+}
+
+/* One boot: until a reset, a fault or the end. A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
+static void run(struct machine *m, uint32_t pc) {
+    for (;;) {
+        m->fault_addr = 0;
+        const uc_err error = uc_emu_start(m->uc, pc | 1, 1, 0, 0);
+        if (m->stop == STOP_RESET || m->stop == STOP_QUIT) return;
+        uc_reg_read(m->uc, UC_ARM_REG_PC, &pc);
+        if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
+            report_fault(m, m->stop == STOP_FAULT ? m->block_start : pc, error);
+            m->stop = RUN;
+            while (m->stop == RUN) host_service(m, SILENT_WAIT_MS);
+            return;
+        }
+        m->next_event = 0;
+        host_service(m, 1);
+        if (m->stop != RUN) return;
+    }
+}
+
+static void report_exit(const struct machine *m, double started) {
+    const struct uart *u = &m->uart;
+    typedef unsigned long long ull;
+    printf("{\"event\":\"exit\",\"cycles\":%llu,\"instructions\":%llu,\"cycles_min\":%llu,\"cycles_max\":%llu,"
+           "\"rx_bytes\":%llu,\"tx_bytes\":%llu,\"overruns\":%llu,\"resets\":%llu,\"min_sp\":%u,\"clock_hz\":%u,"
+           "\"baud\":%u,\"wall_seconds\":%.3f}\n",
+           (ull)(m->total_cycles.typical + m->cycles.typical), (ull)(m->total_instructions + m->instructions),
+           (ull)(m->total_cycles.min + m->cycles.min), (ull)(m->total_cycles.max + m->cycles.max), (ull)u->rx_bytes,
+           (ull)u->tx_bytes, (ull)u->overruns, (ull)m->resets, m->min_sp, m->chip->clock_hz(),
+           u->byte_cycles ? (uint32_t)(10ull * m->chip->clock_hz() / u->byte_cycles) : 0, wall_seconds() - started);
+    fflush(stdout);
+}
+
+int main(int count, char **arguments) {
+    const struct options o = parse(count, arguments);
+    const double started = wall_seconds();
+    struct machine *m = &machine;
+    set_up(m, &o);
+    host_open(o.link, !o.no_autoreset);
+    printf("{\"event\":\"ready\",\"pty\":\"%s\"}\n", host_pty_name());
+    fflush(stdout);
+    m->stop_why = "power on";
+    do run(m, reset_machine(m, m->stop_why));
+    while (m->stop != STOP_QUIT);
+    if (m->trace) fclose(m->trace);
+    host_close();
+    report_exit(m, started);
+    return 0;
+}

@@ -1,0 +1,103 @@
+/* The private peripheral bus: ITM, DWT, NVIC, SCB, MPU. Registers without a behaviour here keep what is written. */
+#include "machine.h"
+
+#include <string.h>
+
+enum {
+    ITM_STIM0 = 0x0, DWT_CTRL = 0x1000, DWT_CYCCNT = 0x1004, NVIC_ISER = 0xE100, NVIC_ICER = 0xE180,
+    NVIC_ISPR = 0xE200, NVIC_ICPR = 0xE280, NVIC_IABR = 0xE300, CPUID = 0xED00, VTOR = 0xED08, AIRCR = 0xED0C,
+    CCSIDR = 0xED80, CPACR = 0xED88, MPU_TYPE = 0xED90, MPU_CTRL = 0xED94, MPU_RBAR = 0xED9C, MPU_RASR = 0xEDA0,
+    DEMCR = 0xEDFC, BUS_BYTES = 0x10000, NVIC_BYTES = 0x20
+};
+
+static uint32_t words[BUS_BYTES / 4];
+static uint64_t cyccnt_zero; /* modelled cycles at which CYCCNT would read 0 */
+static uint32_t cyccnt_held;
+
+static uint32_t *word(uint32_t offset) { return &words[offset / 4]; }
+
+static bool counting(void) { return *word(DWT_CTRL) & 1 && *word(DEMCR) >> 24 & 1; }
+
+bool fpu_enabled(void) { return (*word(CPACR) >> 20 & 0xF) == 0xF; }
+
+static uint32_t cyccnt(const struct machine *m) {
+    return counting() ? (uint32_t)(m->cycles.typical - cyccnt_zero) : cyccnt_held;
+}
+
+static uint32_t bit_bank(uint32_t offset) { return offset % NVIC_BYTES / 4; }
+
+static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    struct machine *m = user;
+    const uint32_t at = offset & ~3u;
+    uint32_t value = *word(at);
+    switch (at) {
+    case ITM_STIM0: value = 1; break; /* ready */
+    case DWT_CYCCNT: value = cyccnt(m); break;
+    case CPUID: value = m->chip->cortex_m7 ? 0x411FC271 : 0x412FC230; break;
+    case VTOR: value = m->nvic.vector_table; break;
+    case CCSIDR: value = m->chip->cortex_m7 ? 0xF00FE019 : 0; break; /* 16 KiB, 4 ways, 128 sets of 32 bytes */
+    case MPU_TYPE: value = (m->chip->cortex_m7 ? 16 : 8) << 8; break;
+    }
+    if ((at & ~0x9Fu) == NVIC_ISER) value = m->nvic.enabled[bit_bank(at)];
+    if ((at & ~0x9Fu) == NVIC_ISPR) value = m->nvic.pending[bit_bank(at)];
+    if (at >= NVIC_IABR && at < NVIC_IABR + NVIC_BYTES)
+        value = m->nvic.active && m->nvic.active_irq / 32 == bit_bank(at) ? 1u << m->nvic.active_irq % 32 : 0;
+    value >>= 8 * (offset & 3);
+    return size < 4 ? value & ((1u << 8 * size) - 1) : value;
+}
+
+static void write_trace(struct machine *m, uint32_t tag) {
+    ++m->io_count;
+    if (!m->trace) return;
+    fprintf(m->trace, "%u %llu %llu %llu %llu\n", tag, (unsigned long long)m->instructions,
+            (unsigned long long)m->cycles.typical, (unsigned long long)m->cycles.min, (unsigned long long)m->cycles.max);
+}
+
+/* Only what guards a stack: a region without access rights, below which SP must not go. */
+static void update_guard(struct machine *m) {
+    const uint32_t attributes = *word(MPU_RASR), size = 2u << (attributes >> 1 & 31);
+    const bool closed = *word(MPU_CTRL) & 1 && attributes & 1 && !(attributes >> 24 & 7);
+    m->stack_limit = closed ? (*word(MPU_RBAR) & ~(size - 1)) + size : 0;
+}
+
+static bool write_nvic(struct machine *m, uint32_t at, uint32_t value) {
+    const uint32_t bank = bit_bank(at);
+    switch (at & ~(NVIC_BYTES - 1)) {
+    case NVIC_ISER: m->nvic.enabled[bank] |= value; break;
+    case NVIC_ICER: m->nvic.enabled[bank] &= ~value; break;
+    case NVIC_ISPR: m->nvic.pending[bank] |= value; break;
+    case NVIC_ICPR: m->nvic.pending[bank] &= ~value; break;
+    default: return false;
+    }
+    m->next_event = 0;
+    return true;
+}
+
+static void write_core(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    const uint32_t at = offset & ~3u, held = cyccnt(m);
+    if (write_nvic(m, at, value)) return;
+    *word(at) = value;
+    switch (at) {
+    case ITM_STIM0: write_trace(m, value); break;
+    case DWT_CYCCNT: cyccnt_held = value; cyccnt_zero = m->cycles.typical - value; break;
+    case DWT_CTRL: case DEMCR: cyccnt_held = held; cyccnt_zero = m->cycles.typical - held; break;
+    case VTOR: m->nvic.vector_table = value; break;
+    case AIRCR: if (value >> 16 == 0x5FA && value & 4) stop_machine(m, STOP_RESET, "firmware"); break;
+    case MPU_CTRL: case MPU_RBAR: case MPU_RASR: update_guard(m); break;
+    }
+}
+
+void map_core(struct machine *m) { map_registers(m, 0xE0000000, BUS_BYTES, read_core, write_core); }
+
+void reset_core(struct machine *m) {
+    memset(words, 0, sizeof words);
+    cyccnt_zero = 0;
+    cyccnt_held = 0;
+    memset(&m->nvic, 0, sizeof m->nvic);
+    m->nvic.vector_table = m->chip->flash_base;
+    m->stack_limit = 0;
+}

@@ -1,0 +1,38 @@
+/* What happens between two basic blocks: bytes arrive, the host is served, interrupts are taken, idling is noticed. */
+#include "machine.h"
+
+enum { SERVICE_CYCLES = 20000, IDLE_WAIT_MS = 1 };
+
+void stop_machine(struct machine *m, enum stop stop, const char *why) {
+    if (m->stop == STOP_QUIT || m->stop == STOP_FAULT) return;
+    m->stop = stop;
+    m->stop_why = why;
+    uc_emu_stop(m->uc);
+}
+
+static void serve_host(struct machine *m, int wait_ms) {
+    host_service(m, wait_ms);
+    host_pace(m, wait_ms > 0);
+    m->next_service = m->cycles.typical + SERVICE_CYCLES;
+}
+
+static void schedule(struct machine *m, bool watch_every_block) {
+    const uint64_t arrival = uart_next_event(m);
+    m->next_event = watch_every_block ? 0 : arrival < m->next_service ? arrival : m->next_service;
+}
+
+bool between_blocks(struct machine *m, uint32_t addr, const struct block *b) {
+    uart_tick(m);
+    const bool serve = m->cycles.typical >= m->next_service;
+    if (serve) serve_host(m, 0);
+    if (m->stop != RUN) return false;
+    const bool pending = interrupt_pending(m);
+    if (pending && interrupt_enter(m, addr)) {
+        schedule(m, false);
+        return false;
+    }
+    if (!pending && (serve || m->idle.probing) && idle_probe(m, addr, b)) serve_host(m, IDLE_WAIT_MS);
+    if (m->stop != RUN) return false;
+    schedule(m, pending || m->idle.probing || interrupt_pending(m));
+    return true;
+}

@@ -1,0 +1,164 @@
+/* One emulated chip: the processor's counters, its memory, and what the other files share. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unicorn/unicorn.h>
+
+struct machine;
+
+/* Cycles by the model, and the bounds that no choice of the unknowns can leave. */
+struct cost {
+    uint64_t typical, min, max;
+};
+
+/* RAM of the chip; `mirror` is a second address of the same cells, or 0. */
+struct ram {
+    uint32_t base, size_bytes, mirror;
+};
+
+enum { MAX_RAMS = 6, FLASH_LINE_NONE = ~0u };
+
+struct chip {
+    const char *name;
+    int cpu_model;
+    bool cortex_m7;
+    uint32_t flash_base, flash_size_bytes, flash_mirror;
+    struct ram rams[MAX_RAMS];
+    uint32_t uart_irq;
+    void (*map_peripherals)(struct machine *m);
+    void (*reset)(struct machine *m);
+    bool (*uart_interrupt)(const struct machine *m);
+    bool (*uart_pins_connected)(void);
+    uint32_t (*clock_hz)(void);
+};
+
+extern const struct chip sam3x8e, stm32h747;
+
+/* Serial port between the pty and the chip's UART registers. */
+enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };
+
+struct uart {
+    bool lifted;
+    bool keep_old_on_overrun; /* STM32 keeps the unread byte, SAM takes the new one */
+    bool rx_enabled, tx_enabled;
+    bool rx_full, overrun;
+    uint8_t rx_byte;
+    uint32_t byte_cycles; /* of ten bits at the programmed baud rate; 0 before that */
+    uint64_t rx_due, tx_free;
+    uint8_t rx_queue[RX_QUEUE_BYTES], tx_queue[TX_QUEUE_BYTES];
+    uint32_t rx_head, rx_tail, tx_head, tx_tail; /* free-running */
+    uint64_t rx_bytes, tx_bytes, overruns;
+};
+
+/* External interrupts, one level deep: priorities and nesting are not modelled. */
+struct nvic {
+    uint32_t enabled[8], pending[8];
+    uint32_t vector_table;
+    bool active;
+    uint32_t active_irq;
+    uint32_t frame_sp, frame_bytes;
+    bool fp_saved;
+    uint64_t fp_registers[8];
+    uint32_t fpscr;
+};
+
+/* Is the firmware only spinning? See idle.c. */
+struct idle {
+    bool probing, stored;
+    uint32_t addr, blocks_left;
+    uint32_t registers[16];
+    uint64_t next_try, backoff, io_count;
+    uint8_t *snapshot;
+    bool have_snapshot;
+};
+
+enum stop { RUN, STOP_RESET, STOP_QUIT, STOP_FAULT };
+
+struct machine {
+    /* read and written at every basic block */
+    struct cost cycles;
+    uint64_t instructions;
+    uint64_t next_event;
+    uint32_t block_start, block_end; /* of the last block; it falls through to its end */
+    uint16_t taken_typical, taken_min, taken_max; /* if the next block starts elsewhere */
+    uint32_t code_line[2], literal_line;
+    uint32_t flash_wait_states;
+    uint32_t min_sp, stack_limit;
+    bool check_sp;
+
+    const struct chip *chip;
+    uc_engine *uc;
+    uint8_t *flash;
+    uint8_t *ram[MAX_RAMS];
+    struct uart uart;
+    struct nvic nvic;
+    struct idle idle;
+    uint64_t io_count;               /* bytes moved and trace lines written */
+    uint64_t next_service;
+    bool realtime;
+    FILE *trace;
+    enum stop stop;
+    const char *stop_why;
+    uint32_t fault_addr;
+    uint64_t resets;
+    struct cost total_cycles;        /* of earlier boots */
+    uint64_t total_instructions;
+};
+
+/* memory.c */
+void map_memory(struct machine *m);
+uint8_t *memory_at(const struct machine *m, uint32_t addr, uint32_t bytes);
+void map_registers(struct machine *m, uint32_t base, uint32_t size, uc_cb_mmio_read_t read, uc_cb_mmio_write_t write);
+void check(uc_err error, const char *what);
+
+/* cycles.c */
+struct block;
+const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size);
+bool block_stores(const struct block *b);
+void forget_blocks(void);
+void install_block_hook(struct machine *m);
+void add_cycles(struct machine *m, uint64_t cycles);
+
+/* events.c: what happens between two blocks; false if the block must not run now */
+bool between_blocks(struct machine *m, uint32_t addr, const struct block *b);
+void stop_machine(struct machine *m, enum stop stop, const char *why);
+
+/* nvic.c. Unicorn refuses to fetch from the architecture's EXC_RETURN values, so LR holds this address in a handler;
+ * both chips have nothing there. */
+enum { EXCEPTION_RETURN = 0x1FFFF000 };
+bool interrupt_pending(const struct machine *m);
+bool interrupt_enter(struct machine *m, uint32_t pc);
+void interrupt_return(struct machine *m);
+bool is_exception_return(uint32_t addr);
+
+/* core.c: the private peripheral bus */
+void map_core(struct machine *m);
+void reset_core(struct machine *m);
+bool fpu_enabled(void);
+
+/* uart.c */
+void uart_reset(struct machine *m);
+void uart_tick(struct machine *m);
+uint64_t uart_next_event(const struct machine *m);
+uint8_t uart_read(struct machine *m);
+void uart_write(struct machine *m, uint8_t byte);
+bool uart_tx_ready(const struct machine *m);
+bool uart_tx_done(const struct machine *m);
+void uart_let_thread_run(struct machine *m);
+uint32_t uart_rx_room(const struct uart *u);
+void uart_feed(struct machine *m, const uint8_t *bytes, uint32_t count);
+
+/* idle.c */
+bool idle_probe(struct machine *m, uint32_t addr, const struct block *b);
+void idle_reset(struct machine *m);
+
+/* host.c: pty, signals, wall time */
+void host_open(const char *link_path, bool autoreset);
+void host_close(void);
+void host_service(struct machine *m, int wait_ms);
+void host_hold_reset(void);
+void host_pace(struct machine *m, bool idle);
+void host_restart_pace(struct machine *m);
+const char *host_pty_name(void);
+double wall_seconds(void);

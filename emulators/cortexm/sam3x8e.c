@@ -1,0 +1,134 @@
+/* ATSAM3X8E of the Arduino Due: memory map, clocks, pins and the UART, as far as the firmware can notice. */
+#include "machine.h"
+
+#include <string.h>
+
+enum {
+    BASE = 0x400E0000, BYTES = 0x2000,
+    PMC_PCER0 = 0x610, PMC_PCDR0 = 0x614, PMC_PCSR0 = 0x618, CKGR_MOR = 0x620, CKGR_PLLAR = 0x628, PMC_MCKR = 0x630,
+    PMC_SR = 0x668, UART_CR = 0x800, UART_MR = 0x804, UART_IER = 0x808, UART_IDR = 0x80C, UART_IMR = 0x810,
+    UART_SR = 0x814, UART_RHR = 0x818, UART_THR = 0x81C, UART_BRGR = 0x820, UART_END = 0x928, CHIPID = 0x940,
+    EEFC0_FMR = 0xA00, EEFC_FSR = 0xA08, PIOA_PDR = 0xE04, PIOA_PER = 0xE00, PIOA_PSR = 0xE08, PIOA_ABSR = 0xE70,
+    RSTC_CR = 0x1A00,
+    RXRDY = 1 << 0, TXRDY = 1 << 1, OVRE = 1 << 5, TXEMPTY = 1 << 9,
+    UART_CLOCK = 1 << 8, UART_PINS = 3 << 8
+};
+
+static uint32_t words[BYTES / 4];
+
+static uint32_t *word(uint32_t offset) { return &words[offset / 4]; }
+
+static uint32_t uart_status(const struct machine *m) {
+    const struct uart *u = &m->uart;
+    return (u->rx_full ? RXRDY : 0) | (u->overrun ? OVRE : 0) | (u->tx_enabled && uart_tx_ready(m) ? TXRDY : 0) |
+           (u->tx_enabled && uart_tx_done(m) ? TXEMPTY : 0);
+}
+
+static bool uart_interrupt(const struct machine *m) { return uart_status(m) & *word(UART_IMR); }
+
+static bool uart_pins_connected(void) {
+    return !(*word(PIOA_PSR) & UART_PINS) && !(*word(PIOA_ABSR) & UART_PINS);
+}
+
+static uint32_t clock_hz(void) {
+    const uint32_t mckr = *word(PMC_MCKR), plla = *word(CKGR_PLLAR), divider = mckr >> 4 & 7;
+    const uint32_t main_hz = *word(CKGR_MOR) >> 24 & 1 ? 12000000 : 4000000;
+    uint64_t hz = 32768;
+    if ((mckr & 3) == 1) hz = main_hz;
+    if ((mckr & 3) == 2 && plla & 0xFF) hz = (uint64_t)main_hz * ((plla >> 16 & 0x7FF) + 1) / (plla & 0xFF);
+    return divider == 7 ? hz / 3 : hz >> divider;
+}
+
+static uint32_t pmc_status(void) {
+    const uint32_t always = 1 << 3 | 1 << 16 | 1 << 17; /* MCKRDY, MOSCSELS, MOSCRCS */
+    return always | (*word(CKGR_MOR) & 1) | (*word(CKGR_PLLAR) >> 16 & 0x7FF ? 1 << 1 : 0);
+}
+
+static uint64_t read_registers(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    if (offset >= UART_CR && offset < UART_END && !(*word(PMC_PCSR0) & UART_CLOCK)) return 0;
+    switch (offset & ~3u) {
+    case PMC_SR: return pmc_status();
+    case UART_SR: return uart_status(m);
+    case UART_RHR: return uart_read(m);
+    case CHIPID: return 0x285E0A60;
+    case EEFC_FSR: case EEFC_FSR + 0x200: return 1;
+    default: return *word(offset);
+    }
+}
+
+static void uart_control(struct uart *u, uint32_t value) {
+    if (value & 1 << 2) u->rx_full = u->rx_enabled = false; /* RSTRX */
+    if (value & 1 << 3) u->tx_enabled = false;              /* RSTTX */
+    if (value & 1 << 4) u->rx_enabled = true;
+    if (value & 1 << 5) u->rx_enabled = false;
+    if (value & 1 << 6) u->tx_enabled = true;
+    if (value & 1 << 7) u->tx_enabled = false;
+    if (value & 1 << 8) u->overrun = false;
+}
+
+static void write_uart(struct machine *m, uint32_t offset, uint32_t value) {
+    if (!(*word(PMC_PCSR0) & UART_CLOCK)) return;
+    switch (offset) {
+    case UART_CR: uart_control(&m->uart, value); break;
+    case UART_IER: *word(UART_IMR) |= value; break;
+    case UART_IDR: *word(UART_IMR) &= ~value; break;
+    case UART_THR: uart_write(m, value); return;
+    case UART_BRGR: m->uart.byte_cycles = 10 * 16 * (value & 0xFFFF); *word(UART_BRGR) = value; break;
+    default: *word(offset) = value;
+    }
+    m->next_event = 0;
+}
+
+static void write_registers(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    const uint32_t at = offset & ~3u;
+    if (at >= UART_CR && at < UART_END) {
+        write_uart(m, at, value);
+        return;
+    }
+    switch (at) {
+    case PMC_PCER0: *word(PMC_PCSR0) |= value; return;
+    case PMC_PCDR0: *word(PMC_PCSR0) &= ~value; return;
+    case PIOA_PDR: *word(PIOA_PSR) &= ~value; return;
+    case PIOA_PER: *word(PIOA_PSR) |= value; return;
+    case CKGR_MOR: if ((value >> 16 & 0xFF) != 0x37) return; break;
+    case RSTC_CR: if (value >> 24 == 0xA5 && value & 1) stop_machine(m, STOP_RESET, "firmware"); return;
+    }
+    *word(at) = value;
+    if (at == EEFC0_FMR) {
+        m->flash_wait_states = value >> 8 & 15;
+        forget_blocks();
+    }
+    if (at == CKGR_MOR || at == PMC_MCKR || at == CKGR_PLLAR) host_restart_pace(m);
+}
+
+static void map_peripherals(struct machine *m) { map_registers(m, BASE, BYTES, read_registers, write_registers); }
+
+static void reset(struct machine *m) {
+    memset(words, 0, sizeof words);
+    *word(PMC_MCKR) = 1;
+    *word(CKGR_MOR) = 1 << 3;
+    *word(PIOA_PSR) = ~0u;
+    m->uart.keep_old_on_overrun = false;
+    m->flash_wait_states = 0;
+}
+
+const struct chip sam3x8e = {
+    .name = "sam3x8e",
+    .cpu_model = UC_CPU_ARM_CORTEX_M3,
+    .flash_base = 0x00080000,
+    .flash_size_bytes = 512 << 10,
+    .flash_mirror = 0, /* GPNVM1 set: the chip boots from flash */
+    .rams = {{0x20000000, 64 << 10, 0x20070000}, {0x20080000, 32 << 10, 0}},
+    .uart_irq = 8,
+    .map_peripherals = map_peripherals,
+    .reset = reset,
+    .uart_interrupt = uart_interrupt,
+    .uart_pins_connected = uart_pins_connected,
+    .clock_hz = clock_hz,
+};

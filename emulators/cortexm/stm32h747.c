@@ -1,0 +1,158 @@
+/* STM32H747, Cortex-M7 core: memory map, clock gates, pins and USART1, as far as the firmware can notice. */
+#include "machine.h"
+
+#include <string.h>
+
+enum {
+    PAGE_BYTES = 0x1000, USART1 = 0x40011000, FLASH_INTERFACE = 0x52002000, GPIOA = 0x58020000, RCC = 0x58024000,
+    /* offsets in their page; the pages of RCC and PWR are one */
+    CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
+    MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB2ENR = 0x4F0,
+    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C,
+    CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
+    ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22
+};
+
+static uint32_t usart[PAGE_BYTES / 4], gpioa[PAGE_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+
+static uint32_t usart_status(const struct machine *m) {
+    const struct uart *u = &m->uart;
+    return (u->overrun ? ISR_ORE : 0) | (u->rx_full ? ISR_RXNE : 0) | (uart_tx_ready(m) ? ISR_TXE : 0) |
+           (uart_tx_done(m) ? ISR_TC : 0) | (u->tx_enabled ? ISR_TEACK : 0) | (u->rx_enabled ? ISR_REACK : 0);
+}
+
+static bool uart_interrupt(const struct machine *m) {
+    const uint32_t status = usart_status(m), enabled = usart[CR1 / 4];
+    return enabled & CR1_UE && ((enabled & CR1_RXNEIE && status & (ISR_RXNE | ISR_ORE)) ||
+                                status & enabled & (CR1_TCIE | CR1_TXEIE));
+}
+
+static bool uart_pins_connected(void) {
+    return (gpioa[MODER / 4] >> 18 & 0xF) == 0xA && (gpioa[AFRH / 4] >> 4 & 0xFF) == 0x77;
+}
+
+static uint32_t clock_hz(void) { return 64000000u >> (rcc[RCC_CR / 4] >> 3 & 3); }
+
+static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    if (!(rcc[APB2ENR / 4] & 1 << 4)) return 0;
+    if (offset == ISR) return usart_status(m);
+    if (offset == RDR) return uart_read(m);
+    return usart[offset / 4];
+}
+
+static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    struct uart *u = &m->uart;
+    if (!(rcc[APB2ENR / 4] & 1 << 4)) return;
+    if (offset == TDR) {
+        uart_write(m, value);
+        return;
+    }
+    usart[offset / 4] = value;
+    if (offset == CR1) {
+        u->rx_enabled = value & CR1_UE && value & CR1_RE;
+        u->tx_enabled = value & CR1_UE && value & CR1_TE;
+        if (!u->rx_enabled) u->rx_full = false;
+    }
+    if (offset == BRR) u->byte_cycles = 10 * (value & 0xFFFF);
+    if (offset == ICR && value & ISR_ORE) u->overrun = false;
+    m->next_event = 0;
+}
+
+static uint64_t read_gpioa(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    return rcc[AHB4ENR / 4] & 1 ? gpioa[offset / 4] : 0;
+}
+
+static void write_gpioa(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    if (rcc[AHB4ENR / 4] & 1) gpioa[offset / 4] = value;
+}
+
+static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    if (offset == PWR_CSR1) return 0x2000; /* supply ready */
+    return rcc[offset / 4];
+}
+
+static void write_rcc(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    if (offset >= PWR_FIRST && offset <= PWR_LAST) {
+        m->fault_addr = RCC + offset;
+        stop_machine(m, STOP_FAULT, "write to the power controller: a wrong supply bricks real boards");
+        return;
+    }
+    if (offset == RCC_CFGR && value & 7) {
+        stop_machine(m, STOP_FAULT, "only the 64 MHz HSI is modelled as system clock");
+        return;
+    }
+    rcc[offset / 4] = value;
+    if (offset == RCC_CR) host_restart_pace(m);
+}
+
+static uint64_t read_flash(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    return flash[offset / 4];
+}
+
+static void write_flash(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    flash[offset / 4] = value;
+    if (offset) return;
+    m->flash_wait_states = value & 15;
+    forget_blocks();
+}
+
+static void map_peripherals(struct machine *m) {
+    map_registers(m, USART1, PAGE_BYTES, read_usart, write_usart);
+    map_registers(m, GPIOA, PAGE_BYTES, read_gpioa, write_gpioa);
+    map_registers(m, RCC, PAGE_BYTES, read_rcc, write_rcc);
+    map_registers(m, FLASH_INTERFACE, PAGE_BYTES, read_flash, write_flash);
+}
+
+static void reset(struct machine *m) {
+    memset(usart, 0, sizeof usart);
+    memset(gpioa, 0, sizeof gpioa);
+    memset(rcc, 0, sizeof rcc);
+    memset(flash, 0, sizeof flash);
+    gpioa[MODER / 4] = 0xABFFFFFF;
+    rcc[RCC_CR / 4] = 0x25; /* HSI on and ready */
+    rcc[PWR_CR3 / 4] = 0x46;
+    flash[0] = 0x37;
+    m->flash_wait_states = 7;
+    m->uart.keep_old_on_overrun = true;
+}
+
+const struct chip stm32h747 = {
+    .name = "stm32h747",
+    .cpu_model = UC_CPU_ARM_CORTEX_M7,
+    .cortex_m7 = true,
+    .flash_base = 0x08000000,
+    .flash_size_bytes = 1 << 20,
+    .flash_mirror = 0x08000000,
+    .rams = {{0x24000000, 512 << 10, 0}, {0x20000000, 128 << 10, 0}, {0x00000000, 64 << 10, 0},
+             {0x30000000, 288 << 10, 0}},
+    .uart_irq = 37,
+    .map_peripherals = map_peripherals,
+    .reset = reset,
+    .uart_interrupt = uart_interrupt,
+    .uart_pins_connected = uart_pins_connected,
+    .clock_hz = clock_hz,
+};

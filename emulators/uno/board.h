@@ -1,0 +1,33 @@
+// The board: simavr's ATmega328P at 16 MHz with its defects mended, its stack watched and its idling detected.
+#pragma once
+#include <simavr/sim_avr.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "skips.h"
+#include "usart.h"
+
+enum { CLOCK_HZ = 16000000, FLASH_BYTES = 32768, SRAM_START = 0x100, RAMEND = 0x8FF };
+
+struct board {
+    avr_t *avr;
+    struct usart usart;
+    struct skips skips;
+    uint16_t min_sp;           // lowest stack pointer since reset
+    uint16_t lowest_legal_sp;  // just below .data and .bss
+    uint8_t sp_half;           // register of the first write of an SPL/SPH pair, 0 if none is open
+    bool faulted;
+    uint32_t fault_pc;
+    char fault_why[120];
+    bool watchdog_reset;  // set when the watchdog has reset the chip; for the caller to report and clear
+};
+
+// Ends the program with exit code 2 and one line if the image cannot be loaded.
+void board_open(struct board *board, const char *image, uint32_t ram_static_bytes, bool lifted);
+
+// Reset by the reset pin (MCUSR.EXTRF). SRAM keeps its contents, as in the chip.
+void board_reset(struct board *board);
+
+// Runs until the cycle counter passes `until`, the firmware faults, or it is found idle.
+// Returns true if idle: nothing will ever happen without a byte from the host or a timer of the chip.
+bool board_run(struct board *board, avr_cycle_count_t until);

@@ -1,0 +1,104 @@
+// STM32H747, Cortex-M7 core, on its 64 MHz internal oscillator: caches, and USART1 on PA9/PA10 (the board's ST-LINK port).
+// Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
+//
+// The PWR registers are never touched. Which supply (SMPS, LDO, both) may be chosen depends on how the board is wired; a
+// wrong choice takes the core supply away and can leave the board unable to be flashed. The reset state runs 64 MHz safely.
+#include "firmware/hal/hal.hpp"
+
+#include "firmware/hal/cortexm/reg.hpp"
+#include "firmware/hal/cortexm/sections.hpp"
+#include "firmware/hal/cortexm/startup.hpp"
+
+using cortexm::reg;
+
+namespace {
+
+constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200, USART1_IRQ = 37;
+
+constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APB2ENR = 0x580244F0;
+constexpr uint32_t GPIOA_MODER = 0x58020000, GPIOA_PUPDR = 0x5802000C, GPIOA_AFRH = 0x58020024;
+constexpr uint32_t USART1_CR1 = 0x40011000, USART1_BRR = 0x4001100C, USART1_ISR = 0x4001101C;
+constexpr uint32_t USART1_ICR = 0x40011020, USART1_RDR = 0x40011024, USART1_TDR = 0x40011028;
+
+constexpr uint32_t CR1_UE = 1u << 0, CR1_RE = 1u << 2, CR1_TE = 1u << 3, CR1_RXNEIE = 1u << 5;
+constexpr uint32_t ISR_ORE = 1u << 3, ISR_RXNE = 1u << 5, ISR_TXE = 1u << 7;
+
+volatile uint16_t overruns;
+
+void enable_instruction_cache() {
+    cortexm::barrier();
+    reg(cortexm::ICIALLU) = 0;
+    cortexm::barrier();
+    reg(cortexm::SCB_CCR) |= 1u << 17;
+    cortexm::barrier();
+}
+
+// Invalidate every line first: after power-on the tags are random. No DMA is used, so nothing else needs care.
+void enable_data_cache() {
+    reg(cortexm::SCB_CSSELR) = 0;
+    cortexm::barrier();
+    const uint32_t geometry = reg(cortexm::SCB_CCSIDR);
+    const uint32_t last_set = (geometry >> 13) & 0x7FFF, last_way = (geometry >> 3) & 0x3FF;
+    for (uint32_t set = 0; set <= last_set; ++set)
+        for (uint32_t way = 0; way <= last_way; ++way)
+            reg(cortexm::DCISW) = (way << 30) | (set << 5);  // 4 ways, lines of 32 bytes
+    cortexm::barrier();
+    reg(cortexm::SCB_CCR) |= 1u << 16;
+    cortexm::barrier();
+}
+
+// Bits [shift, shift + width) of a register become `value`.
+void set_field(uint32_t address, uint32_t shift, uint32_t width, uint32_t value) {
+    const uint32_t mask = ((1u << width) - 1) << shift;
+    reg(address) = (reg(address) & ~mask) | (value << shift);
+}
+
+void start_uart() {
+    reg(RCC_AHB4ENR) |= 1u << 0;
+    reg(RCC_APB2ENR) |= 1u << 4;
+    const uint32_t read_back = reg(RCC_APB2ENR);  // the clock runs two cycles after the write
+    (void)read_back;
+    set_field(GPIOA_AFRH, 4, 8, 0x77);   // PA9, PA10: AF7
+    set_field(GPIOA_PUPDR, 20, 2, 1);    // pull-up on RX
+    set_field(GPIOA_MODER, 18, 4, 0xA);  // alternate function
+    reg(USART1_CR1) = 0;
+    reg(USART1_BRR) = (CLOCK_HZ + BAUD / 2) / BAUD;  // 556: 115108 Bd
+    reg(USART1_CR1) = CR1_UE | CR1_TE;
+}
+
+}  // namespace
+
+extern "C" void uart_interrupt() {
+    const uint32_t status = reg(USART1_ISR);
+    if (status & ISR_ORE) {
+        reg(USART1_ICR) = ISR_ORE;
+        if (overruns != UINT16_MAX) overruns = overruns + 1;
+    }
+    if (status & ISR_RXNE) hil_on_byte(static_cast<uint8_t>(reg(USART1_RDR)));
+}
+
+extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
+    cortexm::vector_table<USART1_IRQ>(uart_interrupt);
+
+void hal::init() {
+    reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
+    enable_instruction_cache();
+    enable_data_cache();
+    start_uart();
+    cortexm::init_sections();
+    cortexm::enable_irq(USART1_IRQ);
+}
+
+void hal::put(uint8_t byte) {
+    while (!(reg(USART1_ISR) & ISR_TXE)) {
+    }
+    reg(USART1_TDR) = byte;
+}
+
+// Off leaves the receiver running, so that what is lost shows as an overrun.
+void hal::rx_enable(bool on) {
+    const uint32_t control = reg(USART1_CR1) & ~CR1_RXNEIE;
+    reg(USART1_CR1) = on ? control | CR1_RE | CR1_RXNEIE : control;
+}
+
+uint16_t hal::rx_overruns() { return overruns; }
