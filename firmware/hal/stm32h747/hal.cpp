@@ -1,8 +1,9 @@
-// STM32H747, Cortex-M7 core, on its 64 MHz internal oscillator: caches, and USART1 on PA9/PA10 (the board's ST-LINK port).
+// STM32H747, Cortex-M7 core, on its 64 MHz internal oscillator: caches, and USART1 on PA9/PA10 (the ST-LINK's port).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
 //
-// The PWR registers are never touched. Which supply (SMPS, LDO, both) may be chosen depends on how the board is wired; a
-// wrong choice takes the core supply away and can leave the board unable to be flashed. The reset state runs 64 MHz safely.
+// The PWR registers are never touched. Which supply (SMPS, LDO, both) may be chosen depends on how the board is wired;
+// a wrong choice takes the core supply away and can leave the board unable to be flashed. At 64 MHz the reset state is
+// right for every board.
 #include "firmware/hal/hal.hpp"
 
 #include "firmware/hal/cortexm/reg.hpp"

@@ -63,7 +63,7 @@ def set_flags():
             "-ffunction-sections",
             "-fdata-sections",
             "-ffp-contract=off",  # the numeric contract: no fused multiply-add
-            "-fstack-usage",
+            *(["-fstack-usage"] if arch == "arm" else []),  # avr-gcc knows no stack usage
         ],
         CXXFLAGS=["-std=gnu++14", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"],
         CPPDEFINES=[

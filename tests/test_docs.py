@@ -1,0 +1,61 @@
+"""The tests hold the docs: what is not documented, or documented wrongly, fails."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cli import hil
+from harness.docs import PAGES
+from tinyhil import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+CLI = (ROOT / "docs" / "cli.md").read_text()
+PAGES_WITH_LINKS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("command", sorted(hil.commands))
+def test_every_command_is_documented(command: str) -> None:
+    assert f"| `hil {command}` |" in CLI
+
+
+def test_no_command_is_documented_that_does_not_exist() -> None:
+    assert set(re.findall(r"^\| `hil (\w+)` \|", CLI, re.MULTILINE)) == set(hil.commands)
+
+
+@pytest.mark.parametrize("command", sorted(hil.commands))
+def test_every_option_has_a_help_text(command: str) -> None:
+    options = [param for param in hil.commands[command].params if isinstance(param, click.Option)]
+    assert not [option.name for option in options if not option.help]
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_generated_page_is_current(page: str) -> None:
+    assert (ROOT / page).read_text() == PAGES[page](), "run: python -m harness.docs"
+
+
+def test_every_exit_code_is_documented() -> None:
+    codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", CLI, re.MULTILINE)} == codes
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: page.name)
+def test_files_named_in_the_docs_exist(page: Path) -> None:
+    text = page.read_text()
+    named = re.findall(r"`((?:tinyhil|memplan|codegen|harness|firmware|emulators|docs|tests|models|benchmarks)/[\w./-]*)`", text)
+    named += [link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+    missing = [name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()]
+    assert not missing
+
+
+def test_the_record_s_keys_are_documented() -> None:
+    from harness import record
+
+    source = Path(record.__file__).read_text()
+    keys = re.findall(r'^        "(\w+)": ', source[: source.index("def write_record")], re.MULTILINE)
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert len(keys) > 20
+    assert not [key for key in keys if f"`{key}`" not in page]
