@@ -8,7 +8,7 @@ constexpr uint8_t protocol_version = 1;
 
 enum Type : uint8_t {
     hello_request = 0x01,  // -
-    start = 0x02,          // mode u8
+    start = 0x02,          // mode u8, session u8
     data = 0x03,           // sample u16, chunk u16, bytes
     ping = 0x04,           // -
     get_result = 0x05,     // sample u16

@@ -24,7 +24,8 @@ namespace {
 using namespace model;  // sample_bytes, chunk_bytes, slots, streamed, output_bytes, clock_hz: generated
 
 constexpr uint16_t chunks_per_sample = (sample_bytes + chunk_bytes - 1) / chunk_bytes;
-constexpr uint16_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
+constexpr uint32_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
+constexpr uint8_t last_chunk_bytes = sample_bytes - static_cast<uint32_t>(chunks_per_sample - 1) * chunk_bytes;
 constexpr uint8_t data_header = 5;  // type, sample, chunk
 
 alignas(4) uint8_t slot_memory[slots][(slot_bytes + 3) / 4 * 4];
@@ -35,7 +36,7 @@ enum Event : uint8_t { damaged = 1, gap = 2, repeated = 4 };
 // What the receive interrupt writes. The main loop reads it under a Lock, except single volatile bytes.
 struct Inbox {
     Decoder decoder;
-    uint8_t type;
+    uint8_t type;                     // 0: no room when the frame began, none of it is kept
     uint8_t header[4];
     uint8_t control[4];               // payload of a message other than data
     volatile uint8_t control_type;    // 0: free
@@ -47,10 +48,7 @@ struct Inbox {
     uint8_t room;                     // payload bytes of the expected chunk
     uint16_t damaged_frames;
 
-    void expect() {
-        const uint16_t rest = static_cast<uint16_t>(sample_bytes - chunk * chunk_bytes);
-        room = static_cast<uint8_t>(rest < chunk_bytes ? rest : chunk_bytes);
-    }
+    void expect() { room = chunk + 1 == chunks_per_sample ? last_chunk_bytes : chunk_bytes; }
 
     void restart() {
         events = filled = fill_slot = 0;
@@ -61,11 +59,12 @@ struct Inbox {
 
     void byte(uint8_t index, uint8_t value) {
         if (index == 0) {
-            type = value;
+            const bool has_room = value == data ? filled < slots : control_type == 0;
+            type = has_room ? value : 0;
         } else if (type == data) {
             if (index < data_header) header[index - 1] = value;
-            else if (filled < slots && index - data_header < room) write[index - data_header] = value;
-        } else if (control_type == 0 && index <= sizeof control) {
+            else if (index - data_header < room) write[index - data_header] = value;
+        } else if (type != 0 && index <= sizeof control) {
             control[index - 1] = value;
         }
     }
@@ -76,9 +75,8 @@ struct Inbox {
             events |= damaged;
             ++damaged_frames;
         } else if (type != data) {
-            if (control_type == 0) control_type = type;
-        } else if (filled < slots && length == data_header + room + 2 && read_u16(header) == sample &&
-                   read_u16(header + 2) == chunk) {
+            if (type != 0) control_type = type;
+        } else if (length == data_header + room + 2 && read_u16(header) == sample && read_u16(header + 2) == chunk) {
             accept();
         } else {
             const int16_t ahead = static_cast<int16_t>(read_u16(header) - sample);
@@ -108,6 +106,7 @@ Inbox inbox;
 // What the main loop alone touches.
 struct {
     uint8_t mode;
+    uint8_t session;          // number the host gave this session, 0 before the first
     uint8_t read_slot;
     bool computing, aborted, resend_asked;
     uint16_t computed;        // samples computed since the session started
@@ -203,23 +202,30 @@ void send_refused(uint8_t type) {
     transmit(head, w);
 }
 
-void restart(uint8_t mode) {
+bool is_running(const uint8_t *start_payload) {
+    return start_payload[0] == state.mode && start_payload[1] == state.session;
+}
+
+void restart(uint8_t mode, uint8_t session) {
     {
         hal::Lock lock;
         inbox.restart();
     }
     state.mode = mode;
+    state.session = session;
     state.read_slot = 0;
     state.computed = 0;
     state.aborted = state.resend_asked = false;
     state.output_crc32 = state.saturations_total = 0;
-    send_ack(started);
 }
 
 void serve_control(uint8_t type) {
     switch (type) {
     case hello_request: send_hello(); break;
-    case start: restart(inbox.control[0]); break;
+    case start:  // the host repeats it until it has heard the answer
+        if (!is_running(inbox.control)) restart(inbox.control[0], inbox.control[1]);
+        send_ack(started);
+        break;
     case ping: send_ack(0); break;
     case get_result: {
         const uint16_t back = static_cast<uint16_t>(state.computed - read_u16(inbox.control));
@@ -254,7 +260,7 @@ void serve_events(uint8_t events) {
 void poll() {
     hal::idle(inbox.filled == 0);
     if (const uint8_t type = inbox.control_type) {
-        if (type == start && state.computing) {  // first let the running inference come to its end
+        if (type == start && state.computing && !is_running(inbox.control)) {  // first let the running inference come to its end
             state.aborted = true;
             return;
         }

@@ -1,0 +1,140 @@
+// Dot products of constants in flash (Z, lpm) with tensors in RAM (X) for the ATmega, one loop per pair of widths.
+// Cycles per element, loads and loop included: 8x8 16, 8x16 and 16x8 27, 16x16 into 32 bits 37, into 40 bits 39.
+#pragma once
+#include "firmware/kernels/numeric.hpp"
+
+namespace hil {
+
+template <class A, class B>
+inline void accumulate(Acc40 &sum, A a, B b, Size count) {
+    for (Size i = 0; i < count; ++i) sum.add(static_cast<int32_t>(a[i]) * b[i]);
+}
+
+inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int8_t> b, Size count) {
+    if (count == 0) return;
+    uint8_t x, y, sign;
+    asm volatile(
+        "1:\n"
+        "lpm %[x], Z+\n"
+        "ld %[y], X+\n"
+        "muls %[x], %[y]\n"  // carry: the product is negative
+        "sbc %[sign], %[sign]\n"
+        "add %A[sum], r0\n"
+        "adc %B[sum], r1\n"
+        "adc %C[sum], %[sign]\n"
+        "adc %D[sum], %[sign]\n"
+        "sbiw %[count], 1\n"
+        "brne 1b\n"
+        "clr r1\n"
+        : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y), [sign] "=&r"(sign)
+        :
+        : "r0", "memory");
+}
+
+// The 24-bit product of a signed byte and a signed word: word high times byte, word low (unsigned) times byte.
+#define HIL_BYTE_TIMES_WORD                                                \
+    "muls %[wh], %[byte]\n"                                                \
+    "mov %[p1], r0\n"                                                      \
+    "mov %[p2], r1\n"                                                      \
+    "mulsu %[byte], %[wl]\n" /* carry: that part is negative */            \
+    "sbc %[p2], %[zero]\n"                                                 \
+    "add %[p1], r1\n"                                                      \
+    "adc %[p2], %[zero]\n"                                                 \
+    "add %A[sum], r0\n"                                                    \
+    "adc %B[sum], %[p1]\n"                                                 \
+    "adc %C[sum], %[p2]\n"                                                 \
+    "adc %D[sum], %[zero]\n"                                               \
+    "sbrc %[p2], 7\n"                                                      \
+    "dec %D[sum]\n"                                                        \
+    "sbiw %[count], 1\n"                                                   \
+    "brne 1b\n"                                                            \
+    "clr r1\n"
+
+inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
+    if (count == 0) return;
+    uint8_t byte, wl, wh, p1, p2, zero;
+    asm volatile("clr %[zero]\n"
+                 "1:\n"
+                 "lpm %[byte], Z+\n"
+                 "ld %[wl], X+\n"
+                 "ld %[wh], X+\n" HIL_BYTE_TIMES_WORD
+                 : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl),
+                   [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)
+                 :
+                 : "r0", "memory");
+}
+
+inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
+    if (count == 0) return;
+    uint8_t byte, wl, wh, p1, p2, zero;
+    asm volatile("clr %[zero]\n"
+                 "1:\n"
+                 "lpm %[wl], Z+\n"
+                 "lpm %[wh], Z+\n"
+                 "ld %[byte], X+\n" HIL_BYTE_TIMES_WORD
+                 : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl),
+                   [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)
+                 :
+                 : "r0", "memory");
+}
+#undef HIL_BYTE_TIMES_WORD
+
+// 16 x 16 -> 32 bits from four byte products, added into `low` and, by `carry`, into what lies above it.
+#define HIL_WORD_TIMES_WORD(carry)          \
+    "clr %[zero]\n"                         \
+    "1:\n"                                  \
+    "lpm %[al], Z+\n"                       \
+    "lpm %[ah], Z+\n"                       \
+    "ld %[bl], X+\n"                        \
+    "ld %[bh], X+\n"                        \
+    "muls %[ah], %[bh]\n"                   \
+    "mov %[p2], r0\n"                       \
+    "mov %[p3], r1\n"                       \
+    "mul %[al], %[bl]\n"                    \
+    "mov %[p0], r0\n"                       \
+    "mov %[p1], r1\n"                       \
+    "mulsu %[ah], %[bl]\n"                  \
+    "sbc %[p3], %[zero]\n"                  \
+    "add %[p1], r0\n"                       \
+    "adc %[p2], r1\n"                       \
+    "adc %[p3], %[zero]\n"                  \
+    "mulsu %[bh], %[al]\n"                  \
+    "sbc %[p3], %[zero]\n"                  \
+    "add %[p1], r0\n"                       \
+    "adc %[p2], r1\n"                       \
+    "adc %[p3], %[zero]\n"                  \
+    "add %A[low], %[p0]\n"                  \
+    "adc %B[low], %[p1]\n"                  \
+    "adc %C[low], %[p2]\n"                  \
+    "adc %D[low], %[p3]\n" carry            \
+    "sbiw %[count], 1\n"                    \
+    "brne 1b\n"                             \
+    "clr r1\n"
+#define HIL_WORD_OPERANDS                                                                                               \
+    [count] "+w"(count), "+z"(a.at), "+x"(b.at), [al] "=&a"(al), [ah] "=&a"(ah), [bl] "=&a"(bl), [bh] "=&a"(bh),         \
+        [p0] "=&r"(p0), [p1] "=&r"(p1), [p2] "=&r"(p2), [p3] "=&r"(p3), [zero] "=&r"(zero)
+
+inline void accumulate(int32_t &low, Flash<int16_t> a, Ram<int16_t> b, Size count) {
+    if (count == 0) return;
+    uint8_t al, ah, bl, bh, p0, p1, p2, p3, zero;
+    asm volatile(HIL_WORD_TIMES_WORD("") : [low] "+r"(low), HIL_WORD_OPERANDS : : "r0", "memory");
+}
+
+inline void accumulate(Acc40 &sum, Flash<int16_t> a, Ram<int16_t> b, Size count) {
+    if (count == 0) return;
+    uint8_t al, ah, bl, bh, p0, p1, p2, p3, zero;
+    uint32_t low = sum.low;
+    int8_t high = sum.high;
+    asm volatile(HIL_WORD_TIMES_WORD("adc %[high], %[zero]\n"
+                                     "sbrc %[p3], 7\n"
+                                     "dec %[high]\n")
+                 : [low] "+r"(low), [high] "+r"(high), HIL_WORD_OPERANDS
+                 :
+                 : "r0", "memory");
+    sum.low = low;
+    sum.high = high;
+}
+#undef HIL_WORD_TIMES_WORD
+#undef HIL_WORD_OPERANDS
+
+}  // namespace hil
