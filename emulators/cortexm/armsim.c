@@ -85,7 +85,8 @@ static void set_up(struct machine *m, const struct options *o) {
     check(uc_ctl_set_cpu_model(m->uc, m->chip->cpu_model), "processor model");
     map_memory(m);
     check(uc_mem_map_ptr(m->uc, EXCEPTION_RETURN, sizeof nops, UC_PROT_READ | UC_PROT_EXEC, nops), "return page");
-    check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0), "fault hook");
+    check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0),
+          "fault hook");
     install_block_hook(m);
     load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
@@ -149,11 +150,16 @@ static void run(struct machine *m, uint32_t pc) {
         if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
             report_fault(m, m->stop == STOP_FAULT ? m->block_start : pc, error);
             m->stop = RUN;
-            while (m->stop == RUN) host_service(m, SILENT_WAIT_MS);
+            while (m->stop == RUN) {
+                host_wait(m, SILENT_WAIT_MS);
+                host_service(m);
+            }
             return;
         }
         m->next_event = 0;
-        host_service(m, 1);
+        host_wait(m, 1);
+        host_pace(m, true);
+        host_service(m);
         if (m->stop != RUN) return;
     }
 }

@@ -1,6 +1,7 @@
 /* The private peripheral bus: ITM, DWT, NVIC, SCB, MPU. Registers without a behaviour here keep what is written. */
 #include "machine.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum {
@@ -33,7 +34,7 @@ static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *u
     uint32_t value = *word(at);
     switch (at) {
     case ITM_STIM0: value = 1; break; /* ready */
-    case DWT_CYCCNT: value = cyccnt(m); break;
+    case DWT_CYCCNT: value = cyccnt(m); ++m->io_count; break; /* who looks at the clock is not idle */
     case CPUID: value = m->chip->cortex_m7 ? 0x411FC271 : 0x412FC230; break;
     case VTOR: value = m->nvic.vector_table; break;
     case CCSIDR: value = m->chip->cortex_m7 ? 0xF00FE019 : 0; break; /* 16 KiB, 4 ways, 128 sets of 32 bytes */
@@ -50,8 +51,9 @@ static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *u
 static void write_trace(struct machine *m, uint32_t tag) {
     ++m->io_count;
     if (!m->trace) return;
-    fprintf(m->trace, "%u %llu %llu %llu %llu\n", tag, (unsigned long long)m->instructions,
-            (unsigned long long)m->cycles.typical, (unsigned long long)m->cycles.min, (unsigned long long)m->cycles.max);
+    const struct cost *c = &m->cycles;
+    fprintf(m->trace, "%u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", tag, m->instructions, c->typical, c->min,
+            c->max);
 }
 
 /* Only what guards a stack: a region without access rights, below which SP must not go. */

@@ -100,6 +100,31 @@ static void add_flash_bound(const struct machine *m, struct block *b, unsigned l
     b->max += (lines + loads) * m->flash_wait_states;
 }
 
+static unsigned words_loaded(const struct insn *i) {
+    if (i->kind == LOAD_MANY) return i->registers;
+    return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD;
+}
+
+/* Sequential prefetch hides a line's wait behind the cycles spent in the line before it. */
+static void add_line_stall(const struct machine *m, struct block *b, uint32_t at, uint32_t next,
+                           unsigned *line_cycles) {
+    if (next >= b->addr + b->size || at >> 4 == next >> 4) return;
+    if (*line_cycles < m->flash_wait_states + 1) b->line_stalls += m->flash_wait_states + 1 - *line_cycles;
+    *line_cycles = 0;
+}
+
+static void add_price(struct block *b, const struct insn *i, struct price p, int32_t *sp) {
+    b->typical += p.typical;
+    b->min += p.min;
+    b->max += p.max;
+    ++b->instructions;
+    *sp += i->sp_delta;
+    if (*sp < b->lowest_sp) b->lowest_sp = *sp;
+    b->sp_unknown |= i->sp_unknown;
+    b->stores |= i->stores;
+    b->uses_fpu |= i->kind >= FP_MOVE;
+}
+
 static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
     const bool m7 = m->chip->cortex_m7;
     struct insn before = {.kind = ALU};
@@ -109,22 +134,11 @@ static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t
     for (uint32_t at = 0; at < size; at += before.bytes) {
         const struct insn i = decode(code + at);
         const struct price p = price_of(&i, &before, m7);
-        b->typical += p.typical;
-        b->min += p.min;
-        b->max += p.max;
-        ++b->instructions;
+        add_price(b, &i, p, &sp);
         line_cycles += p.typical;
-        if ((addr + at) >> 4 != (addr + at + i.bytes) >> 4 && at + i.bytes < size) {
-            if (line_cycles < m->flash_wait_states + 1) b->line_stalls += m->flash_wait_states + 1 - line_cycles;
-            line_cycles = 0;
-        }
+        add_line_stall(m, b, addr + at, addr + at + i.bytes, &line_cycles);
         if (i.kind == LOAD_LITERAL) add_literal(b, code + at, addr + at, &i);
-        loads += i.kind == LOAD || i.kind == LOAD_LITERAL || i.kind == FP_LOAD ? 1 : i.kind == LOAD_MANY ? i.registers : 0;
-        sp += i.sp_delta;
-        if (sp < b->lowest_sp) b->lowest_sp = sp;
-        b->sp_unknown |= i.sp_unknown;
-        b->stores |= i.stores;
-        b->uses_fpu |= i.kind >= FP_MOVE;
+        loads += words_loaded(&i);
         if (is_branch(&i)) add_taken(b, &i, ends_conditionally(&i, it_left > 0), m7);
         it_left = i.kind == IT_BLOCK ? i.it_length : it_left ? it_left - 1 : 0;
         before = i;

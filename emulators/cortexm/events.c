@@ -1,7 +1,7 @@
 /* What happens between two basic blocks: bytes arrive, the host is served, interrupts are taken, idling is noticed. */
 #include "machine.h"
 
-enum { SERVICE_CYCLES = 20000, IDLE_WAIT_MS = 1 };
+enum { SERVICE_CYCLES = 20000, IDLE_WAIT_MS = 50 };
 
 void stop_machine(struct machine *m, enum stop stop, const char *why) {
     if (m->stop == STOP_QUIT || m->stop == STOP_FAULT) return;
@@ -10,9 +10,11 @@ void stop_machine(struct machine *m, enum stop stop, const char *why) {
     uc_emu_stop(m->uc);
 }
 
+/* Time slept while idle passes on the chip before the bytes that ended the sleep: else they would all be overdue. */
 static void serve_host(struct machine *m, int wait_ms) {
-    host_service(m, wait_ms);
+    if (wait_ms) host_wait(m, wait_ms);
     host_pace(m, wait_ms > 0);
+    host_service(m);
     m->next_service = m->cycles.typical + SERVICE_CYCLES;
 }
 

@@ -59,7 +59,8 @@ static void open_pty(void) {
     close(slave);
     fcntl(host.master, F_SETFL, O_NONBLOCK);
     host.notify = inotify_init1(IN_NONBLOCK);
-    if (host.notify < 0 || inotify_add_watch(host.notify, host.name, IN_OPEN | IN_CLOSE) < 0) die("cannot watch", host.name, 1);
+    if (host.notify < 0 || inotify_add_watch(host.notify, host.name, IN_OPEN | IN_CLOSE) < 0)
+        die("cannot watch", host.name, 1);
 }
 
 void host_open(const char *link_path, bool autoreset) {
@@ -141,24 +142,35 @@ static void watch_stdin(struct machine *m) {
     stop_machine(m, STOP_QUIT, "stdin closed");
 }
 
-void host_service(struct machine *m, int wait_ms) {
-    struct uart *u = &m->uart;
-    if (u->tx_head != u->tx_tail) send_bytes(m);
+enum { NOTIFY, INPUT, PORT, SOURCES };
+
+static void poll_sources(const struct uart *u, struct pollfd *fds, int wait_ms) {
     const short sending = u->tx_head != u->tx_tail ? POLLOUT : 0;
     const short receiving = uart_rx_room(u) ? POLLIN : 0;
-    struct pollfd fds[] = {
-        {.fd = host.notify, .events = POLLIN},
-        {.fd = host.stdin_closed ? -1 : STDIN_FILENO, .events = POLLIN},
-        {.fd = host.open ? host.master : -1, .events = sending | receiving},
-    };
-    poll(fds, 3, asked_to_end ? 0 : wait_ms);
-    if (asked_to_end) stop_machine(m, STOP_QUIT, "signal");
-    if (fds[1].revents) watch_stdin(m);
-    if (fds[0].revents) watch_port(m);
-    if (host.open && fds[2].revents & POLLIN) receive_bytes(m);
+    fds[NOTIFY] = (struct pollfd){.fd = host.notify, .events = POLLIN};
+    fds[INPUT] = (struct pollfd){.fd = host.stdin_closed ? -1 : STDIN_FILENO, .events = POLLIN};
+    fds[PORT] = (struct pollfd){.fd = host.open ? host.master : -1, .events = sending | receiving};
+    poll(fds, SOURCES, asked_to_end ? 0 : wait_ms);
 }
 
-/* The DTR pulse holds a board in reset for a while. Hosts rely on it: they open, set up and flush the port, then listen. */
+/* Sleeps until something comes or the time is over; leaves it to host_service. */
+void host_wait(struct machine *m, int wait_ms) {
+    struct pollfd fds[SOURCES];
+    poll_sources(&m->uart, fds, wait_ms);
+}
+
+void host_service(struct machine *m) {
+    struct uart *u = &m->uart;
+    struct pollfd fds[SOURCES];
+    if (u->tx_head != u->tx_tail) send_bytes(m);
+    poll_sources(u, fds, 0);
+    if (asked_to_end) stop_machine(m, STOP_QUIT, "signal");
+    if (fds[INPUT].revents) watch_stdin(m);
+    if (fds[NOTIFY].revents) watch_port(m);
+    if (host.open && fds[PORT].revents & POLLIN) receive_bytes(m);
+}
+
+/* The DTR pulse holds a board in reset for a while. Hosts rely on it: they open and flush the port, then listen. */
 void host_hold_reset(void) {
     if (host.open && host.autoreset) poll(NULL, 0, RESET_MS);
 }
@@ -168,8 +180,8 @@ void host_restart_pace(struct machine *m) {
     host.pace_cycles = m->cycles.typical;
 }
 
-/* With --realtime: sleep off what emulated time is ahead. Time slept while idle has passed on the chip as well; time by which
- * the emulation is merely too slow has not, or a computation would seem to take longer than it does. */
+/* With --realtime: sleep off what emulated time is ahead. Time slept while idle has passed on the chip as well; time by
+ * which the emulation is merely too slow has not, or a computation would seem to take longer than it does. */
 void host_pace(struct machine *m, bool idle) {
     if (!m->realtime) return;
     const double hz = m->chip->clock_hz();

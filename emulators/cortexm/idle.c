@@ -1,7 +1,7 @@
 /* Does the firmware only spin until input comes? Then the emulator sleeps instead of burning a core.
  *
- * Proof, not guess: the processor passes the same address twice with equal registers, nothing was sent or traced in
- * between, and RAM is unchanged (compared only if the loop stores at all). Such a loop goes on until something arrives. */
+ * Proof, not guess: the processor passes the same address twice with equal registers, nothing was sent, traced
+ * or timed in between, and RAM is unchanged (compared only if the loop stores). Such a loop lasts until input comes. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -10,8 +10,9 @@
 enum { LONGEST_LOOP_BLOCKS = 400, FIRST_BACKOFF = 20000, LONGEST_BACKOFF = 4000000 };
 
 static const int ids[16] = {
-    UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_R4, UC_ARM_REG_R5, UC_ARM_REG_R6, UC_ARM_REG_R7,
-    UC_ARM_REG_R8, UC_ARM_REG_R9, UC_ARM_REG_R10, UC_ARM_REG_R11, UC_ARM_REG_R12, UC_ARM_REG_SP, UC_ARM_REG_LR, UC_ARM_REG_CPSR,
+    UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_R4, UC_ARM_REG_R5,
+    UC_ARM_REG_R6, UC_ARM_REG_R7, UC_ARM_REG_R8, UC_ARM_REG_R9, UC_ARM_REG_R10, UC_ARM_REG_R11,
+    UC_ARM_REG_R12, UC_ARM_REG_SP, UC_ARM_REG_LR, UC_ARM_REG_CPSR,
 };
 
 static void read_registers(struct machine *m, uint32_t *registers) {
@@ -62,7 +63,7 @@ static bool waiting_for_input(const struct machine *m) {
     return uart_next_event(m) == UINT64_MAX && uart_tx_done(m) && !m->nvic.active;
 }
 
-/* Back at the first address with equal registers: idle, unless the loop stores and RAM must be compared for one more turn. */
+/* Back at the first address with equal registers: idle. If the loop stores, RAM is compared over one more turn. */
 static bool same_turn(struct machine *m) {
     struct idle *p = &m->idle;
     if (p->stored && !p->have_snapshot) {
@@ -88,7 +89,7 @@ void idle_reset(struct machine *m) {
     p->backoff = FIRST_BACKOFF;
 }
 
-/* Called before a block runs, at every service and at every block while probing. True: nothing will happen by itself. */
+/* Called before a block runs, at every service and at every block while probing. True: nothing happens by itself. */
 bool idle_probe(struct machine *m, uint32_t addr, const struct block *b) {
     struct idle *p = &m->idle;
     if (p->io_count != m->io_count || !waiting_for_input(m)) {

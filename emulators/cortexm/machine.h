@@ -94,7 +94,7 @@ struct machine {
     struct uart uart;
     struct nvic nvic;
     struct idle idle;
-    uint64_t io_count;               /* bytes moved and trace lines written */
+    uint64_t io_count;               /* bytes moved, trace lines written, clock readings */
     uint64_t next_service;
     bool realtime;
     FILE *trace;
@@ -156,7 +156,8 @@ void idle_reset(struct machine *m);
 /* host.c: pty, signals, wall time */
 void host_open(const char *link_path, bool autoreset);
 void host_close(void);
-void host_service(struct machine *m, int wait_ms);
+void host_wait(struct machine *m, int wait_ms);
+void host_service(struct machine *m);
 void host_hold_reset(void);
 void host_pace(struct machine *m, bool idle);
 void host_restart_pace(struct machine *m);

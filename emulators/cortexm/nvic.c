@@ -10,7 +10,8 @@ enum {
 
 static const uint32_t FLAGS = 0xF80F0000;       /* N Z C V Q and GE */
 static const uint32_t IT_STATE = 0x0600FC00;
-static const int frame_registers[] = {UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_R12, UC_ARM_REG_LR};
+static const int frame_registers[] = {UC_ARM_REG_R0, UC_ARM_REG_R1,  UC_ARM_REG_R2,
+                                      UC_ARM_REG_R3, UC_ARM_REG_R12, UC_ARM_REG_LR};
 
 static uint32_t get(struct machine *m, int id) {
     uint32_t value = 0;
@@ -107,7 +108,7 @@ static void unstack(struct machine *m, uint32_t sp) {
 void interrupt_return(struct machine *m) {
     const uint32_t sp = get(m, UC_ARM_REG_SP);
     if (!m->nvic.active || sp != m->nvic.frame_sp) {
-        stop_machine(m, STOP_FAULT, m->nvic.active ? "exception return with a moved SP" : "exception return outside a handler");
+        stop_machine(m, STOP_FAULT, "exception return outside a handler or with a moved SP");
         return;
     }
     uart_tick(m);

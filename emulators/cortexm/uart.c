@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-enum { DISCARD_CYCLES = 1000, FLUSH_CYCLES = 4000 }; /* pace of a wire into a UART without a baud rate; delay of output */
+/* Pace of a wire into a UART that has no baud rate yet; longest wait of output for more of it. */
+enum { DISCARD_CYCLES = 1000, FLUSH_CYCLES = 4000 };
 
 static uint32_t byte_cycles(const struct uart *u) {
     if (u->lifted) return LIFTED_BYTE_CYCLES;

@@ -1,0 +1,478 @@
+"""The emulated Due and STM32H747: exact counts, a model within its bounds, interrupts, faults, a clean life cycle."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import serial
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from filelock import FileLock
+
+ROOT = Path(__file__).resolve().parent.parent
+EMULATOR_DIR = ROOT / "emulators" / "cortexm"
+ARMSIM = EMULATOR_DIR / "build" / "armsim"
+PROGRAMS = Path(__file__).parent / "firmware_cortexm"
+CALIBRATION_TAG = 0x7FFFFFFF
+END_OF_SECTION = 0x80000000
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    name: str
+    machine: tuple[str, ...]
+    ram_top: int
+    clock_hz: int
+
+
+DUE = Chip("sam3x8e", ("-mcpu=cortex-m3", "-mthumb"), 0x20088000, 84_000_000)
+H747 = Chip("stm32h747", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), 0x24080000, 64_000_000)
+CHIPS = (DUE, H747)
+both_chips = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
+
+FLAGS = (
+    *("-std=gnu++14", "-O2", "-Wall", "-Wextra", "-Werror", "-ffunction-sections", "-fdata-sections"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    *("--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles", "-Wl,--gc-sections"),
+)
+
+
+@functools.cache
+def build_dir() -> Path:
+    ARMSIM.parent.mkdir(exist_ok=True)
+    with FileLock(ARMSIM.parent / "lock"):  # tests may run in several processes
+        subprocess.run(["make", "-s", "-C", EMULATOR_DIR, f"PYTHON={sys.executable}"], check=True)
+    return Path(tempfile.mkdtemp(prefix="armsim-"))
+
+
+def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
+    sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / chip.name).glob("*.cpp"))]
+    script = ROOT / "firmware" / "hal" / chip.name / f"{chip.name}.ld"
+    paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}"]
+    return ["arm-none-eabi-g++", *FLAGS, *chip.machine, *paths, *sources, "-o", elf]
+
+
+@functools.cache
+def program(chip: Chip, name: str) -> Path:
+    """The flash image of a test program; its ELF file lies beside it."""
+    elf = build_dir() / f"{name}-{chip.name}.elf"
+    subprocess.run(compiler_command(chip, name, elf), check=True)
+    image = elf.with_suffix(".bin")
+    subprocess.run(["arm-none-eabi-objcopy", "-O", "binary", elf, image], check=True)
+    return image
+
+
+def symbol(image: Path, name: str) -> int:
+    with image.with_suffix(".elf").open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        symbols = table.get_symbol_by_name(name)
+    assert symbols
+    return int(symbols[0]["st_value"]) & ~1
+
+
+class Board:
+    """A running emulator: its serial port, its events and its trace."""
+
+    def __init__(self, chip: Chip, image: Path, directory: Path, *options: str) -> None:
+        self.link = directory / "port"
+        self.trace_path = directory / "trace"
+        self.events: list[dict[str, Any]] = []
+        command: list[str | Path] = [ARMSIM, "--chip", chip.name, "--image", image, "--link", self.link]
+        self.process = subprocess.Popen(
+            [*command, "--trace", self.trace_path, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.wait_event("ready")
+
+    def wait_event(self, kind: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == kind:
+                return self.events[-1]
+        raise AssertionError(f"no event {kind!r} among {self.events}")
+
+    def open(self) -> serial.Serial:
+        return serial.Serial(str(self.link), 115200, timeout=5)
+
+    def end(self) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        last = self.wait_event("exit")
+        assert self.process.wait(5) == 0
+        return last
+
+    def trace(self) -> list[list[int]]:
+        """The lines of the last boot: counts start anew with every reset."""
+        lines = [[int(word) for word in line.split()] for line in self.trace_path.read_text().splitlines()]
+        boots = [0] + [i for i in range(1, len(lines)) if lines[i][1] <= lines[i - 1][1]]
+        return lines[boots[-1] :]
+
+    def sections(self) -> dict[int, tuple[int, ...]]:
+        """Per tag: instructions and cycles (typical, min, max) without those of an empty section."""
+        spans: dict[int, tuple[int, ...]] = {}
+        for begin, end in itertools.pairwise(self.trace()):
+            if end[0] == begin[0] | END_OF_SECTION:
+                spans[begin[0]] = tuple(b - a for a, b in zip(begin[1:], end[1:], strict=True))
+        empty = spans[CALIBRATION_TAG]
+        return {tag: tuple(a - b for a, b in zip(span, empty, strict=True)) for tag, span in spans.items()}
+
+
+Start = Callable[..., Board]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    boards: list[Board] = []
+
+    def run(chip: Chip, name: str, *options: str) -> Board:
+        directory = tmp_path / str(len(boards))
+        directory.mkdir()
+        boards.append(Board(chip, program(chip, name), directory, *options))
+        return boards[-1]
+
+    yield run
+    for board in boards:
+        board.process.kill()
+        board.process.wait()
+
+
+def read_exactly(port: serial.Serial, count: int) -> bytes:
+    received = port.read(count)
+    assert len(received) == count
+    return received
+
+
+def read_words(port: serial.Serial, count: int) -> list[int]:
+    received = read_exactly(port, 4 * count)
+    return [int.from_bytes(received[4 * i : 4 * i + 4], "little") for i in range(count)]
+
+
+def stream(port: serial.Serial, data: bytes) -> threading.Thread:
+    thread = threading.Thread(target=port.write, args=(data,))
+    thread.start()
+    return thread
+
+
+# Instructions of the section's body: the call, the function as counted in counts.cpp.
+COUNTS = {
+    1: 1 + 1 + 1000 * 2 + 1,
+    2: 1 + 2 + 500 * 6 + 1,
+    3: 1 + 2 + 300 * 6 + 1,
+    4: 1 + 1 + 100 * 4 + 1,
+    5: 64,
+}
+
+
+def run_counts(start: Start, chip: Chip) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+    board = start(chip, "counts")
+    with board.open() as port:
+        cycles = read_words(port, len(COUNTS))
+        board.end()
+    return board.sections(), cycles
+
+
+@both_chips
+def test_instruction_counts_are_exact(start: Start, chip: Chip) -> None:
+    sections, _ = run_counts(start, chip)
+    assert {tag: sections[tag][0] for tag in COUNTS} == COUNTS
+
+
+@both_chips
+def test_cycle_counter_follows_the_model_within_its_bounds(start: Start, chip: Chip) -> None:
+    sections, counted = run_counts(start, chip)
+    for tag, cycles in zip(COUNTS, counted, strict=True):
+        _, typical, least, most = sections[tag]
+        assert abs(cycles - typical) <= 24, tag  # flash buffers differ around the reads
+        assert least <= typical <= most, tag
+
+
+def test_m3_cycles_are_those_of_the_reference_manual(start: Start) -> None:
+    """From the TRM's table 3-1: SUBS 1, BNE taken 1 + P with P from 1 to 3; 16 bytes of loop stay in the buffers."""
+    sections, _ = run_counts(start, DUE)
+    _, typical, least, _ = sections[1]
+    assert 3000 <= least <= 3010
+    assert 3000 <= typical <= 3040
+    _, straight, least_straight, _ = sections[5]
+    assert least_straight == 64
+    # 128 bytes are 8 lines of 8 ADDS each: sequential prefetch (5 cycles a line) hides all but the first.
+    assert 64 <= straight <= 64 + 8
+
+
+@both_chips
+def test_two_runs_count_the_same(start: Start, chip: Chip) -> None:
+    assert run_counts(start, chip) == run_counts(start, chip)
+
+
+@both_chips
+def test_trace_lines(start: Start, chip: Chip) -> None:
+    board = start(chip, "counts")
+    with board.open() as port:
+        read_words(port, len(COUNTS))
+    last_boot = board.trace()
+    expected = [CALIBRATION_TAG] * 2 + list(COUNTS)
+    assert [line[0] for line in last_boot] == [tag | end for tag in expected for end in (0, END_OF_SECTION)]
+    for column in range(1, 5):
+        assert [line[column] for line in last_boot] == sorted(line[column] for line in last_boot)
+    board.end()
+
+
+@both_chips
+@both_uarts
+def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> None:
+    board = start(chip, "echo", "--uart", uart)
+    data = os.urandom(4000)
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        writer = stream(port, data)
+        assert read_exactly(port, len(data)) == data
+        writer.join()
+        last = board.end()
+    assert last["rx_bytes"] == len(data)
+    assert last["overruns"] == 0
+    assert last["clock_hz"] == chip.clock_hz
+    assert abs(last["baud"] / 115200 - 1) < 0.02
+    if uart == "true":
+        assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 116_000
+
+
+@both_chips
+def test_round_trip_is_short_and_idling_is_cheap(start: Start, chip: Chip) -> None:
+    board = start(chip, "echo")
+    with board.open() as port:
+        read_exactly(port, 1)
+        seconds = []
+        for _ in range(100):
+            started = time.perf_counter()
+            port.write(b"x")
+            read_exactly(port, 1)
+            seconds.append(time.perf_counter() - started)
+        assert sorted(seconds)[25] < 0.001  # the quarter least disturbed by other work on this machine
+        fields = Path(f"/proc/{board.process.pid}/stat").read_text
+        ticks = sum(int(field) for field in fields().split()[13:15])
+        time.sleep(0.5)
+        idle_ticks = sum(int(field) for field in fields().split()[13:15]) - ticks
+    assert idle_ticks / os.sysconf("SC_CLK_TCK") < 0.5 * 0.25
+
+
+@both_chips
+def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: Chip) -> None:
+    instructions: dict[int, int] = {}
+    series = 0.0
+    for i in range(1, 60000):
+        series += 1.0 / i
+    for count in (1, 11, 1001):
+        board = start(chip, "interrupted", "--uart", "true")
+        data = bytes(i % 251 for i in range(count))
+        with board.open() as port:
+            assert read_exactly(port, 1) == b"R"
+            writer = stream(port, data)
+            turns, scaled_series, received, total, scaled = read_words(port, 5)
+            writer.join()
+            board.end()
+        assert (turns, scaled_series) == (1000 * 3 + 1000 * 1, int(series * 1e8))
+        assert (received, total, scaled) == (count, sum(data), sum(data))
+        instructions[count] = board.sections()[1][0]
+    if chip is H747:  # the handler takes the same path for every byte; software floating point does not
+        slope = (instructions[1001] - instructions[11]) / 990
+        assert slope == int(slope)
+        assert 10 < slope < 60
+    # 2042 NOPs, TST, two ITs, four conditional, SUBS and BNE in each turn
+    assert instructions[1] > 2000 * (2042 + 9)
+
+
+@both_chips
+@both_uarts
+def test_lock_keeps_interrupts_out(start: Start, chip: Chip, uart: str) -> None:
+    board = start(chip, "locked", "--uart", uart)
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(b"0123456789")
+        before, during, after = read_words(port, 3)
+        board.end()
+    assert before == during < after
+
+
+@both_chips
+def test_overrun_while_the_receive_interrupt_is_off(start: Start, chip: Chip) -> None:
+    board = start(chip, "overrun", "--uart", "true")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(b"0123456789")
+        received, reported = read_words(port, 2)
+        last = board.end()
+    assert received < 10
+    assert reported >= 1
+    assert last["overruns"] == 10 - 1 - 1  # the first byte was taken, one waits in the register
+    assert received == 2
+
+
+@both_chips
+def test_lifted_bytes_wait_for_the_receiver(start: Start, chip: Chip) -> None:
+    board = start(chip, "overrun", "--uart", "lifted")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(b"0123456789")
+        assert read_words(port, 2)[1] == 0
+        assert board.end()["overruns"] == 0
+
+
+@both_chips
+def test_painted_watermark_agrees_with_the_lowest_stack_pointer(start: Start, chip: Chip) -> None:
+    board = start(chip, "watermark")
+    peaks = []
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        for depth in (0, 3, 40):
+            port.write(bytes([depth]))
+            peak, heap = read_words(port, 2)
+            assert heap == 0
+            peaks.append(peak)
+        port.write(bytes([255]))
+        peak, heap = read_words(port, 2)
+        assert 1000 <= heap <= 4200  # newlib asks for memory in steps
+        assert peak == peaks[2]
+        lowest = chip.ram_top - board.end()["min_sp"]
+    assert peaks == sorted(peaks)
+    assert peaks[2] > 40 * 64
+    assert 0 <= lowest - peaks[2] <= 8  # the innermost frame may reserve a word that nothing writes
+
+
+@both_chips
+def test_linker_refuses_a_stack_that_is_too_small(chip: Chip, tmp_path: Path) -> None:
+    command = [*compiler_command(chip, "echo", tmp_path / "x.elf"), "-Wl,--defsym=_min_stack=0x100000"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "less than _min_stack bytes for the stack" in result.stderr
+
+
+FAULTS = [
+    ("f", "write to flash", "write_flash_here"),
+    ("u", "read of an unmapped address 0x90000000", "read_unmapped_here"),
+    ("i", "undefined instruction", "undefined_here"),
+    ("s", "stack overflow", None),
+]
+
+
+@both_chips
+@pytest.mark.parametrize(("letter", "why", "place"), FAULTS, ids=[fault[1] for fault in FAULTS])
+def test_faults_are_told_with_their_place(start: Start, chip: Chip, letter: str, why: str, place: str) -> None:
+    board = start(chip, "faults")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(letter.encode())
+        fault = board.wait_event("fault")
+        assert why in fault["why"]
+        if place:
+            assert int(fault["pc"], 16) == symbol(program(chip, "faults"), place)
+        port.timeout = 0.1
+        assert port.read(1) == b""  # silent, but alive
+    with board.open() as port:
+        assert board.wait_event("reset")["why"] == "port opened"
+        assert read_exactly(port, 1) == b"R"
+    board.end()
+
+
+def test_touching_the_power_supply_is_a_fault(start: Start) -> None:
+    board = start(H747, "faults")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(b"p")
+        assert "power controller" in board.wait_event("fault")["why"]
+
+
+@both_chips
+def test_firmware_can_reset_the_chip(start: Start, chip: Chip) -> None:
+    board = start(chip, "faults")
+    with board.open() as port:
+        assert read_exactly(port, 1) == b"R"
+        port.write(b"r")
+        assert read_exactly(port, 1) == b"R"
+    assert board.end()["resets"] == 3
+
+
+@both_chips
+def test_opening_the_port_resets_the_board(start: Start, chip: Chip) -> None:
+    board = start(chip, "echo")
+    for _ in range(3):
+        with board.open() as port:
+            assert read_exactly(port, 1) == b"R"
+    assert board.end()["resets"] == 4
+
+
+def test_no_autoreset(start: Start) -> None:
+    board = start(DUE, "echo", "--no-autoreset")
+    with board.open() as port:
+        port.write(b"abc")
+        assert b"abc" in port.read_until(b"abc")
+    assert board.end()["resets"] == 1
+
+
+def test_realtime_keeps_the_pace_of_the_wall(start: Start) -> None:
+    board = start(DUE, "echo", "--realtime", "--uart", "true")
+    data = bytes(2000)
+    with board.open() as port:
+        read_exactly(port, 1)
+        started = time.perf_counter()
+        writer = stream(port, data)
+        read_exactly(port, len(data))
+        writer.join()
+        elapsed = time.perf_counter() - started
+    last = board.end()
+    assert 0.9 * 2000 / 11520 < elapsed < 2 * 2000 / 11520
+    assert last["cycles"] / DUE.clock_hz <= last["wall_seconds"] * 1.05
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_cleanly(start: Start, ending: signal.Signals) -> None:
+    board = start(H747, "echo")
+    assert board.link.is_symlink()
+    board.process.send_signal(ending)
+    assert board.wait_event("exit")["resets"] == 1
+    assert board.process.wait(5) == 0
+    assert not board.link.is_symlink()
+
+
+def test_end_of_stdin_ends_it(start: Start) -> None:
+    board = start(DUE, "echo")
+    board.end()
+    assert not board.link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--chip", "z80"],
+        ["--chip", "sam3x8e", "--image", "/nonexistent", "--link", "x"],
+        ["--chip", "sam3x8e", "--link"],
+        ["--uart", "fast"],
+        ["--chip", "sam3x8e", "--image", str(ARMSIM), "--link", "/nonexistent/port"],
+        ["--wat"],
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments(arguments: list[str], tmp_path: Path) -> None:
+    build_dir()
+    result = subprocess.run([ARMSIM, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("armsim: ")
