@@ -1,0 +1,160 @@
+"""The planner tables of docs/memplan.md: python benchmarks/memplan.py [--mixes 200] [--write docs/memplan.md]
+
+Instances come from $HIL_DATA/memplan (minimalloc's eleven hard ones, live ranges of published networks).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import memplan
+from memplan import Budget, Buffer, Plan, Problem
+from memplan.csv import read_problem
+from memplan.native import backend
+
+CAPACITY_BYTES = 1_048_576
+LONG = Budget(nodes=10_000_000)
+BASELINES = ("first-fit", "greedy-by-size", "greedy-by-area", "greedy-by-duration", "best-fit", "hill-climb")
+BEGIN, END = "<!-- benchmarks/memplan.py begin -->", "<!-- benchmarks/memplan.py end -->"
+
+
+def timed(
+    problem: Problem, planner: str = memplan.DEFAULT, budget: Budget | None = None
+) -> tuple[Plan, float]:
+    began = time.perf_counter()
+    plan = memplan.plan(problem, planner, budget)
+    return plan, time.perf_counter() - began
+
+
+def instances(folder: Path) -> Iterator[tuple[str, Problem]]:
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        sys.exit(f"{folder}: no instances there; set HIL_DATA to the folder that holds memplan/")
+    for file in files:
+        yield file.name.split(".")[0], read_problem(file)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def hard_table(folder: Path) -> str:
+    rows: list[tuple[object, ...]] = []
+    total = 0.0
+    for name, problem in instances(folder):
+        if name == "example":
+            continue
+        fits, fit_seconds = timed(problem, budget=Budget(enough_bytes=CAPACITY_BYTES))
+        total += fit_seconds
+        best, seconds = timed(problem, budget=LONG)
+        ratios = [f"{timed(problem, p)[0].peak_bytes / best.lower_bound_bytes:.2f}" for p in BASELINES]
+        fit = f"{fit_seconds:.3f}" if fits.peak_bytes <= CAPACITY_BYTES else "no"
+        proof = "yes" if best.proven else f"gap {best.gap_bytes}"
+        count = len(problem.buffers)
+        rows.append(
+            (name, count, fit, best.peak_bytes, best.lower_bound_bytes, proof, f"{seconds:.2f}", *ratios)
+        )
+    head = ("", "buffers", "s to fit", "smallest peak B", "bound B", "proven", "s", *BASELINES)
+    return f"{table(head, rows)}\n\nAll eleven within {CAPACITY_BYTES:,} B in {total:.2f} s."
+
+
+def network_table(folder: Path) -> str:
+    rows: list[tuple[object, ...]] = []
+    for name, problem in instances(folder):
+        best, seconds = timed(problem)
+        ratios = [f"{timed(problem, p)[0].peak_bytes / best.peak_bytes:.2f}" for p in BASELINES]
+        proof = "yes" if best.proven else f"gap {best.gap_bytes}"
+        rows.append((name, len(problem.buffers), best.peak_bytes, proof, f"{1000 * seconds:.1f}", *ratios))
+    return table(("network", "buffers", "peak B", "proven", "ms", *BASELINES), rows)
+
+
+def mixed(problem: Problem, chance: random.Random) -> Problem:
+    """Every buffer at 8 or at 16 bits."""
+    return Problem(
+        tuple(replace(b, size_bytes=b.size_bytes * chance.choice((1, 2))) for b in problem.buffers)
+    )
+
+
+def mixes_table(folder: Path, count: int) -> str:
+    """First-fit over the optimum, and how the portfolio fares, over random widths."""
+    chance = random.Random(1)
+    rows: list[tuple[object, ...]] = []
+    all_seconds: list[float] = []
+    unproven = 0
+    for name, problem in instances(folder):
+        if not name.endswith("_int8"):
+            continue
+        ratios, seconds, proven = [], [], 0
+        for _ in range(count):
+            mix = mixed(problem, chance)
+            best, spent = timed(mix)
+            proven += best.proven
+            seconds.append(spent)
+            ratios.append(timed(mix, "first-fit")[0].peak_bytes / best.lower_bound_bytes)
+        unproven += count - proven
+        all_seconds += seconds
+        spread = [f"{statistics.median(ratios):.2f}", f"{max(ratios):.2f}"]
+        times = [f"{1000 * statistics.median(seconds):.1f}", f"{1000 * max(seconds):.1f}"]
+        rows.append((name.removesuffix("_int8"), len(problem.buffers), *spread, f"{proven}/{count}", *times))
+    head = ("network", "buffers", "first-fit median", "first-fit worst", "proven", "median ms", "worst ms")
+    summary = (
+        f"{len(all_seconds)} mixes: {unproven} not proven, median {1000 * statistics.median(all_seconds):.1f} ms, "
+        f"worst {max(all_seconds):.2f} s."
+    )
+    return f"{table(head, rows)}\n\n{summary}"
+
+
+def large_table() -> str:
+    rows: list[tuple[object, ...]] = []
+    for span in (10, 100, 2000):
+        chance = random.Random(1)
+        buffers = []
+        for index in range(10_000):
+            start = chance.randrange(10_000)
+            end = start + 1 + chance.randrange(span)
+            buffers.append(Buffer(str(index), 16 * chance.randint(1, 4096), start, end))
+        plan, seconds = timed(Problem(tuple(buffers)))
+        gap = f"{100 * plan.gap_bytes / plan.lower_bound_bytes:.1f} %"
+        rows.append((span, plan.peak_bytes, plan.lower_bound_bytes, gap, f"{seconds:.2f}"))
+    return table(("longest live range", "peak B", "bound B", "gap", "s"), rows)
+
+
+def report(data: Path, mixes: int) -> str:
+    parts = [
+        f"Search core: {backend()}. Ratios are peaks over the bound (first table, mixes) or over the optimum.",
+        "### minimalloc's hard instances\n\n" + hard_table(data / "minimalloc"),
+        "### Live ranges of published networks\n\n" + network_table(data / "tinyml"),
+        f"### {mixes} random mixes of 8 and 16 bits each\n\n" + mixes_table(data / "tinyml", mixes),
+        "### 10,000 random buffers\n\n" + large_table(),
+    ]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per network")
+    parser.add_argument("--write", type=Path, help="replace the tables in this Markdown file")
+    options = parser.parse_args()
+    text = report(Path(os.environ.get("HIL_DATA", "data")) / "memplan", options.mixes)
+    if options.write is None:
+        print(text)
+        return
+    old = options.write.read_text(encoding="utf-8")
+    if BEGIN not in old or END not in old:
+        sys.exit(f"{options.write}: the markers {BEGIN!r} and {END!r} are missing")
+    before, after = old.split(BEGIN)[0], old.split(END)[1]
+    options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Buffers in program order, each into the tightest hole that is large enough, else on top."""
+
+from __future__ import annotations
+
+from memplan.placing import place_in_order
+from memplan.planner import Budget, Planner
+from memplan.problem import Plan, Problem
+
+NAME = "best-fit"
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    order = sorted(problem.buffers, key=lambda buffer: buffer.start)
+    return place_in_order(problem, order, NAME, fit="best")
+
+
+PLANNER = Planner(NAME, run, "program order, tightest hole")

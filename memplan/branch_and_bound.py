@@ -1,0 +1,141 @@
+"""The exact planner: branch and bound over canonical positions (search_core), part by part between cut points.
+
+It plans one region without fixed offsets. With aliases it plans twice, once with them accepted as far as they
+go together and once without, and keeps the better; a proof then needs the peak to reach the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from memplan import greedy_by_area, greedy_by_duration, greedy_by_size
+from memplan.blocks import Block, Groups, accepted_groups, make_blocks, peak_step, split
+from memplan.bound import Bound, lower_bound
+from memplan.exact import MOST_BLOCKS, Account, Solved, minimise
+from memplan.placing import make_plan
+from memplan.planner import Budget, Planner
+from memplan.problem import Buffer, Plan, Problem, ProblemError
+from tinyhil.errors import DoesNotFit
+
+NAME = "branch-and-bound"
+STARTS = (greedy_by_size, greedy_by_area, greedy_by_duration)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Offsets by name, and the bound that the searches proved for these groups of aliases."""
+
+    offsets: dict[str, int]
+    peak: int
+    lower: int
+    nodes: int
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    reason = unsupported(problem)
+    if reason:
+        raise ProblemError(f"planner {NAME}: {reason}; the portfolio and the greedy planners can")
+    return checked_size(problem, search_plan(problem, budget, NAME))
+
+
+def unsupported(problem: Problem) -> str | None:
+    """Why the exact search can not plan this; None if it can."""
+    if len(problem.regions) > 1:
+        return f"it can not plan {len(problem.regions)} regions"
+    for buffer in problem.buffers:
+        if buffer.offset is not None:
+            return f"it can not keep fixed offsets (buffer {buffer.name!r})"
+    if len(problem.buffers) > MOST_BLOCKS:
+        return f"it can not plan more than {MOST_BLOCKS} buffers"
+    return None
+
+
+def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
+    """The best plan in an arena without a limit, with its certificate."""
+    bound = lower_bound(problem)
+    account = Account(budget)
+    variants: list[Groups] = [()]
+    accepted = accepted_groups(problem, lambda first, second: True)
+    if accepted:
+        variants.insert(0, accepted)
+    best: Outcome | None = None
+    for groups in variants:
+        outcome = _solve(problem, groups, bound.bytes, account)
+        if best is None or outcome.peak < best.peak:
+            best = outcome
+        if best.peak <= max(bound.bytes, budget.enough_bytes or 0):
+            break
+    assert best is not None
+    return _certified(problem, best, bound, planner, proof=not problem.aliases)
+
+
+def checked_size(problem: Problem, plan: Plan) -> Plan:
+    """The plan, if its one region is large enough for it."""
+    limit = problem.regions[0].size_bytes
+    if limit is None or plan.peak_bytes <= limit:
+        return plan
+    if plan.lower_bound_bytes > limit:
+        known = f"no plan can need less than {plan.lower_bound_bytes} B"
+    else:
+        known = f"the lower bound is {plan.lower_bound_bytes} B: a longer search may find room"
+    raise DoesNotFit(
+        f"memory plan: {plan.peak_bytes} B > {limit} B of region {problem.regions[0].name!r}; {known}; "
+        "use a lower width or a larger memory"
+    )
+
+
+def _certified(problem: Problem, best: Outcome, bound: Bound, planner: str, proof: bool) -> Plan:
+    offsets = {buffer.name: 0 for buffer in problem.buffers} | best.offsets
+    plan = make_plan(problem, offsets, planner, bound=bound)
+    if not proof or best.lower <= bound.bytes:
+        return plan
+    step = peak_step(make_blocks(problem))
+    statement = (
+        f"no plan below {best.lower} B: exhausted search of all canonical plans, {best.nodes} nodes"
+        f" (peaks of canonical plans are multiples of {step} B)"
+    )
+    return make_plan(problem, offsets, planner, bound=Bound(best.lower, "search"), statement=statement)
+
+
+def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Outcome:
+    """Plan the parts between cut points; no part needs to be lower than the highest bound of any."""
+    offsets: dict[str, int] = {}
+    lower, peak = floor, 0
+    enough = account.budget.enough_bytes or 0
+    starts = [(part, _start(part)) for part in split(make_blocks(problem, groups))]
+    goal = max([floor, *(solved.lower for _, solved in starts)])
+    for part, solved in sorted(starts, key=lambda pair: -pair[1].peak):
+        if solved.peak > max(goal, enough):
+            solved = minimise(part, solved, max(goal, enough), account)
+        lower, peak = max(lower, solved.lower), max(peak, solved.peak)
+        goal = max(goal, lower)
+        for block, offset in zip(part, solved.offsets, strict=True):
+            offsets.update(dict.fromkeys(block.names, offset))
+    return Outcome(offsets, peak, lower, account.nodes)
+
+
+def _start(part: Sequence[Block]) -> Solved:
+    """The best of some greedy plans of this part, each block one rectangle of its largest size, and its bound."""
+    buffers = tuple(_as_buffer(block) for block in part)
+    problem = Problem(buffers)
+    plans = [planner.run(problem, Budget()) for planner in STARTS]
+    best = min(plans, key=lambda plan: plan.peak_bytes)
+    loose = any(len({size for _, _, size in block.pieces}) > 1 for block in part)
+    lower = _load(part) if loose else best.lower_bound_bytes
+    return Solved(tuple(best.offsets[block.names[0]] for block in part), best.peak_bytes, lower)
+
+
+def _load(part: Sequence[Block]) -> int:
+    pieces = [piece for block in part for piece in block.pieces]
+    times = {start for start, _, _ in pieces}
+    return max(sum(size for start, end, size in pieces if start <= time < end) for time in times)
+
+
+def _as_buffer(block: Block) -> Buffer:
+    gaps = [(one[1], other[0]) for one, other in pairwise(block.pieces) if one[1] < other[0]]
+    return Buffer(block.names[0], block.size_bytes, block.start, block.end, block.alignment, gaps=tuple(gaps))
+
+
+PLANNER = Planner(NAME, run, "exact search over canonical positions", exact=True)

@@ -1,0 +1,141 @@
+"""The checker: is this plan a valid answer to this problem? It knows nothing of planners.
+
+It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
+certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), no planner's code.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from memplan.bound import fixed_height, load_bytes, lower_bound
+from memplan.problem import Buffer, Plan, Problem, first_shared_instant
+from tinyhil.errors import HilError
+
+
+class PlanError(HilError):
+    """A plan that is not a valid answer to its problem."""
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Raise PlanError with the first thing wrong; return nothing when all is right."""
+    _check_complete(problem, plan)
+    for buffer in problem.buffers:
+        _check_place(problem, plan, buffer)
+    _check_overlap(problem, plan)
+    _check_peaks(problem, plan)
+    _check_certificate(problem, plan)
+
+
+def _check_complete(problem: Problem, plan: Plan) -> None:
+    names = {buffer.name for buffer in problem.buffers}
+    regions = {region.name for region in problem.regions}
+    for title, given in (("offset", plan.offsets), ("region", plan.regions)):
+        for name in names - given.keys():
+            raise PlanError(f"plan: buffer {name!r} has no {title}")
+        for name in given.keys() - names:
+            raise PlanError(f"plan: {title} of {name!r}, which is no buffer of the problem")
+    for name, region in plan.regions.items():
+        if region not in regions:
+            raise PlanError(f"plan: buffer {name!r} is in region {region!r}, which does not exist")
+
+
+def _check_place(problem: Problem, plan: Plan, buffer: Buffer) -> None:
+    offset, region_name = plan.offsets[buffer.name], plan.regions[buffer.name]
+    what = f"plan: buffer {buffer.name!r} at offset {offset}"
+    if offset < 0:
+        raise PlanError(f"{what} lies below its region")
+    if offset % buffer.alignment:
+        raise PlanError(f"{what} is not aligned to {buffer.alignment}")
+    if buffer.offset is not None and offset != buffer.offset:
+        raise PlanError(f"{what} should be at its fixed offset {buffer.offset}")
+    if buffer.region is not None and region_name != buffer.region:
+        raise PlanError(f"{what} is in region {region_name!r} and should be in {buffer.region!r}")
+    (limit,) = (region.size_bytes for region in problem.regions if region.name == region_name)
+    if limit is not None and offset + buffer.size_bytes > limit:
+        end = offset + buffer.size_bytes
+        raise PlanError(f"{what} ends at {end} B, beyond region {region_name!r} of {limit} B")
+
+
+def _check_overlap(problem: Problem, plan: Plan) -> None:
+    """Sweep over time; whatever begins is compared with everything still live."""
+    pairs = problem.alias_pairs()
+    live: list[tuple[int, int, Buffer]] = []
+    for index, buffer in enumerate(sorted(problem.buffers, key=lambda b: b.start)):
+        while live and live[0][0] <= buffer.start:
+            heapq.heappop(live)
+        for _, _, other in live:
+            if _share_bytes(plan, buffer, other) and not _aliased(plan, pairs, buffer, other):
+                _report_overlap(plan, other, buffer)
+        heapq.heappush(live, (buffer.end, index, buffer))
+
+
+def _share_bytes(plan: Plan, one: Buffer, other: Buffer) -> bool:
+    a, b = plan.offsets[one.name], plan.offsets[other.name]
+    return (
+        a < b + other.size_bytes
+        and b < a + one.size_bytes
+        and one.size_bytes > 0
+        and other.size_bytes > 0
+        and plan.regions[one.name] == plan.regions[other.name]
+    )
+
+
+def _aliased(plan: Plan, pairs: frozenset[frozenset[str]], one: Buffer, other: Buffer) -> bool:
+    return frozenset((one.name, other.name)) in pairs and plan.offsets[one.name] == plan.offsets[other.name]
+
+
+def _report_overlap(plan: Plan, one: Buffer, other: Buffer) -> None:
+    instant = first_shared_instant(one, other)
+    if instant is None:
+        return  # one lives in the other's gaps
+    spans = " and ".join(
+        f"{b.name!r} [{plan.offsets[b.name]}, {plan.offsets[b.name] + b.size_bytes})" for b in (one, other)
+    )
+    raise PlanError(
+        f"plan: buffers {spans} overlap in region {plan.regions[one.name]!r} at instant {instant}"
+    )
+
+
+def _check_peaks(problem: Problem, plan: Plan) -> None:
+    peaks = {region.name: 0 for region in problem.regions}
+    for buffer in problem.buffers:
+        region = plan.regions[buffer.name]
+        if buffer.size_bytes:
+            peaks[region] = max(peaks[region], plan.offsets[buffer.name] + buffer.size_bytes)
+    total = sum(peaks.values())
+    if plan.peak_bytes != total:
+        raise PlanError(f"plan: it claims a peak of {plan.peak_bytes} B, its offsets reach {total} B")
+    for name, peak in plan.peaks.items():
+        if peaks.get(name) != peak:
+            raise PlanError(
+                f"plan: it claims {peak} B of region {name!r}, its offsets reach {peaks.get(name)} B"
+            )
+
+
+def _check_certificate(problem: Problem, plan: Plan) -> None:
+    bound, peak = plan.lower_bound_bytes, plan.peak_bytes
+    if bound > peak:
+        raise PlanError(f"plan: it claims a lower bound of {bound} B above its own peak of {peak} B")
+    if plan.proven and bound != peak:
+        raise PlanError(
+            f"plan: it claims to be optimal, but the bound of {bound} B is below the peak of {peak} B"
+        )
+    if plan.how == "load":
+        load = 0 if plan.witness is None else load_bytes(problem, plan.witness)
+        if load != bound:
+            raise PlanError(f"plan: the load at instant {plan.witness} is {load} B, not the bound {bound} B")
+    elif plan.how == "fixed":
+        height = fixed_height(problem)
+        if height != bound:
+            raise PlanError(f"plan: the fixed offsets reach {height} B, not the bound {bound} B")
+    elif plan.how == "search":
+        load = lower_bound(problem).bytes
+        if not plan.statement:
+            raise PlanError(
+                "plan: the bound rests on a search, but there is no statement of what was exhausted"
+            )
+        if load > bound:
+            raise PlanError(f"plan: the searched bound of {bound} B is below the maximum load of {load} B")
+    else:
+        raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed and search")

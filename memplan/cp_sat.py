@@ -1,0 +1,88 @@
+"""OR-Tools CP-SAT as an independent second opinion: pairwise disjunctions, minimum peak.
+
+Needs the extra `tinyhil[solver]`; imported only when it is used. One worker and a fixed seed; limited by seconds.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from memplan import greedy_by_size
+from memplan.bound import Bound, lower_bound
+from memplan.branch_and_bound import checked_size
+from memplan.placing import make_plan
+from memplan.planner import Budget, Planner
+from memplan.problem import Plan, Problem, ProblemError, first_shared_instant
+from tinyhil.errors import ConfigError
+
+NAME = "cp-sat"
+DEFAULT_SECONDS = 60.0
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    if len(problem.regions) > 1:
+        raise ProblemError(
+            f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can"
+        )
+    cp_model = _import_solver()
+    bound = lower_bound(problem)
+    start = greedy_by_size.run(problem.in_region(None, problem.regions[0].name), budget)
+    model = cp_model.CpModel()
+    peak, offsets = _build(model, problem, bound.bytes, start)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.max_time_in_seconds = budget.seconds or DEFAULT_SECONDS
+    state = solver.solve(model)
+    if state not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found, reached = dict(start.offsets), bound.bytes
+    else:
+        found = {name: solver.value(offset) for name, offset in offsets.items()}
+        reached = solver.value(peak) if state == cp_model.OPTIMAL else bound.bytes
+    statement = ""
+    if reached > bound.bytes:
+        bound = Bound(reached, "search")
+        statement = f"no plan below {reached} B: CP-SAT reports the optimum"
+    return checked_size(problem, make_plan(problem, found, NAME, bound=bound, statement=statement))
+
+
+def _import_solver() -> Any:
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError as error:
+        raise ConfigError(f"planner {NAME} needs OR-Tools: pip install 'tinyhil[solver]'") from error
+    return cp_model
+
+
+def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple[Any, dict[str, Any]]:
+    top = start.peak_bytes
+    peak = model.new_int_var(bound_bytes, top, "peak")
+    offsets = {}
+    for buffer in problem.buffers:
+        multiple = model.new_int_var(0, top // buffer.alignment, buffer.name)
+        offsets[buffer.name] = multiple * buffer.alignment
+        model.add(offsets[buffer.name] + buffer.size_bytes <= (peak if buffer.size_bytes else top))
+        if buffer.offset is not None:
+            model.add(offsets[buffer.name] == buffer.offset)
+        model.add_hint(multiple, start.offsets[buffer.name] // buffer.alignment)
+    pairs = problem.alias_pairs()
+    sized = [buffer for buffer in problem.buffers if buffer.size_bytes]
+    for one, other in combinations(sized, 2):
+        if first_shared_instant(one, other) is None:
+            continue
+        below, above = model.new_bool_var(""), model.new_bool_var("")
+        a, b = offsets[one.name], offsets[other.name]
+        model.add(a + one.size_bytes <= b).only_enforce_if(below)
+        model.add(b + other.size_bytes <= a).only_enforce_if(above)
+        choices = [below, above]
+        if frozenset((one.name, other.name)) in pairs:
+            same = model.new_bool_var("")
+            model.add(a == b).only_enforce_if(same)
+            choices.append(same)
+        model.add_bool_or(choices)
+    model.minimize(peak)
+    return peak, offsets
+
+
+PLANNER = Planner(NAME, run, "OR-Tools CP-SAT, the second opinion (extra)", exact=True)

@@ -1,0 +1,248 @@
+"""The exact search driven to an optimum: which heights are tried, with which strategies, for how long.
+
+No single strategy solves all problems, so they take turns, each with a node limit that grows fourfold per round
+(restarts). In a round the lower bound itself is tried first, then heights between the best plan and the lowest
+height that did not give up yet (bisection). Every plan found lowers the peak; every exhausted search raises the bound.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from memplan.blocks import (
+    EXHAUSTED,
+    FEWEST,
+    FORCED,
+    FOUND,
+    LOWEST,
+    NO_MEMORY,
+    STOPPED,
+    Block,
+    Result,
+    Search,
+    make_instance,
+    peak_step,
+    sections_of,
+)
+from memplan.native import search_compiled
+from memplan.planner import Budget
+from memplan.search_core import search_python
+
+FIRST_LIMIT = 600
+NEAR = 8  # heights tried just below the best peak, in every round
+GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
+MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
+
+Key = Callable[[Block, int, int], tuple[int, ...]]  # of a block and its first and last section
+
+
+def _width(block: Block, first: int, last: int) -> tuple[int, ...]:
+    return (first - last, -block.size_bytes)
+
+
+def _area(block: Block, first: int, last: int) -> tuple[int, ...]:
+    return (-block.area,)
+
+
+def _size(block: Block, first: int, last: int) -> tuple[int, ...]:
+    return (-block.size_bytes, first - last)
+
+
+def _time(block: Block, first: int, last: int) -> tuple[int, ...]:
+    return (first, -block.size_bytes * (last - first))
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Which section to branch on (rule, then tie) and which block to try first (order)."""
+
+    rule: int
+    tie: int  # 0: the lowest, 1: the one with the least slack
+    order: Key
+    seed: int = 0
+    spread: int = 0  # so many places a block may be moved in the order, by chance
+
+
+# Measured on minimalloc's instances: each of these is the only or the fastest one to solve one of them.
+STRATEGIES = (
+    Strategy(FEWEST, 1, _width),
+    Strategy(FEWEST, 1, _time),
+    Strategy(FORCED, 0, _size),
+    Strategy(LOWEST, 1, _area),
+    Strategy(FEWEST, 1, _area),
+    Strategy(FORCED, 1, _width),
+    Strategy(FEWEST, 1, _size),
+    Strategy(LOWEST, 0, _size),
+    Strategy(FORCED, 1, _area),
+    Strategy(FORCED, 0, _width),
+)
+
+
+# For short searches in orders shaken by chance (with fixed seeds): where the above give up, many of them get lucky.
+SHAKEN = tuple(
+    Strategy(rule, tie, order)
+    for order in (_size, _time, _width, _area)
+    for rule, tie in ((FEWEST, 1), (FORCED, 0), (FORCED, 1), (LOWEST, 1))
+)
+SHAKEN_NODES = 4000
+SPREADS = (6, 30)
+
+
+@dataclass(slots=True)
+class Account:
+    """The budget as it is used up; `enough_bytes`: no lower peak is asked for."""
+
+    budget: Budget
+    nodes: int = 0
+    started: float = field(default_factory=monotonic)
+
+    def nodes_left(self) -> int:
+        return max(0, self.budget.nodes - self.nodes)
+
+    def seconds_left(self) -> float | None:
+        if self.budget.seconds is None:
+            return None
+        return self.started + self.budget.seconds - monotonic()
+
+    def spent(self) -> bool:
+        seconds = self.seconds_left()
+        return self.nodes_left() == 0 or (seconds is not None and seconds <= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """Offsets of the blocks (in their order), their peak, and the proven lower bound on it."""
+
+    offsets: tuple[int, ...]
+    peak: int
+    lower: int
+
+
+def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Account) -> Solved:
+    """Improve on `start` until its bound, `enough` or the end of the budget is reached."""
+    step = peak_step(blocks)
+    best = replace(start, lower=next_peak(start.lower - 1, step))
+    for number in range(64):
+        if best.peak <= max(best.lower, enough) or account.spent():
+            break
+        limit = FIRST_LIMIT * 5**number
+        best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
+    return best
+
+
+def next_peak(height: int, step: int) -> int:
+    """The smallest peak above `height` that a canonical plan can have."""
+    return (height // step + 1) * step
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    limit: int
+    step: int
+    goal_only: bool
+
+
+def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, account: Account) -> Solved:
+    """Bisect between the goal and the best peak, then try the heights just below it.
+
+    Every search is limited to `how.limit` nodes. Heights that gave up say nothing about the others: the search
+    is lucky at one height and not at the next.
+    """
+    tried: set[int] = set()
+    height = goal = max(best.lower, enough)
+    hopeless = goal - 1  # up to here every height of the bisection failed
+    while best.peak - how.step > hopeless and best.peak > max(best.lower, goal) and not account.spent():
+        tried.add(height)
+        best, found, proved = _try(blocks, best, height, how, account)
+        if not found:
+            hopeless = height
+            if how.goal_only and not proved:
+                return best
+        height = max(best.lower, hopeless + 1, (hopeless + best.peak) // 2)
+    below = 1
+    while below <= NEAR and best.peak > max(best.lower, goal) and not account.spent():
+        height = best.peak - below * how.step
+        below += 1
+        if height < best.lower:
+            break
+        if height not in tried:
+            tried.add(height)
+            best, found, _ = _try(blocks, best, height, how, account)
+            below = 1 if found else below
+    return best
+
+
+def _try(
+    blocks: Sequence[Block], best: Solved, height: int, how: _Round, account: Account
+) -> tuple[Solved, bool, bool]:
+    """What is known after searching at this height; whether a plan was found; whether there is none."""
+    state, offsets = _rotate(blocks, height, how, account)
+    if state == FOUND:
+        peak = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
+        return Solved(offsets, peak, best.lower), True, False
+    if state == EXHAUSTED:
+        return replace(best, lower=next_peak(height, how.step)), False, True
+    return best, False, False
+
+
+def _rotate(
+    blocks: Sequence[Block], height: int, how: _Round, account: Account
+) -> tuple[int, tuple[int, ...]]:
+    """Let the strategies take turns at one height until one of them finds a plan or exhausts the search."""
+    turns = [(strategy, how.limit) for strategy in STRATEGIES]
+    if not how.goal_only:
+        turns += [(strategy, SHAKEN_NODES) for strategy in _shaken(how.limit)]
+    for strategy, limit in turns:
+        nodes = min(limit, account.nodes_left())
+        seconds = account.seconds_left()
+        if nodes == 0 or (seconds is not None and seconds <= 0):
+            break
+        result, offsets = run_strategy(blocks, strategy, height, nodes, seconds)
+        account.nodes += result.nodes
+        if result.state in (FOUND, EXHAUSTED):
+            return result.state, offsets
+    return STOPPED, ()
+
+
+def _shaken(limit: int) -> list[Strategy]:
+    """As many short searches as cost about as much as the long ones of this limit."""
+    count = len(STRATEGIES) * limit // SHAKEN_NODES
+    return [
+        replace(
+            SHAKEN[number % len(SHAKEN)],
+            seed=limit + number,
+            spread=SPREADS[number // len(SHAKEN) % len(SPREADS)],
+        )
+        for number in range(count)
+    ]
+
+
+def run_strategy(
+    blocks: Sequence[Block], strategy: Strategy, height: int, nodes: int, seconds: float | None = None
+) -> tuple[Result, tuple[int, ...]]:
+    """One search at one height; the offsets come back in the order of `blocks`."""
+    places = _ordered(blocks, strategy)
+    instance, rounded = make_instance([blocks[i] for i in places], height)
+    search = Search(rounded, nodes, strategy.rule, strategy.tie, seconds)
+    result = search_compiled(instance, search) or search_python(instance, search)
+    if result.state == NO_MEMORY:
+        raise MemoryError("memplan: the exact search got no memory for its tables")
+    offsets = [0] * len(blocks)
+    for place, offset in zip(places, result.offsets, strict=False):
+        offsets[place] = offset
+    return result, tuple(offsets)
+
+
+def _ordered(blocks: Sequence[Block], strategy: Strategy) -> list[int]:
+    times = sections_of(blocks)
+    spans = [(bisect_left(times, block.start), bisect_left(times, block.end) - 1) for block in blocks]
+    places = sorted(range(len(blocks)), key=lambda i: (*strategy.order(blocks[i], *spans[i]), i))
+    if not strategy.spread:
+        return places
+    chance = random.Random(strategy.seed)
+    shaken = {place: rank + chance.random() * strategy.spread for rank, place in enumerate(places)}
+    return sorted(places, key=shaken.__getitem__)

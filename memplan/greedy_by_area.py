@@ -1,0 +1,21 @@
+"""The buffer with the most bytes times instants first, each at its lowest free offset."""
+
+from __future__ import annotations
+
+from memplan.placing import place_in_order
+from memplan.planner import Budget, Planner
+from memplan.problem import Buffer, Plan, Problem
+
+NAME = "greedy-by-area"
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    order = sorted(problem.buffers, key=lambda buffer: (-area(buffer), buffer.start))
+    return place_in_order(problem, order, NAME)
+
+
+def area(buffer: Buffer) -> int:
+    return buffer.size_bytes * sum(end - start for start, end in buffer.sections)
+
+
+PLANNER = Planner(NAME, run, "largest bytes x instants first, lowest free offset")

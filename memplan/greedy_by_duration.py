@@ -1,0 +1,17 @@
+"""The buffer that lives longest first, each at its lowest free offset."""
+
+from __future__ import annotations
+
+from memplan.placing import place_in_order
+from memplan.planner import Budget, Planner
+from memplan.problem import Plan, Problem
+
+NAME = "greedy-by-duration"
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    order = sorted(problem.buffers, key=lambda b: (b.start - b.end, -b.size_bytes, b.start))
+    return place_in_order(problem, order, NAME)
+
+
+PLANNER = Planner(NAME, run, "longest live range first, lowest free offset")

@@ -1,0 +1,18 @@
+"""Largest buffer first, each at its lowest free offset: the planner of TensorFlow Lite Micro."""
+
+from __future__ import annotations
+
+from memplan.placing import place_in_order
+from memplan.planner import Budget, Planner
+from memplan.problem import Plan, Problem
+
+NAME = "greedy-by-size"
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    # Equal sizes: the one that is live first, as TFLM does.
+    order = sorted(problem.buffers, key=lambda buffer: (-buffer.size_bytes, buffer.start))
+    return place_in_order(problem, order, NAME)
+
+
+PLANNER = Planner(NAME, run, "largest buffer first at its lowest free offset (TFLM)")

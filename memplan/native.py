@@ -1,0 +1,127 @@
+"""The compiled search core: built once with the system's C compiler, kept in the user's cache.
+
+A C file and ctypes rather than numba (100 MB of dependencies, seconds of start-up) or an extension module (needs a
+compiler at install). Without a compiler the Python twin does the same search some hundred times slower, and says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from memplan.blocks import Instance, Result, Search
+from memplan.problem import Buffer
+
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c"))
+FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC")
+BUILD_SECONDS = 120
+
+
+class _Instance(ctypes.Structure):
+    _fields_ = (
+        ("blocks", ctypes.c_int64),
+        ("sections", ctypes.c_int64),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("piece_start", "first", "last", "size")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high")),
+        *((name, ctypes.c_int64) for name in ("height", "max_nodes", "rule", "tie")),
+        ("max_seconds", ctypes.c_double),
+    )
+
+
+def backend() -> str:
+    """Which twin searches on this machine: "compiled" or "python"."""
+    return "compiled" if _library() is not None else "python"
+
+
+def search_compiled(instance: Instance, search: Search) -> Result | None:
+    """The compiled search; None when there is no compiled core here (native.backend() says so)."""
+    library = _library()
+    if library is None:
+        return None
+    count = len(instance.alignment)
+    values = (instance.piece_start, instance.first, instance.last, instance.size)
+    arrays = [_array(numbers) for numbers in (*values, instance.alignment, instance.high)]
+    numbers = (search.height, search.max_nodes, search.rule, search.tie)
+    record = _Instance(count, instance.sections, *arrays, *numbers, search.max_seconds or 0.0)
+    offsets = (ctypes.c_int64 * max(1, count))()
+    nodes = ctypes.c_int64()
+    state = library.memplan_search(ctypes.byref(record), offsets, ctypes.byref(nodes))
+    return Result(state, tuple(offsets[:count]) if state == 1 else (), nodes.value)
+
+
+def place_compiled(buffers: Sequence[Buffer]) -> list[int] | None:
+    """Lowest free offsets in this order (see placing_core.c); None when there is no compiled core here."""
+    library = _library()
+    if library is None:
+        return None
+    columns = zip(*((b.start, b.end, b.size_bytes, b.alignment) for b in buffers), strict=True)
+    offsets = _array([0] * len(buffers))
+    if not library.memplan_place(
+        ctypes.c_int64(len(buffers)), *(_array(column) for column in columns), offsets
+    ):
+        raise MemoryError("memplan: no memory to place the buffers")
+    return list(offsets)
+
+
+def _array(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    if os.environ.get("HIL_MEMPLAN_CORE") == "python":
+        return None
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        warnings.warn(
+            "memplan: no C compiler found; the search runs in Python, slowly (install gcc)", stacklevel=2
+        )
+        return None
+    path = _cache_folder() / f"memplan-{_fingerprint(compiler)}.so"
+    if not path.exists() and not _build(compiler, path):
+        return None
+    library = ctypes.CDLL(str(path))
+    library.memplan_search.restype = ctypes.c_int
+    return library
+
+
+def _fingerprint(compiler: str) -> str:
+    text = (
+        b"".join(source.read_bytes() for source in SOURCES)
+        + repr((compiler, FLAGS, os.uname().machine)).encode()
+    )
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "tinyhil"
+
+
+def _build(compiler: str, path: Path) -> bool:
+    """Compile next to the final name and rename: two processes may build at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [*compiler.split(), *FLAGS, "-o", str(made), *map(str, SOURCES)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+            problem = done.stderr.strip().splitlines()[-1:] if done.returncode else []
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = [str(error)]
+        if problem or not made.exists():
+            reason = problem[0] if problem else "no output"
+            warnings.warn(
+                f"memplan: {command[0]} failed ({reason}); the search runs in Python, slowly", stacklevel=2
+            )
+            return False
+        made.replace(path)
+    return True

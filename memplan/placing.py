@@ -1,0 +1,184 @@
+"""Placing buffers one after another in a given order: what every simple planner does.
+
+Each buffer goes to the first region in which it finds a place below the region's end, at the lowest free
+offset ("first") or into the tightest hole ("best"). Buffers with a fixed offset are placed before all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memplan.bound import Bound, lower_bound
+from memplan.native import place_compiled
+from memplan.problem import Buffer, Plan, Problem, first_shared_instant
+from tinyhil.errors import DoesNotFit
+
+Interval = tuple[int, int]
+
+MANY = 100  # buffers, from which on the compiled twin pays
+BUFFERS_PER_BUCKET = 200  # fewer: long-lived buffers are in too many buckets; more: each search is longer
+
+
+class Placing:
+    """The buffers placed so far, indexed by the time they are live (buckets of equal width)."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.offsets: dict[str, int] = {}
+        self.regions: dict[str, str] = {}
+        self._pairs = problem.alias_pairs()
+        self._origin = min((b.start for b in problem.buffers), default=0)
+        horizon = max((b.end for b in problem.buffers), default=1) - self._origin
+        buckets = 1 + len(problem.buffers) // BUFFERS_PER_BUCKET
+        self._bucket_instants = max(1, -(-horizon // buckets))
+        self._buckets: dict[int, list[Buffer]] = {}
+
+    def place_all(self, order: Iterable[Buffer], fit: str = "first") -> None:
+        for buffer in self.problem.buffers:
+            if buffer.offset is not None:
+                self.put(buffer, buffer.region or self.problem.regions[0].name, buffer.offset)
+        for buffer in order:
+            if buffer.offset is None:
+                self._place(buffer, fit)
+
+    def put(self, buffer: Buffer, region: str, offset: int) -> None:
+        self.offsets[buffer.name] = offset
+        self.regions[buffer.name] = region
+        for bucket in self._buckets_of(buffer):
+            self._buckets.setdefault(bucket, []).append(buffer)
+
+    def _place(self, buffer: Buffer, fit: str) -> None:
+        conflicts = self._conflicts(buffer)
+        for region in self.problem.regions:
+            if buffer.region not in (None, region.name):
+                continue
+            offset = self._offset_in(region.name, buffer, conflicts, fit)
+            if region.size_bytes is None or offset + buffer.size_bytes <= region.size_bytes:
+                self.put(buffer, region.name, offset)
+                return
+        sizes = ", ".join(f"{region.name} {region.size_bytes} B" for region in self.problem.regions)
+        raise DoesNotFit(
+            f"memory plan: no place is left for buffer {buffer.name!r} of {buffer.size_bytes} B ({sizes}); "
+            "try another planner, a lower width or a larger memory"
+        )
+
+    def _offset_in(self, region: str, buffer: Buffer, conflicts: list[Buffer], fit: str) -> int:
+        taken: list[Interval] = []
+        shared: list[tuple[Buffer, Interval]] = []
+        for other in conflicts:
+            if self.regions[other.name] != region:
+                continue
+            offset = self.offsets[other.name]
+            span = (offset, offset + other.size_bytes)
+            if self._pairs and frozenset((buffer.name, other.name)) in self._pairs:
+                shared.append((other, span))
+            else:
+                taken.append(span)
+        if not shared:
+            return find_hole(taken, buffer.size_bytes, buffer.alignment, fit)
+        return self._with_aliases(buffer, taken, shared, fit)
+
+    def _with_aliases(
+        self, buffer: Buffer, taken: list[Interval], shared: list[tuple[Buffer, Interval]], fit: str
+    ) -> int:
+        """The lowest of: declining all aliases, or starting exactly where one of the aliases starts."""
+        best = find_hole(taken + [span for _, span in shared], buffer.size_bytes, buffer.alignment, fit)
+        for partner, (offset, _) in shared:
+            others = taken + [span for other, span in shared if other is not partner and span[0] != offset]
+            end = offset + buffer.size_bytes
+            free = all(b <= offset or a >= end for a, b in others)
+            if free and offset % buffer.alignment == 0:
+                best = min(best, offset)
+        return best
+
+    def _conflicts(self, buffer: Buffer) -> list[Buffer]:
+        """Placed buffers of some size that are live together with this one, each once."""
+        if not buffer.size_bytes:
+            return []
+        seen: dict[str, Buffer] = {}
+        for bucket in self._buckets_of(buffer):
+            for other in self._buckets.get(bucket, ()):
+                if other.start < buffer.end and buffer.start < other.end and other.size_bytes:
+                    seen[other.name] = other
+        if any(other.gaps for other in seen.values()) or buffer.gaps:
+            return [other for other in seen.values() if first_shared_instant(buffer, other) is not None]
+        return list(seen.values())
+
+    def _buckets_of(self, buffer: Buffer) -> range:
+        first = (buffer.start - self._origin) // self._bucket_instants
+        last = (buffer.end - 1 - self._origin) // self._bucket_instants
+        return range(first, last + 1)
+
+
+def find_hole(taken: list[Interval], size_bytes: int, alignment: int, fit: str) -> int:
+    """The offset of the lowest ("first") or tightest ("best") hole that is large enough."""
+    taken.sort()
+    top = 0
+    tightest: tuple[int, int] | None = None
+    for start, end in taken:
+        offset = -(-top // alignment) * alignment
+        if offset + size_bytes <= start:
+            if fit == "first":
+                return offset
+            if tightest is None or start - top < tightest[0]:
+                tightest = (start - top, offset)
+        top = max(top, end)
+    return tightest[1] if tightest else -(-top // alignment) * alignment
+
+
+def place_in_order(
+    problem: Problem,
+    order: Iterable[Buffer],
+    planner: str,
+    fit: str = "first",
+    bound: Bound | None = None,
+) -> Plan:
+    """The plan that placing in this order gives, with the load bound as its certificate."""
+    order = list(order)
+    if fit == "first" and len(order) >= MANY and _is_plain(problem):
+        sized = [buffer for buffer in order if buffer.size_bytes]
+        placed = place_compiled(sized)
+        if placed is not None:
+            offsets = dict.fromkeys((buffer.name for buffer in order), 0)
+            offsets.update((buffer.name, offset) for buffer, offset in zip(sized, placed, strict=True))
+            return make_plan(problem, offsets, planner, bound=bound)
+    placing = Placing(problem)
+    placing.place_all(order, fit)
+    return make_plan(problem, placing.offsets, planner, placing.regions, bound)
+
+
+def _is_plain(problem: Problem) -> bool:
+    """One region without a limit, no aliases, gaps or fixed offsets: what placing_core.c can do."""
+    plain = all(buffer.offset is None and not buffer.gaps for buffer in problem.buffers)
+    return plain and not problem.aliases and [region.size_bytes for region in problem.regions] == [None]
+
+
+def make_plan(
+    problem: Problem,
+    offsets: dict[str, int],
+    planner: str,
+    regions: dict[str, str] | None = None,
+    bound: Bound | None = None,
+    statement: str = "",
+) -> Plan:
+    """Wrap offsets into a Plan with its peaks and certificate; one region unless `regions` says otherwise."""
+    regions = regions or dict.fromkeys(offsets, problem.regions[0].name)
+    bound = bound or lower_bound(problem)
+    peaks = {region.name: 0 for region in problem.regions}
+    for buffer in problem.buffers:
+        if buffer.size_bytes:
+            region = regions[buffer.name]
+            peaks[region] = max(peaks[region], offsets[buffer.name] + buffer.size_bytes)
+    peak = sum(peaks.values())
+    return Plan(
+        offsets=offsets,
+        regions=regions,
+        peak_bytes=peak,
+        lower_bound_bytes=bound.bytes,
+        proven=peak == bound.bytes,
+        how=bound.how,
+        witness=bound.witness,
+        planner=planner,
+        statement=statement,
+        peaks=peaks,
+    )

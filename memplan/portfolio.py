@@ -1,0 +1,67 @@
+"""The default: simple planners until one meets the lower bound, then the exact search with the rest of the budget.
+
+The same problem and budget of nodes give the same plan on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memplan import best_fit, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
+from memplan.blocks import accepted_groups
+from memplan.bound import Bound, lower_bound
+from memplan.branch_and_bound import checked_size, search_plan, unsupported
+from memplan.placing import make_plan
+from memplan.planner import Budget, Planner
+from memplan.problem import Plan, Problem
+from tinyhil.errors import DoesNotFit
+
+NAME = "portfolio"
+SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit)
+
+
+def run(problem: Problem, budget: Budget) -> Plan:
+    if len(problem.regions) > 1:
+        return replace(_best_simple(problem, budget), planner=NAME)
+    open_ended = problem.in_region(None, problem.regions[0].name)
+    best = _best_simple(open_ended, budget)
+    done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
+    if not done and unsupported(problem) is None:
+        found = search_plan(open_ended, budget, NAME)
+        known = Bound(found.lower_bound_bytes, found.how, found.witness)
+        best = found if found.peak_bytes <= best.peak_bytes else claim(problem, best, known, found.statement)
+    return checked_size(problem, replace(best, planner=NAME))
+
+
+def _best_simple(problem: Problem, budget: Budget) -> Plan:
+    """The lowest plan of the simple planners, with and without the permitted aliases."""
+    best: Plan | None = None
+    failure: DoesNotFit | None = None
+    bound = lower_bound(problem)
+    variants = [problem]
+    if problem.aliases and accepted_groups(problem, lambda first, second: True):
+        variants.append(Problem(problem.buffers, problem.regions))
+    for variant in variants:
+        for planner in SIMPLE:
+            try:
+                plan = claim(problem, planner.run(variant, budget), bound)
+            except DoesNotFit as error:
+                failure = failure or error
+                continue
+            if best is None or plan.peak_bytes < best.peak_bytes:
+                best = plan
+            if best.proven or best.peak_bytes <= (budget.enough_bytes or 0):
+                return best
+    if best is None:
+        assert failure is not None
+        raise failure
+    return best
+
+
+def claim(problem: Problem, plan: Plan, bound: Bound, statement: str = "") -> Plan:
+    """The same offsets as an answer to this problem, with this bound as certificate."""
+    regions = dict(plan.regions)
+    return make_plan(problem, dict(plan.offsets), plan.planner, regions, bound, statement)
+
+
+PLANNER = Planner(NAME, run, "simple planners until the bound is met, then the exact search", exact=True)

@@ -1,0 +1,239 @@
+"""Every planner against the checker, the exact planners against each other, the compiled core against its twin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import memplan
+from memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region
+from memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
+from memplan.exact import STRATEGIES, run_strategy
+from memplan.native import backend, place_compiled, search_compiled
+from memplan.placing import Placing
+from memplan.search_core import search_python
+from tinyhil.errors import DoesNotFit, HilError
+
+ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
+QUICK = [planner.name for planner in PLANNERS if planner.name != "cp-sat"]
+EXACT = [planner.name for planner in PLANNERS if planner.exact and planner.name != "cp-sat"]
+BUDGET = {name: Budget(nodes=200 if name == "algorithm-x" else 20_000) for name in QUICK}
+SLOW_OK = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+INSTANCES = Path(os.environ.get("HIL_DATA", "/nonexistent")) / "memplan"
+
+
+@st.composite
+def buffers(
+    draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1, 1, 2, 4)
+) -> tuple[Buffer, ...]:
+    found = []
+    for index in range(draw(st.integers(1, most))):
+        start = draw(st.integers(0, 8))
+        length = draw(st.integers(1, 6))
+        gaps: tuple[tuple[int, int], ...] = ()
+        if length >= 3 and draw(st.booleans()):
+            hole = draw(st.integers(1, length - 2))
+            gaps = ((start + hole, start + hole + 1),)
+        size = draw(st.integers(0, 24))
+        found.append(
+            Buffer(str(index), size, start, start + length, draw(st.sampled_from(alignments)), gaps=gaps)
+        )
+    return tuple(found)
+
+
+@st.composite
+def aliased(draw: st.DrawFn) -> Problem:
+    found = draw(buffers(8, (1,)))
+    names = st.sampled_from([buffer.name for buffer in found])
+    pairs = draw(st.lists(st.tuples(names, names), max_size=5))
+    return Problem(found, aliases=tuple(Alias(a, b) for a, b in pairs if a != b))
+
+
+@pytest.mark.parametrize("name", QUICK)
+@SLOW_OK
+@given(found=buffers())
+def test_plans_pass_the_checker_and_never_beat_the_bound(name: str, found: tuple[Buffer, ...]) -> None:
+    problem = Problem(found)
+    plan = memplan.plan(problem, name, BUDGET[name])  # plan() checks
+    assert plan.peak_bytes >= memplan.lower_bound(problem).bytes
+    assert memplan.plan(problem, name, BUDGET[name]) == plan
+
+
+@SLOW_OK
+@given(found=buffers(14, (1, 1, 1, 4)))
+def test_exact_planners_agree(found: tuple[Buffer, ...]) -> None:
+    problem = Problem(found)
+    budgets = {"algorithm-x": Budget(nodes=500)}
+    plans = {name: memplan.plan(problem, name, budgets.get(name)) for name in EXACT}
+    proven = {name: plan.peak_bytes for name, plan in plans.items() if plan.proven}
+    assert len(set(proven.values())) <= 1
+    assert "portfolio" in proven
+    for plan in plans.values():
+        assert plan.lower_bound_bytes <= proven["portfolio"] <= plan.peak_bytes
+
+
+@settings(SLOW_OK, max_examples=25)
+@given(found=buffers(9, (1, 1, 4)))
+def test_cp_sat_agrees(found: tuple[Buffer, ...]) -> None:
+    pytest.importorskip("ortools")
+    problem = Problem(found)
+    second = memplan.plan(problem, "cp-sat", Budget(seconds=5))
+    first = memplan.plan(problem)
+    assert first.proven
+    assert second.lower_bound_bytes <= first.peak_bytes <= second.peak_bytes
+    assert not second.proven or second.peak_bytes == first.peak_bytes
+
+
+@settings(SLOW_OK, max_examples=30)
+@given(problem=aliased())
+def test_aliases_never_raise_the_peak(problem: Problem) -> None:
+    pytest.importorskip("ortools")
+    declined = memplan.plan(replace(problem, aliases=()))
+    accepted = memplan.plan(problem)
+    assert accepted.peak_bytes <= declined.peak_bytes
+    optimum = memplan.plan(problem, "cp-sat", Budget(seconds=5))
+    assert accepted.lower_bound_bytes <= optimum.peak_bytes
+    assert accepted.peak_bytes >= optimum.lower_bound_bytes
+    if accepted.proven and optimum.proven:
+        assert accepted.peak_bytes == optimum.peak_bytes
+
+
+@SLOW_OK
+@given(found=buffers(10, (1, 1, 2, 6)), slack=st.integers(-1, 3))
+def test_compiled_core_equals_its_twin(found: tuple[Buffer, ...], slack: int) -> None:
+    assert backend() == "compiled", "the test machine has a C compiler"
+    problem = Problem(found)
+    blocks = make_blocks(problem)
+    height = memplan.lower_bound(problem).bytes + slack
+    if not blocks or height < max(block.size_bytes for block in blocks):
+        return
+    for strategy in STRATEGIES:
+        instance, limit = make_instance(blocks, height)
+        search = Search(limit, 300, strategy.rule, strategy.tie)
+        assert search_compiled(instance, search) == search_python(instance, search)
+
+
+@SLOW_OK
+@given(found=buffers(30))
+def test_compiled_placing_equals_its_twin(found: tuple[Buffer, ...]) -> None:
+    plain = tuple(replace(buffer, gaps=(), size_bytes=buffer.size_bytes + 1) for buffer in found)
+    placing = Placing(Problem(plain))
+    placing.place_all(plain)
+    assert place_compiled(plain) == [placing.offsets[buffer.name] for buffer in plain]
+
+
+def test_python_core_gives_the_same_plan() -> None:
+    """Without a compiler: the same plan, and the report says which core searched."""
+    text = (
+        "import memplan; from memplan.native import backend; from memplan import *\n"
+        "b = [Buffer(str(k), 7 + k * 5 % 11, k % 6, k % 6 + 1 + k % 4) for k in range(14)]\n"
+        "p = memplan.plan(Problem(tuple(b)), 'branch-and-bound')\n"
+        "print(backend(), sorted(p.offsets.items()), p.statement)"
+    )
+    outputs = {}
+    for core in ("python", "compiled"):
+        env = {**os.environ, "HIL_MEMPLAN_CORE": core}
+        done = subprocess.run(
+            [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True
+        )
+        outputs[core] = done.stdout.split(" ", 1)
+    assert outputs["python"][0] == "python"
+    assert outputs["compiled"][0] == "compiled"
+    assert outputs["python"][1] == outputs["compiled"][1]
+
+
+def test_a_proof_by_exhausted_search_says_so() -> None:
+    problem = _above_its_load()
+    plan = memplan.plan(problem)
+    assert plan.proven
+    assert plan.how == "search"
+    assert (plan.peak_bytes, memplan.lower_bound(problem).bytes) == (7, 6)
+    assert memplan.plan(problem, "algorithm-x").statement.startswith("no plan below 7 B")
+    assert f"no plan below {plan.peak_bytes} B" in plan.statement
+    blocks = make_blocks(problem)
+    for strategy in STRATEGIES:
+        for height, state in ((plan.peak_bytes, FOUND), (plan.peak_bytes - 1, EXHAUSTED)):
+            assert run_strategy(blocks, strategy, height, 10**6)[0].state == state
+
+
+def _above_its_load() -> Problem:
+    """A load of 6 B at most, and yet no plan below 7 B (CP-SAT agrees)."""
+    sizes = [("a", 1, 5, 7), ("b", 4, 0, 2), ("c", 2, 6, 10), ("d", 4, 8, 9), ("e", 4, 3, 5)]
+    sizes += [("f", 2, 5, 7), ("g", 1, 4, 8), ("h", 2, 0, 4), ("i", 4, 2, 3), ("j", 1, 4, 6)]
+    return Problem(tuple(Buffer(name, size, start, end) for name, size, start, end in sizes))
+
+
+def test_parts_between_cut_points_are_planned_alone() -> None:
+    blocks = make_blocks(Problem((Buffer("a", 4, 0, 3), Buffer("b", 4, 2, 5), Buffer("c", 2, 5, 6))))
+    assert [[block.names[0] for block in part] for part in split(blocks)] == [["a", "b"], ["c"]]
+
+
+def test_fixed_offsets_are_kept() -> None:
+    problem = Problem((Buffer("a", 4, 0, 3, offset=4), Buffer("b", 4, 1, 4), Buffer("c", 5, 2, 5)))
+    for name in QUICK:
+        if name == "branch-and-bound":
+            with pytest.raises(HilError, match="fixed offsets"):
+                memplan.plan(problem, name)
+            continue
+        assert memplan.plan(problem, name).offsets["a"] == 4
+
+
+def test_regions_are_filled_in_order_of_preference() -> None:
+    found = tuple(Buffer(name, 6, 0, 2) for name in "abc")
+    problem = Problem(found, (Region("dtcm", 12), Region("axi", 8)))
+    plan = memplan.plan(problem)
+    assert sorted(plan.regions.values()) == ["axi", "dtcm", "dtcm"]
+    assert plan.peaks == {"dtcm": 12, "axi": 6}
+    assert plan.proven
+    with pytest.raises(DoesNotFit, match="dtcm 12 B, axi 4 B"):
+        memplan.plan(
+            replace(
+                problem,
+                regions=(Region("dtcm", 12), Region("axi", 4)),
+                buffers=(*found[:2], Buffer("c", 5, 0, 2)),
+            )
+        )
+    for name in ONE_REGION:
+        with pytest.raises(HilError, match="2 regions"):
+            memplan.plan(problem, name)
+
+
+def test_in_place_chain_needs_one_buffer() -> None:
+    """Element-wise operators: each output may take its input's place."""
+    chain = tuple(Buffer(f"t{k}", 100, k, k + 2) for k in range(6))
+    aliases = tuple(Alias(f"t{k}", f"t{k + 1}") for k in range(5))
+    assert memplan.plan(Problem(chain)).peak_bytes == 200
+    plan = memplan.plan(Problem(chain, aliases=aliases))
+    assert plan.peak_bytes == 100
+    assert plan.proven
+
+
+def test_enough_stops_early() -> None:
+    problem = _above_its_load()
+    optimum = memplan.plan(problem)
+    relaxed = memplan.plan(problem, budget=Budget(enough_bytes=optimum.peak_bytes + 3))
+    assert optimum.peak_bytes <= relaxed.peak_bytes <= optimum.peak_bytes + 3
+
+
+def test_ten_thousand_buffers() -> None:
+    found = tuple(Buffer(str(k), 16 + k * 7919 % 4096, k, k + 1 + k * 104729 % 100) for k in range(10_000))
+    plan = memplan.plan(Problem(found))
+    assert plan.lower_bound_bytes <= plan.peak_bytes <= 1.3 * plan.lower_bound_bytes
+
+
+@pytest.mark.skipif(not INSTANCES.is_dir(), reason="HIL_DATA is not set")
+@pytest.mark.parametrize("name", "ABCDEFGHIJK")
+def test_minimalloc_instances_fit(name: str) -> None:
+    from memplan.csv import read_problem
+
+    problem = read_problem(INSTANCES / "minimalloc" / f"{name}.1048576.csv")
+    plan = memplan.plan(problem.in_region(1_048_576), budget=Budget(enough_bytes=1_048_576))
+    assert plan.peak_bytes <= 1_048_576
