@@ -77,7 +77,7 @@ def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_has
         "#endif",
         "",
         f"constexpr uint16_t output_bytes = {output.size_bytes};",
-        f"constexpr uint16_t arena_bytes = {plan.peak_bytes};",
+        f"constexpr uint32_t arena_bytes = {plan.peak_bytes};",
         "",
         "// Model hash, then input and output: bytes per element, binary exponent, rank, dimensions (u16 each).",
         "const uint8_t description[] HIL_FLASH = {",

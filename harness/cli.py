@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.names import check_names
 from tinyhil import errors
 
 if TYPE_CHECKING:
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 BOARDS_OPTION = click.option("--boards-file", type=click.Path(path_type=Path), help="Use this instead of boards.yaml.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Keeps click from answering Ctrl-C with an empty line of its own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort from None
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tinyhil", prog_name="hil")
 def hil() -> None:
     """Fit a trained model into a microcontroller and prove on the board that it fits."""
@@ -153,9 +164,11 @@ def doctor() -> None:
     """Say what is present, missing or too old, and how to get it."""
     from rich.console import Console
 
-    from harness.doctor import checks, report
+    from harness.doctor import checks, exit_code, report
 
-    sys.exit(report(checks(), Console(highlight=False)))
+    found = checks()
+    report(found, Console(highlight=False))
+    sys.exit(exit_code(found))
 
 
 def _boards(path: Path | None) -> Boards:
@@ -170,24 +183,40 @@ def _say(line: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: every expected failure is one line on stderr and a documented exit code."""
-    sys.exit(_guard(lambda: hil.main(arguments, prog_name="hil", standalone_mode=False)))
+    sys.exit(_guard(lambda: _dispatch(arguments)))
+
+
+def _dispatch(arguments: list[str] | None) -> None:
+    check_names()
+    hil.main(arguments, prog_name="hil", standalone_mode=False)
 
 
 def _guard(body: Callable[[], Any]) -> int:
     try:
         body()
     except errors.HilError as error:
-        click.echo(f"hil: {error}", err=True)
-        return error.exit_code
-    except click.ClickException as error:
+        return _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return errors.EXIT_USAGE
+    except click.ClickException as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "hil")
+        said = " ".join(error.format_message().split()).rstrip(".")
+        return _fail(f"{said}; see `{command} --help`", errors.EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("hil: interrupted; finished samples are kept and the same command resumes", err=True)
-        return errors.EXIT_INTERRUPTED
+        return _fail("interrupted; finished samples are kept and the same command resumes", errors.EXIT_INTERRUPTED)
     except BrokenPipeError:
+        sys.stdout = None  # or Python complains when it flushes it at the end
         return errors.EXIT_OK
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", errors.EXIT_USAGE)
     return errors.EXIT_OK
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"hil: {message}", err=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""Tables of the documentation that come from the records themselves: `python -m harness.docs` writes them anew."""
+"""Tables of the documentation that come from records and results: `python -m harness.docs` writes them anew."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tinyhil.formats import FORMATS
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
@@ -12,7 +15,8 @@ def operators_page() -> str:
     """Text of docs/operators.md."""
     lines = ["# Operators", "", "Made from the records in `tinyhil/ops/` by `python -m harness.docs`.", ""]
     lines += ["| ONNX operator | Supported |", "|---|---|"]
-    entries = [(item.name, item.summary) for item in (*OPERATORS, *LOOPS)]
+    entries = [(operator.name, operator.summary) for operator in OPERATORS]
+    entries += [(loop.name, loop.summary) for loop in LOOPS]
     entries.append(("Constant", "folded"))
     lines += [f"| {name} | {summary} |" for name, summary in sorted(entries)]
     lines += ["", "Whatever depends on constants only is folded when the model is read.", ""]
@@ -23,13 +27,58 @@ def operators_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"docs/operators.md": operators_page}
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def readme_page() -> str:
+    """README.md with its table of measurements made anew from `results/`: the newest record of each board and format."""
+    text = (ROOT / "README.md").read_text()
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{_measured(ROOT / 'results')}\n{END}{after}"
+
+
+def _measured(results: Path) -> str:
+    newest: dict[tuple[int, str], Mapping[str, Any]] = {}
+    for path in sorted(results.glob("*/fastgrnn_har/*.json")):
+        record = json.loads(path.read_text())
+        if record["samples"] == 950 and record["board"] in BOARDS:
+            newest[BOARDS.index(record["board"]), record["format"]] = record
+    lines = [
+        "| Board (emulated) | Format | Bit-exact | Accuracy | Latency | Static + stack | Flash |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(_row(newest[key]) for key in sorted(newest))])
+
+
+BOARDS = ("uno", "due", "h747")
+
+
+def _row(record: Mapping[str, Any]) -> str:
+    latency, memory = record["latency"], record["memory"]
+    exact = f"{latency['median']:,.0f} cycles"
+    modelled = ""
+    if "instructions" in latency:
+        exact, modelled = f"{latency['instructions']:,.0f} instructions", " (modelled)"
+    cells = [
+        f"{record['board']}, {latency['clock_hz'] / 1e6:.0f} MHz",
+        record["format"],
+        f"{record['equal_samples']} of {record['samples']}",
+        f"{100 * record['accuracy']:.2f} %",
+        f"{exact}, {latency['median_us'] / 1000:.1f} ms{modelled}",
+        f"{memory['static_bytes']:,} + {memory['stack_bytes']:,} B",
+        f"{record['flash_bytes']:,} B",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+PAGES = {"docs/operators.md": operators_page, "README.md": readme_page}
 
 
 def main() -> None:
-    root = Path(__file__).resolve().parent.parent
     for name, page in PAGES.items():
-        (root / name).write_text(page())
+        (ROOT / name).write_text(page())
 
 
 if __name__ == "__main__":

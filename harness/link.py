@@ -21,9 +21,10 @@ class Link:
 
     def __init__(self, port: str, baud: int) -> None:
         self.port = port
+        write_timeout = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
         try:
             self._serial = serial.serial_for_url(
-                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=WRITE_TIMEOUT_S, exclusive=True
+                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=write_timeout, exclusive=True
             )
         except (OSError, ValueError) as error:  # serial.SerialException is an OSError
             reason = getattr(error, "strerror", None) or str(error)
@@ -51,15 +52,20 @@ class Link:
     def receive(self, timeout_s: float) -> Message | None:
         """The next message, or None after `timeout_s`. LinkError if the line babbles or the port is gone."""
         deadline = time.monotonic() + timeout_s
+        expired = False
         while not self._waiting:
+            if expired:
+                return None
+            expired = time.monotonic() >= deadline
             try:
-                received = self._serial.read(max(1, self._serial.in_waiting))
+                available = self._serial.in_waiting
+                if expired and available == 0:
+                    return None
+                received = self._serial.read(max(1, available))
             except OSError as error:
                 raise LinkError(f"{self.port}: the port failed while receiving ({error})") from None
             self._waiting.extend(self._splitter.feed(received))
             self._refuse_babble()
-            if not self._waiting and time.monotonic() >= deadline:
-                return None
         return self._waiting.popleft()
 
     @property
@@ -76,5 +82,6 @@ class Link:
         s = self._splitter
         if s.good_frames == 0 and s.total_bytes > BABBLE_BYTES:
             raise LinkError(
-                f"{self.port}: babbles: {s.total_bytes} bytes and no valid frame; wrong port, wrong baud rate or foreign firmware"
+                f"{self.port}: babbles: {s.total_bytes} bytes and no valid frame; "
+                "wrong port, wrong baud rate or foreign firmware"
             )

@@ -2,59 +2,103 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import itertools
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
 
 from harness.protocol import Result
+from harness.trace import SampleTrace
+from tinyhil.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """What one sample gave: raw output bytes, ticks, clipped values."""
+    """What one sample gave: raw output bytes, ticks, clipped values, and what the emulator's trace says of it."""
 
     output: bytes
     ticks: int
     saturations: int
+    trace: SampleTrace | None = None
 
 
 class PartialRun:
-    """An append-only file of JSON lines; a torn last line (power cut) is ignored."""
+    """An append-only file of JSON lines; a torn last line (power cut) is ignored.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    The file is locked while the run lasts: an equal run at the same time takes `<name>.2.partial.jsonl`, and so on.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
         self.results: dict[int, SampleResult] = {}
-        if path.is_file():
-            for line in path.read_text(errors="replace").splitlines():
-                try:
-                    item = json.loads(line)
-                    self.results[int(item["sample"])] = SampleResult(
-                        bytes.fromhex(item["output"]), int(item["ticks"]), int(item["saturations"])
-                    )
-                except (ValueError, KeyError, TypeError):
-                    continue
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path, self._stream = _claim(folder, name)
+        for line in self.path.read_text(errors="replace").splitlines():
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue
 
-    @contextmanager
-    def recording(self) -> Iterator[PartialRun]:
-        """Open the file for `add`."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as self._stream:
-            yield self
+    def __enter__(self) -> PartialRun:
+        return self
 
-    def add(self, sample: int, result: Result) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """The file goes if the run is complete, or if there is nothing in it."""
+        if kind is None or not self.results:
+            self.path.unlink(missing_ok=True)
+        with _writing(self.path.parent):
+            self._stream.close()
+
+    def add(self, sample: int, result: Result, trace: SampleTrace | None) -> None:
         """Keep one result, flushed to the file."""
-        self.results[sample] = SampleResult(result.output, result.ticks, result.saturations)
+        self.results[sample] = SampleResult(result.output, result.ticks, result.saturations, trace)
         line = {
             "sample": sample,
             "output": result.output.hex(),
             "ticks": result.ticks,
             "saturations": result.saturations,
+            "trace": asdict(trace) if trace else None,
         }
-        self._stream.write(json.dumps(line) + "\n")
-        self._stream.flush()
+        with _writing(self.path.parent):
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
 
-    def discard(self) -> None:
-        """Remove the file: the run is complete and recorded."""
-        self.path.unlink(missing_ok=True)
+    def _take(self, item: Mapping[str, Any]) -> None:
+        trace = SampleTrace(**item["trace"]) if item["trace"] else None
+        output, ticks, saturations = bytes.fromhex(item["output"]), int(item["ticks"]), int(item["saturations"])
+        self.results[int(item["sample"])] = SampleResult(output, ticks, saturations, trace)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"results folder {folder} can not be written: {error.strerror}; choose another with --results"
+        ) from None
+
+
+def _claim(folder: Path, name: str) -> tuple[Path, TextIO]:
+    """The first file of this name that no living run has locked, open for appending."""
+    for number in itertools.count(1):
+        path = folder / (f"{name}.partial.jsonl" if number == 1 else f"{name}.{number}.partial.jsonl")
+        stream = path.open("a")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            stream.close()
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            continue
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(stream.fileno())):
+            return path, stream
+        stream.close()  # its owner has just finished and removed it: that one is free, the next will do as well
+    raise AssertionError("itertools.count ends never")

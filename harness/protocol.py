@@ -13,6 +13,7 @@ HELLO, ACK, RESULT, STATS, REFUSED = 0x81, 0x82, 0x83, 0x84, 0x85
 QUIET, STREAM = 0, 1
 STARTED, RESEND = 1, 2
 NOT_MEASURED = 0xFFFFFFFF
+LONGEST_FRAME_BYTES = 66_000  # a result of 65,535 bytes with its head, checksum and stuffing
 
 
 class BadFrame(ValueError):
@@ -158,7 +159,7 @@ def decode(message: bytes) -> Message:
                 samples, stack, heap, saturations, crc32, damaged, overruns = struct.unpack("<HIIIIHH", body)
                 return Stats(samples, _measured(stack), _measured(heap), saturations, crc32, damaged, overruns)
             case 0x85:
-                return Refused(body[0])
+                return Refused(*struct.unpack("<B", body))
     except (struct.error, IndexError):
         raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
     raise BadFrame(f"unknown message {message[0]:#04x}")
@@ -169,14 +170,15 @@ def _measured(value: int) -> int | None:
 
 
 def _hello(body: bytes) -> Hello:
-    fixed = struct.unpack_from("<B8sIIHHHBB", body)
+    version, image, clock, sample, chunk, chunks, output, slots, streamed = struct.unpack_from("<B8sIIHHHBB", body)
     description = body[struct.calcsize("<B8sIIHHHBB") :]
     model_hash, rest = description[:8], description[8:]
     source, rest = _tensor(rest)
-    result, rest = _tensor(rest)
+    target, rest = _tensor(rest)
     if rest:
         raise BadFrame("HELLO too long")
-    return Hello(*fixed[:8], bool(fixed[8]), model_hash, source, result)
+    limits = (clock, sample, chunk, chunks, output, slots)
+    return Hello(version, image, *limits, bool(streamed), model_hash, source, target)
 
 
 def _tensor(data: bytes) -> tuple[TensorInfo, bytes]:
@@ -190,9 +192,9 @@ def data(sample: int, chunk: int, payload: bytes) -> bytes:
     return frame(struct.pack("<BHH", DATA, sample & 0xFFFF, chunk) + payload)
 
 
-def start(mode: int) -> bytes:
-    """Frame that begins a session."""
-    return frame(bytes((START, mode)))
+def start(mode: int, session: int) -> bytes:
+    """Frame that begins a session; a board that runs session number `session` (1 to 255) already goes on with it."""
+    return frame(bytes((START, mode, session)))
 
 
 def get_result(sample: int) -> bytes:
@@ -219,7 +221,7 @@ class Splitter:
         self.total_bytes += len(received)
         self._buffer += received
         *complete, rest = self._buffer.split(b"\0")
-        self._buffer = rest[-1024:]  # no frame is longer; a line that babbles must not fill the memory
+        self._buffer = rest[-LONGEST_FRAME_BYTES:]  # a line that babbles must not fill the memory
         messages = []
         for encoded in complete:
             if not encoded:

@@ -169,7 +169,7 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
         "image_hash": outcome.image.hash.hex(),
         "image_rebuilt": outcome.image.rebuilt,
         "input_sha256": hashlib.sha256(np.ascontiguousarray(outcome.integers, "<i8").tobytes()).hexdigest(),
-        "port": outcome.request.port,
+        "port": outcome.port,
         "emulator_exit": dict(outcome.surroundings),
     }
 

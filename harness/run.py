@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +17,7 @@ from harness import protocol
 from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
 from harness.build import build
-from harness.config import BoardSpec, Boards
+from harness.config import Boards, BoardSpec
 from harness.image import Image, check_arena, check_fits
 from harness.inputs import Inputs, load_inputs
 from harness.link import Link
@@ -23,7 +25,7 @@ from harness.partial import PartialRun
 from harness.pipeline import Compiled, compile_model
 from harness.protocol import Stats
 from harness.stream import Options, check_identity, greet, stream
-from harness.trace import SampleTrace, read_trace
+from harness.trace import SampleTrace, TraceReader
 from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
@@ -79,6 +81,7 @@ class Outcome:
     stats: Stats
     traces: list[SampleTrace]
     surroundings: Mapping[str, Any]
+    port: str | None
     emulated: bool
     attempts: int
     wall_seconds: dict[str, float] = field(default_factory=dict)
@@ -174,76 +177,101 @@ def _measure(
 ) -> dict[str, Any]:
     storage = np.dtype(f"<i{program.tensors[program.input].format.storage_bytes}")
     samples = [row.astype(storage).tobytes() for row in integers]
-    partial = PartialRun(partial_path(request, board, image, samples))
-    if partial.results:
-        say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
-    for attempt in range(request.retries + 1):
-        try:
-            with partial.recording():
-                found = _session(request, board, image, samples, partial, progress)
-            break
-        except LinkError as error:
-            if attempt == request.retries:
-                raise
-            say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
+    port = choose_port(board, request.port)
+    with PartialRun(request.results / board.name, run_key(request, port, image, samples)) as partial:
+        if partial.results:
+            say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
+        for attempt in range(request.retries + 1):
+            try:
+                found = _session(request, board, port, image, samples, partial, progress)
+                break
+            except LinkError as error:
+                if attempt == request.retries:
+                    raise
+                say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
     dtype = np.dtype(f"<i{program.tensors[program.output].format.storage_bytes}")
     results = [partial.results[index] for index in range(len(samples))]
-    partial.discard()
     return {
         "outputs": np.array([np.frombuffer(r.output, dtype) for r in results], np.int64),
         "ticks": np.array([r.ticks for r in results], np.int64),
         "saturations": np.array([r.saturations for r in results], np.int64),
+        "traces": [r.trace for r in results if r.trace is not None],
+        "port": port,
+        "emulated": port is None and not board.is_host,
         "attempts": attempt + 1,
         **found,
     }
 
 
-def partial_path(request: Request, board: BoardSpec, image: Image, samples: list[bytes]) -> Path:
-    """Where unfinished results of exactly this image on exactly these inputs are kept."""
+def run_key(request: Request, port: str | None, image: Image, samples: list[bytes]) -> str:
+    """Names what may be resumed: this image, on these inputs, measured in this way."""
     import hashlib
 
-    key = hashlib.sha256(b"".join([image.hash, request.mode.encode(), *samples])).hexdigest()[:16]
-    return request.results / board.name / image.project_dir.name / f"{key}.partial.jsonl"
+    how = f"{request.mode} {request.uart} {request.realtime} {port} "
+    return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
 
 
 def _session(
-    request: Request, board: BoardSpec, image: Image, samples: list[bytes], partial: PartialRun, progress: Progress
+    request: Request,
+    board: BoardSpec,
+    port: str | None,
+    image: Image,
+    samples: list[bytes],
+    partial: PartialRun,
+    progress: Progress,
 ) -> dict[str, Any]:
-    todo = [index for index in range(len(samples)) if index not in partial.results]
-    options = Options(
-        protocol.STREAM if request.mode == "stream" else protocol.QUIET,
-        request.timeout_s,
-        max(0.05, min(1.0, request.timeout_s / 4)),
-    )
-    log_dir = image.project_dir / "logs"
-    log_dir.mkdir(exist_ok=True)
-    session = Session(image.load_path, log_dir, request.uart, request.realtime)
-    connection, emulated = choose_connection(board, request.port, session)
-    trace = log_dir / "trace.txt"
-    trace.unlink(missing_ok=True)
+    # never none: the stack's watermark is of this session
+    todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
+    mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
+    options = Options(mode, request.timeout_s, max(0.05, min(1.0, request.timeout_s / 4)))
+    with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as device:
+        trace = TraceReader(logs / "trace.txt")
 
-    def on_result(index: int, result: protocol.Result) -> None:
-        partial.add(todo[index], result)
-        progress(len(partial.results), len(samples))
+        def on_result(index: int, result: protocol.Result) -> None:
+            partial.add(todo[index], result, trace.sample(index))
+            progress(len(partial.results), len(samples))
 
-    with connection as device:
-        with Link(device.port, board.baud) as link:
+        with Link(device.port, board.baud) as link, blame_the_dead(device):
             hello = greet(link, request.timeout_s, device.banner_s, device.alive)
             check_identity(hello, image.hash, device.port)
             stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
-        surroundings = device.finish()
-    return {"stats": stats, "traces": read_trace(trace), "surroundings": surroundings, "emulated": emulated}
+        return {"stats": stats, "surroundings": device.finish()}
 
 
-def choose_connection(
-    board: BoardSpec, port: str | None, session: Session
-) -> tuple[AbstractContextManager[Connection], bool]:
-    """The port given, else the one attached board that matches by USB identity, else the emulator (True)."""
-    if board.chip.core == "host":
-        if port is not None:
+@contextmanager
+def log_folder(project: Path) -> Iterator[Path]:
+    """A folder of this session alone; it stays if the session fails, because messages name the logs in it."""
+    (project / "logs").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def blame_the_dead(device: Connection) -> Iterator[None]:
+    """A link that fails because the board died is reported as the board's death."""
+    try:
+        yield
+    except LinkError:
+        time.sleep(0.1)  # a process that ends closes its port a moment before it is gone
+        device.alive()
+        raise
+
+
+def choose_port(board: BoardSpec, wanted: str | None) -> str | None:
+    """The port wanted, else that of the one attached board that matches by USB identity; None: emulator or host."""
+    if board.is_host:
+        if wanted is not None:
             raise BoardError("the host board has no serial port; leave out --port")
-        return host.connect(board, session), False
-    port = port or attached.choose_port(board)
-    if port is not None:
-        return attached.connect(board, port), False
-    return simulated.connect(board, session), True
+        return None
+    return wanted or attached.choose_port(board)
+
+
+def connect(
+    board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
+) -> AbstractContextManager[Connection]:
+    """The board behind `port`, else this computer or an emulator."""
+    session = Session(image.load_path, logs, request.uart, request.realtime)
+    if board.is_host:
+        return host.connect(board, session)
+    return simulated.connect(board, session) if port is None else attached.connect(board, port)

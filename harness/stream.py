@@ -6,14 +6,20 @@ Lost and damaged frames are repeated from the position the board names (go-back-
 from __future__ import annotations
 
 import binascii
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from harness import protocol
 from harness.link import Link
+from harness.patience import Patience
 from harness.protocol import Ack, Hello, Position, Result, Stats
 from tinyhil.errors import DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
+
+BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
+MOST_MISFITS = 8  # one is bad luck; at 1e-2 damage per byte, eight in a row happen once in 1e16
+ASK_S = 0.3  # between two questions that a board answers at once
 
 OnResult = Callable[[int, Result], None]
 Alive = Callable[[], None]  # raises DeviceCrashed when the board is known to be dead
@@ -23,7 +29,7 @@ Alive = Callable[[], None]  # raises DeviceCrashed when the board is known to be
 class Options:
     """`mode`: quiet (wire idle while timing) or stream. `deadline_s`: longest time without progress.
 
-    `patience_s`: silence after which the host asks again; doubled up to 5 s while the board stays silent.
+    `patience_s`: silence after which the host asks again until it knows the pace of the board.
     """
 
     mode: int = protocol.QUIET
@@ -32,18 +38,18 @@ class Options:
 
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
-    """Wait for the HELLO a board sends after its reset, from `banner_s` on ask for it; LinkTimeout after `deadline_s`."""
+    """Wait for the HELLO a board sends after its reset; from `banner_s` on ask for it, after `deadline_s` give up."""
     begin = time.monotonic()
     asked = begin + banner_s
     while (now := time.monotonic()) < begin + deadline_s:
         if now >= asked:
             link.send(b"\0" + protocol.request(protocol.HELLO_REQUEST))
-            asked = now + 1.0
+            asked = now + ASK_S
         message = link.receive(min(0.2, max(asked - now, 0.01)))
         if isinstance(message, Hello):
             return message
         alive()
-    raise LinkTimeout(f"{link.port}: no HELLO within {deadline_s:.0f} s ({link.describe_silence()})")
+    raise LinkTimeout(f"{link.port}: no HELLO within {deadline_s:g} s ({link.describe_silence()})")
 
 
 def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
@@ -54,7 +60,8 @@ def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
         )
     if hello.image_hash != image_hash:
         raise WrongFirmware(
-            f"{port}: the board runs image {hello.image_hash.hex()}, not {image_hash.hex()} that was just built; flash again"
+            f"{port}: the board runs image {hello.image_hash.hex()}, not {image_hash.hex()} that was just built; "
+            "flash again"
         )
 
 
@@ -66,7 +73,8 @@ def stream(
     Returns the board's totals after checking its CRC-32 over all outputs. LinkTimeout without progress for
     `options.deadline_s`, DeviceCrashed if the board restarts in the middle.
     """
-    session = _Session(link, hello, samples, options, on_result, alive)
+    patience = Patience(options.patience_s, max(options.patience_s, options.deadline_s / 3))
+    session = _Session(link, hello, samples, options, on_result, alive, patience)
     session.start()
     session.run()
     return session.finish()
@@ -82,41 +90,50 @@ class _Session:
     options: Options
     on_result: OnResult
     alive: Alive
+    patience: Patience
     acknowledged: int = 0
-    limit: int = 0
+    limit: int = 0  # first chunk the board has no room for
     next_chunk: int = 0
+    sent: int = 0  # first chunk that was never sent
     missing: int = 0  # lowest sample without a result
     outputs: dict[int, bytes] = field(default_factory=dict)
     crc32: int = 0
     rewind_on_ack: bool = False
+    misfits: int = 0  # results of a wrong length in a row
     progress_at: float = 0.0
 
     def start(self) -> None:
-        """Begin the session; repeated until the board says so."""
-        frame = b"\0" + protocol.start(self.options.mode)
-        ack = self._ask(frame, lambda m: isinstance(m, Ack) and bool(m.flags & protocol.STARTED), "START")
-        assert isinstance(ack, Ack)
+        """Begin a session under a new number; repeated until the board says so."""
+        number = secrets.randbelow(255) + 1
+        for candidate in (number, number % 255 + 1):
+            frame = b"\0" + protocol.start(self.options.mode, candidate)
+            ack = self._ask(frame, lambda m: isinstance(m, Ack) and bool(m.flags & protocol.STARTED), "START")
+            assert isinstance(ack, Ack)
+            if (ack.position.sample, ack.position.chunk) == (0, 0):
+                break  # else a session left behind by another run has this very number
+        else:
+            raise LinkError(f"{self.link.port}: the board does not begin a new session; reset it")
         self.limit = ack.position.credit
         self.progress_at = time.monotonic()
 
     def run(self) -> None:
-        patience = self.options.patience_s
         while self.missing < len(self.samples):
-            self._send_allowed()
-            message = self.link.receive(patience)
+            more = self._send_burst()
+            begin = time.monotonic()
+            message = self.link.receive(0.0 if more else self.patience.seconds)
             self.alive()
-            if message is None:
+            if message is not None:
+                self.patience.heard(time.monotonic() - begin)
+                if self._handle(message):
+                    self.progress_at = time.monotonic()
+            elif not more:
                 self._ask_again()
-                patience = min(2 * patience, 5.0)
-                continue
-            if self._handle(message):
-                self.progress_at = time.monotonic()
-                patience = self.options.patience_s
+                self.patience.silent()
             self._check_deadline()
 
     def finish(self) -> Stats:
         """Fetch the totals and compare the board's checksum over all outputs with ours."""
-        stats = self._ask(protocol.request(protocol.FINISH), lambda m: isinstance(m, Stats), "FINISH")
+        stats = self._ask(b"\0" + protocol.request(protocol.FINISH), lambda m: isinstance(m, Stats), "FINISH")
         assert isinstance(stats, Stats)
         if stats.output_crc32 != self.crc32 or stats.samples != len(self.samples) & 0xFFFF:
             raise LinkError(
@@ -125,49 +142,55 @@ class _Session:
             )
         return stats
 
-    def _send_allowed(self) -> None:
+    def _send_burst(self) -> bool:
+        """Send what the board has room for, at most BURST_BYTES; True if there is more."""
         per_sample, size = self.hello.chunks_per_sample, self.hello.chunk_bytes
         # the board keeps its two newest results: sample s + 2 may only start once the result of s is here
         end = min(self.limit, (self.missing + 2) * per_sample, len(self.samples) * per_sample)
-        frames = []
-        for index in range(self.next_chunk, end):
-            sample, chunk = divmod(index, per_sample)
-            frames.append(protocol.data(sample, chunk, self.samples[sample][chunk * size : (chunk + 1) * size]))
-        if frames:
-            self.link.send(b"".join(frames))
-            self.next_chunk = end
+        burst = bytearray()
+        while self.next_chunk < end and len(burst) < BURST_BYTES:
+            sample, chunk = divmod(self.next_chunk, per_sample)
+            burst += protocol.data(sample, chunk, self.samples[sample][chunk * size : (chunk + 1) * size])
+            self.next_chunk += 1
+        if burst:
+            self.link.send(bytes(burst))
+            self.sent = max(self.sent, self.next_chunk)
+        return self.next_chunk < end
 
     def _handle(self, message: protocol.Message) -> bool:
         """Take in one message; True if it brought the session forward."""
         if isinstance(message, Result):
+            if len(message.output) != self.hello.output_bytes:
+                self._ask_for_misfit(message)
+                return False
+            self.misfits = 0
             moved = self._take_position(message.position)
             return self._take_result(message) or moved
         if isinstance(message, Ack):
             moved = self._take_position(message.position)
-            if (message.flags & protocol.RESEND or self.rewind_on_ack) and not moved:
-                self.next_chunk = max(self._linear(message.position), self.acknowledged)
-            elif message.flags & protocol.RESEND or self.rewind_on_ack:
+            if message.flags & protocol.RESEND or self.rewind_on_ack:
                 self.next_chunk = self.acknowledged
             self.rewind_on_ack = False
             return moved
         if isinstance(message, Hello):
-            raise DeviceCrashed(
-                f"{self.link.port}: the board restarted after sample {self.missing}; `hil run` resumes there"
-            )
+            raise self._restarted()
         return False  # refused: a result that is not computed yet
 
     def _take_position(self, position: Position) -> bool:
-        linear = self._linear(position)
-        if linear < self.acknowledged:
-            return False  # overtaken by a newer one
+        linear = self._unwrap(position.sample) * self.hello.chunks_per_sample + position.chunk
+        if linear < self.acknowledged:  # a serial line keeps the order: the board has forgotten where it was
+            raise self._restarted()
         moved = linear > self.acknowledged or linear + position.credit > self.limit
         self.acknowledged = linear
         self.limit = max(self.limit, linear + position.credit)
         self.next_chunk = max(self.next_chunk, linear)
         return moved
 
-    def _linear(self, position: Position) -> int:
-        return self._unwrap(position.sample) * self.hello.chunks_per_sample + position.chunk
+    def _restarted(self) -> DeviceCrashed:
+        return DeviceCrashed(
+            f"{self.link.port}: the board restarted after {self.missing} of {len(self.samples)} samples; "
+            "they are kept and the same command resumes"
+        )
 
     def _unwrap(self, sample: int) -> int:
         """The full sample number behind its lower 16 bits, nearest to where the session is."""
@@ -177,10 +200,8 @@ class _Session:
         sample = self._unwrap(result.sample)
         if not self.missing <= sample < len(self.samples) or sample in self.outputs:
             return False
-        if len(result.output) != self.hello.output_bytes:
-            raise LinkError(
-                f"{self.link.port}: result of {len(result.output)} bytes, expected {self.hello.output_bytes}"
-            )
+        if (sample + 1) * self.hello.chunks_per_sample > self.sent:
+            raise LinkError(f"{self.link.port}: result of sample {sample}, which was not sent; not a board of ours")
         self.outputs[sample] = result.output
         self.on_result(sample, result)
         while self.missing in self.outputs:
@@ -190,8 +211,17 @@ class _Session:
             self.link.send(protocol.get_result(self.missing))
         return True
 
+    def _ask_for_misfit(self, result: Result) -> None:
+        """Two frames whose delimiter was lost pass the checksum as one; a board that has no other results is none."""
+        self.misfits += 1
+        if self.misfits > MOST_MISFITS:
+            raise LinkError(
+                f"{self.link.port}: {self.misfits} results in a row of a wrong length, the last of "
+                f"{len(result.output)} bytes, expected {self.hello.output_bytes}; not a board of ours"
+            )
+        self.link.send(protocol.get_result(self.missing))
+
     def _ask_again(self) -> None:
-        self._check_deadline()
         if self.acknowledged >= (self.missing + 1) * self.hello.chunks_per_sample:
             self.link.send(b"\0" + protocol.get_result(self.missing))
         else:
@@ -201,7 +231,7 @@ class _Session:
     def _check_deadline(self) -> None:
         if time.monotonic() - self.progress_at > self.options.deadline_s:
             raise LinkTimeout(
-                f"{self.link.port}: no progress for {self.options.deadline_s:.0f} s at sample {self.missing} of "
+                f"{self.link.port}: no progress for {self.options.deadline_s:g} s at sample {self.missing} of "
                 f"{len(self.samples)} ({self.link.describe_silence()}); finished samples are kept"
             )
 
@@ -210,11 +240,14 @@ class _Session:
         while time.monotonic() < begin + self.options.deadline_s:
             self.link.send(frame)
             asked = time.monotonic()
-            while (left := asked + self.options.patience_s - time.monotonic()) > 0:
+            while (left := asked + ASK_S - time.monotonic()) > 0:
                 message = self.link.receive(left)
                 if message is not None and wanted(message):
                     return message
+                if isinstance(message, Hello) and self.sent:
+                    raise self._restarted()
                 self.alive()
         raise LinkTimeout(
-            f"{self.link.port}: no answer to {what} within {self.options.deadline_s:.0f} s ({self.link.describe_silence()})"
+            f"{self.link.port}: no answer to {what} within {self.options.deadline_s:g} s "
+            f"({self.link.describe_silence()})"
         )

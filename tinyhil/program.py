@@ -67,17 +67,25 @@ class Program:
     output_shape: tuple[int, ...]
 
     def streamable_loop(self) -> Loop | None:
-        """The loop that alone consumes the model input, row by row; None if the input is needed as a whole."""
-        users = [
-            item
-            for item in self.body
-            if self.input in (item.inputs if isinstance(item, Op) else (s for s, _ in item.slices))
-        ]
-        if len(users) == 1 and isinstance(users[0], Loop):
-            loop = users[0]
-            inner = {name for op in walk(loop.body) for name in op.inputs}
-            return loop if self.input not in inner else None
+        """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""
+        if self.output == self.input or _reads(self.body).count(self.input) != 1:
+            return None
+        for item in self.body:
+            if isinstance(item, Loop) and self.input in (sequence for sequence, _ in item.slices):
+                return item
         return None
+
+
+def _reads(body: tuple[Op | Loop, ...]) -> list[str]:
+    """Every tensor an operation or a loop of any level reads, once per reader and operand."""
+    names: list[str] = []
+    for item in body:
+        if isinstance(item, Op):
+            names += item.inputs
+        else:
+            names += [sequence for sequence, _ in item.slices]
+            names += _reads(item.body)
+    return names
 
 
 def walk(body: tuple[Op | Loop, ...]) -> Iterator[Op]:

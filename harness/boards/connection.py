@@ -11,8 +11,13 @@ from typing import Any, Protocol
 class Connection(Protocol):
     """A board that is switched on. Drivers are context managers that yield one."""
 
-    port: str
-    banner_s: float  # how long the board may take to say HELLO by itself after the port is opened
+    @property
+    def port(self) -> str:
+        """Path or URL to open."""
+
+    @property
+    def banner_s(self) -> float:
+        """How long the board may take to say HELLO by itself after the port is opened."""
 
     def alive(self) -> None:
         """Raise DeviceCrashed if the board is known to be dead."""

@@ -6,7 +6,7 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import onnx
 from onnx import numpy_helper
 
 from tinyhil.errors import ModelError
-from tinyhil.graph import Graph, Node, Shape
+from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
 
 OLDEST_OPSET = 13
+MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
 
 
@@ -62,6 +63,11 @@ def load_onnx(path: Path) -> Model:
         raise ModelError(
             f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it with onnx.version_converter or export again"
         )
+    if opset > onnx.defs.onnx_opset_version():
+        raise ModelError(
+            f"{path}: opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest the installed onnx knows; "
+            "upgrade onnx or export for an older opset"
+        )
     try:
         graph = _main_graph(proto.graph, path.stem)
     except ModelError as error:
@@ -89,7 +95,8 @@ def _main_graph(proto: onnx.GraphProto, name: str) -> Graph:
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     tensor = info.type.tensor_type
     if tensor.elem_type not in FLOAT_TYPES:
-        kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+        known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(tensor.elem_type)
+        kind = known.name if known else f"of unknown type {tensor.elem_type}"
         raise ModelError(f"input '{info.name}' is {kind}; only float inputs are supported")
     dims = []
     for position, dim in enumerate(tensor.shape.dim):
@@ -120,8 +127,11 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
         array = np.array(numpy_helper.to_array(tensor))
     except Exception as error:  # a damaged tensor: sizes that do not agree, unknown element type
         raise ModelError(f"weights '{name}' can not be read ({str(error)[:120]})") from None
-    if np.issubdtype(array.dtype, np.floating):
-        array = array.astype(np.float32)
+    if array.dtype.kind not in "fiub":
+        raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # becomes infinite, which is refused
+            array = array.astype(np.float32)
         if not np.isfinite(array).all():
             count = int((~np.isfinite(array)).sum())
             raise ModelError(f"weights '{name}' hold {count} values that are NaN or infinite; train or export again")
@@ -192,21 +202,44 @@ def _convert(node: Node, item: onnx.NodeProto, local: dict[str, str], scope: Sco
         return _loop(node, item, shapes, local, scope)
     operator = OPERATOR_BY_NAME[node.op]
     values = [scope.constants.get(name) for name in node.inputs]
-    try:
-        inferred = operator.infer(node, shapes, values)
-    except (ValueError, IndexError, TypeError, KeyError) as error:
-        sizes = ", ".join(str(list(shape)) for shape in shapes)
-        raise refuse(node, f"inputs of shapes {sizes} make no sense ({error})", "the file is damaged") from None
+    inferred = _inferred(node, shapes, lambda: operator.infer(node, shapes, values))
     if operator.is_view:  # shape and axes have done their work; the view keeps only what it shows
         node = replace(node, inputs=node.inputs[:1], attrs={"shape": inferred[0]})
         values = values[:1]
     known = [value for value in values if value is not None]
     if len(known) == len(values):
-        _bind(node.outputs, [a[0] for a in operator.evaluate(node, [v[None] for v in known])], local, scope)
+        _bind(node.outputs, _folded(node, known, inferred), local, scope)
         return None
+    for name, value in zip(node.inputs, values, strict=True):
+        if value is not None and value.dtype.kind != "f":
+            raise refuse(node, f"operand '{name}' holds {value.dtype} values", "store it as float32")
+    if any(0 in shape for shape in (*shapes[: len(values)], *inferred)):
+        raise refuse(node, "an operand has no elements", "the file is damaged")
     outputs = tuple(_unique(name, local, scope) for name in node.outputs[: len(inferred)])
     scope.shapes.update(zip(outputs, inferred, strict=True))
     return replace(node, outputs=outputs)
+
+
+def _inferred(node: Node, shapes: list[Shape], infer: Callable[[], list[Shape]]) -> list[Shape]:
+    """What `infer` returns; whatever it stumbles over is the file's fault."""
+    try:
+        return infer()
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+        sizes = ", ".join(str(list(shape)) for shape in shapes)
+        raise refuse(node, f"inputs of shapes {sizes} make no sense ({error})", "the file is damaged") from None
+
+
+def _folded(node: Node, known: list[np.ndarray], inferred: list[Shape]) -> list[np.ndarray]:
+    """Outputs of a node whose inputs are all constant."""
+    elements = sum(element_count(shape) for shape in inferred)
+    if elements > MAX_FOLDED_ELEMENTS:
+        raise refuse(node, f"makes {elements} constant elements of its inputs", "compute them at run time")
+    with np.errstate(all="ignore"):
+        arrays = [array[0] for array in OPERATOR_BY_NAME[node.op].evaluate(node, [value[None] for value in known])]
+    for array in arrays:
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise refuse(node, "its constant result is NaN or infinite", "check the weights")
+    return arrays
 
 
 def _bind(names: tuple[str, ...], arrays: list[np.ndarray], local: dict[str, str], scope: Scope) -> None:
@@ -252,9 +285,14 @@ def _loop(node: Node, item: onnx.NodeProto, shapes: list[Shape], local: dict[str
         raise refuse(node, f"num_scan_inputs {scans} for {len(node.inputs)} inputs", "the file is damaged")
     if node.attrs.get("scan_input_axes") is not None and len(node.attrs["scan_input_axes"]) != scans:
         raise refuse(node, "scan_input_axes does not name one axis per sequence", "the file is damaged")
+    if len(node.outputs) != len(body.output) or not all(node.outputs):
+        raise refuse(node, f"takes {len(node.outputs)} of {len(body.output)} results", "name them all")
     outside, inner = frozenset(scope.shapes), dict(local)
+    rows = _inferred(node, shapes, lambda: loop.body_shapes(node, shapes))
+    if any(0 in shape for shape in (*shapes, *rows)):
+        raise refuse(node, "an operand has no elements", "the file is damaged")
     inputs = tuple(_unique(info.name, inner, scope) for info in body.input)
-    scope.shapes.update(zip(inputs, loop.body_shapes(node, shapes), strict=True))
+    scope.shapes.update(zip(inputs, rows, strict=True))
     _add_initializers(body, inner, scope)
     graph = _level(body, scope, inner, inputs, outside)
     result = loop.infer(node, shapes, [scope.shapes[name] for name in graph.outputs])

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.formats.fixed import Fixed, requantize
 from tinyhil.graph import Node, Shape
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
 from tinyhil.program import Op
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def _infer_matmul(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | 
 
 def _evaluate_matmul(node: Node, arrays: Arrays) -> list[np.ndarray]:
     a, b = arrays
-    if b.ndim == 2:  # a vector per sample
-        return [np.einsum("s...k,sk->s...", a, np.broadcast_to(b, (a.shape[0], b.shape[1])))]
-    if a.ndim == 2:
-        return [np.matmul(a[:, None, :], b)[..., 0, :]]
-    rank = max(a.ndim, b.ndim)
-    a = a.reshape(a.shape[:1] + (1,) * (rank - a.ndim) + a.shape[1:])
-    b = b.reshape(b.shape[:1] + (1,) * (rank - b.ndim) + b.shape[1:])
-    return [np.matmul(a, b)]
+    left_vector, right_vector = a.ndim == 2, b.ndim == 2
+    a = a[:, None, :] if left_vector else a
+    b = b[:, :, None] if right_vector else b
+    out = np.matmul(*align((a, b)))
+    out = out[..., 0] if right_vector else out
+    if left_vector:
+        out = out[..., 0] if right_vector else out[..., 0, :]
+    return [out]
 
 
 def _infer_gemm(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -52,6 +52,8 @@ def _infer_gemm(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | No
     k2, n = (b[1], b[0]) if attr(node, "transB", 0) else b
     if k != k2:
         raise refuse(node, f"inner dimensions {k} and {k2} differ", "check the exported model")
+    if len(shapes) == 3 and broadcast(node, [shapes[2], (m, n)]) != (m, n):
+        raise refuse(node, f"a bias {list(shapes[2])} for a result {[m, n]}", "check the exported model")
     return [(m, n)]
 
 
@@ -121,11 +123,14 @@ def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np
     if bias is not None:
         values = lowering.constant(bias)
         assert values is not None
+        by_row = np.broadcast_to(values, (rows, outputs))
+        if (by_row != by_row[0]).any():
+            raise refuse(node, "a bias of its own for each row", "use MatMul and Add")
         wanted = lowering.format(bias)
         # the bias joins the exact sum: never finer than the accumulator, moved left into its scale
         fmt = Fixed(wanted.bits, max(wanted.exponent, exponent))
         bias_shift = fmt.exponent - exponent
-        name = lowering.add_constant(bias, np.broadcast_to(values, (rows, outputs))[0], fmt)
+        name = lowering.add_constant(bias, by_row[0], fmt)
         bound += int(np.abs(lowering.integers(name)).max()) << bias_shift
         inputs += (name,)
     params = {"rows": rows, "outputs": outputs, "inner": inner, "bias_shift": bias_shift, "shift": shift}

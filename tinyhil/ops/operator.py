@@ -71,6 +71,13 @@ def attr(node: Node, name: str, default: Any) -> Any:
     return node.attrs.get(name, default)
 
 
+def axis_of(node: Node, axis: int, rank: int) -> int:
+    """`axis` counted from the front; ModelError if there is no such axis."""
+    if not -rank <= axis < rank:
+        raise refuse(node, f"axis {axis} of a tensor with {rank} axes", "the file is damaged")
+    return axis % rank
+
+
 def align(arrays: Arrays) -> list[np.ndarray]:
     """Pad shapes behind the sample axis to one rank, so that numpy's broadcasting is that of one sample."""
     rank = max(array.ndim for array in arrays)

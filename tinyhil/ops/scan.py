@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph, Node, Shape, element_count
-from tinyhil.ops.operator import Arrays, Kernel, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Tensor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _states(node: Node, inputs: int) -> int:
 
 def _axis(node: Node, index: int, rank: int) -> int:
     axes = attr(node, "scan_input_axes", None)
-    return 0 if axes is None else int(axes[index]) % rank
+    return axis_of(node, 0 if axes is None else int(axes[index]), rank)
 
 
 def _count(node: Node, shapes: Sequence[Shape]) -> int:
@@ -111,6 +111,8 @@ def _lower(node: Node, lowering: Lowering) -> None:
         _copy(node, lowering, initial, lowering.define(state))
     slices = []
     for sequence, row in zip(node.inputs[states:], body.inputs[states:], strict=True):
+        if lowering.constant(sequence) is not None:
+            raise refuse(node, f"the sequence '{sequence}' is constant", "add it to the input outside of the model")
         lowering.define(row, role="slice")
         slices.append((lowering.tensor(sequence), row))
     steps = lowering.lower_body(body)

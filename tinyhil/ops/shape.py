@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.ops.operator import Arrays, Infer, Operator, attr, refuse
+from tinyhil.ops.operator import Arrays, Infer, Operator, attr, axis_of, refuse
 
 
 def _static(node: Node, values: Sequence[np.ndarray | None], index: int) -> list[int]:
@@ -18,11 +18,19 @@ def _static(node: Node, values: Sequence[np.ndarray | None], index: int) -> list
     return [int(v) for v in array.reshape(-1)]
 
 
-def _axes(node: Node, values: Sequence[np.ndarray | None], rank: int) -> list[int]:
+def _axes(node: Node, values: Sequence[np.ndarray | None]) -> list[int]:
+    """The axes as the file gives them, attribute or second input; none at all if it gives none."""
     axes = attr(node, "axes", None)
     if axes is None and len(node.inputs) > 1:
         axes = _static(node, values, 1)
-    return [] if axes is None else sorted(axis % rank for axis in axes)
+    return [] if axes is None else list(axes)
+
+
+def _positions(node: Node, axes: Sequence[int], rank: int) -> list[int]:
+    found = sorted({axis_of(node, axis, rank) for axis in axes})
+    if len(found) != len(axes):
+        raise refuse(node, f"axes {list(axes)} name one twice", "the file is damaged")
+    return found
 
 
 def _infer_same(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -44,24 +52,32 @@ def _infer_reshape(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndar
 
 
 def _infer_flatten(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
-    axis = attr(node, "axis", 1)
-    axis = axis + len(shapes[0]) if axis < 0 else axis
+    axis, rank = attr(node, "axis", 1), len(shapes[0])
+    if axis != rank:  # behind the last axis is allowed too
+        axis = axis_of(node, axis, rank)
     return [(element_count(shapes[0][:axis]), element_count(shapes[0][axis:]))]
 
 
 def _infer_squeeze(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
     shape = shapes[0]
-    axes = _axes(node, values, len(shape)) or [i for i, dim in enumerate(shape) if dim == 1]
+    axes = _positions(node, _axes(node, values), len(shape)) or [i for i, dim in enumerate(shape) if dim == 1]
     if any(shape[axis] != 1 for axis in axes):
         raise refuse(node, f"squeezes an axis of {list(shape)} that is not 1", "check the exported model")
     return [tuple(dim for i, dim in enumerate(shape) if i not in axes)]
 
 
 def _infer_unsqueeze(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
-    rank = len(shapes[0]) + len(_axes(node, values, 64))
-    axes = _axes(node, values, rank)
+    given = _axes(node, values)
+    rank = len(shapes[0]) + len(given)
+    axes = _positions(node, given, rank)
     rest = iter(shapes[0])
     return [tuple(1 if i in axes else next(rest) for i in range(rank))]
+
+
+def _infer_dropout(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> list[Shape]:
+    if len(values) > 2 and (values[2] is None or values[2].any()):
+        raise refuse(node, "drops values at random (training mode)", "export for inference")
+    return [shapes[0]]
 
 
 def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
@@ -75,7 +91,7 @@ def _operator(name: str, summary: str, infer: Infer, attributes: tuple[str, ...]
 
 OPERATORS = (
     _operator("Identity", "the value itself", _infer_same),
-    _operator("Dropout", "the value itself (inference)", _infer_same, ("seed", "ratio")),
+    _operator("Dropout", "the value itself (inference)", _infer_dropout, ("seed", "ratio")),
     _operator("Reshape", "constant target shape", _infer_reshape, ("allowzero",)),
     _operator("Flatten", "to a matrix", _infer_flatten, ("axis",)),
     _operator("Squeeze", "drop axes of 1", _infer_squeeze, ("axes",)),

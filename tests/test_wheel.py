@@ -1,0 +1,48 @@
+"""The wheel holds all that a run outside of the checkout needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return next(folder.glob("*.whl"))
+
+
+def test_it_holds_no_build_products_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if "/build/" in name or name.startswith(("tests/", "benchmarks/"))]
+
+
+def test_it_holds_every_runtime_file(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(["git", "ls-files", "firmware", "models", "emulators"], cwd=ROOT, capture_output=True, text=True)
+    wanted = {f"harness/share/{name}" for name in [*tracked.stdout.split(), "boards.yaml", "platformio.ini"]}
+    assert len(wanted) > 40
+    assert wanted <= names
+
+
+def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(installed)
+    environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "harness.cli", "run", "--board", "host", "--model", "fastgrnn_har", "--samples", "50", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["bit_exact"] is True
+    assert record["provenance"]["commit"] is None  # an installed tinyhil knows no checkout
+    assert not list(installed.rglob("*.partial.jsonl"))
