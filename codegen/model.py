@@ -12,6 +12,7 @@ from codegen.transfer import Transfer
 from memplan import Plan
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 
 
@@ -143,7 +144,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str]) -> str:
     if any(program.input in op.inputs for op in walk(program.body)):
         kind = _c_type(program.tensors[program.input])
         lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
-    lines += _body(program, program.body, names, 1)
+    lines += _body(program, plan, program.body, names, 1)
     result = program.tensors[program.output]
     access = "flash" if result.role == "constant" else "ram"
     lines.append(
@@ -159,20 +160,32 @@ def _placed(program: Program) -> list[Tensor]:
     return [program.tensors[name] for name in used if program.tensors[name].role == "arena"]
 
 
-def _body(program: Program, body: tuple[Op | Loop, ...], names: Mapping[str, str], depth: int) -> list[str]:
+def _body(program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapping[str, str], depth: int) -> list[str]:
     indent = "    " * depth
     lines = []
     for item in body:
         if isinstance(item, Op):
+            if _is_done_by_plan(plan, item):
+                lines.append(f"{indent}// {item.name}: {names[item.inputs[0]]} is already in its place")
+                continue
             lines += [indent + line for line in _call(program, item, names)]
             continue
         counter = f"step{depth}"
         lines.append(f"{indent}for (uint16_t {counter} = 0; {counter} < {item.count}; ++{counter}) {{  // {item.name}")
         for sequence, row in item.slices:
             lines.append(f"{indent}    {_row(program, sequence, row, counter, names)}")
-        lines += _body(program, item.body, names, depth + 1)
+        lines += _body(program, plan, item.body, names, depth + 1)
         lines.append(f"{indent}}}")
     return lines
+
+
+def _is_done_by_plan(plan: Plan, op: Op) -> bool:
+    """A copy between tensors that the plan put into the same place."""
+    return (
+        op.kernel == COPY.name
+        and op.inputs[0] in plan.offsets
+        and plan.offsets[op.inputs[0]] == plan.offsets[op.output]
+    )
 
 
 def _row(program: Program, sequence: str, row: str, counter: str, names: Mapping[str, str]) -> str:

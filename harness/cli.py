@@ -100,7 +100,7 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
     if as_json:
         click.echo(json.dumps(record))
     else:
-        print_record(record, Console(highlight=False))
+        print_record(record, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
         click.echo(f"record         {path}")
     if not record["bit_exact"]:
         click.echo(f"hil: gate failed: {record['samples'] - record['equal_samples']} samples differ", err=True)

@@ -2,7 +2,8 @@
 
 The load of an instant is what the buffers live at it need beside each other. Buffers aligned to g (or multiples)
 each pay for rounding up to g, but for the topmost one: the rounding is counted, less the largest one. Buffers
-joined by aliases may share bytes: of each joined group only the largest counts.
+joined by an alias may share bytes, all others live at the same time may not: the heaviest set in which no two are
+joined counts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memplan.problem import Buffer, Problem
+
+EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest set is found exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def fixed_height(problem: Problem) -> int:
 def live_load(live: list[Buffer], problem: Problem) -> int:
     """What these buffers, all live at once, need at the least."""
     if problem.aliases:
-        live = _largest_of_groups(live, problem)
+        live = _heaviest_apart(live, problem)
     live = [buffer for buffer in live if buffer.size_bytes]
     if not live:
         return 0
@@ -65,23 +68,39 @@ def live_load(live: list[Buffer], problem: Problem) -> int:
     return best
 
 
-def _largest_of_groups(live: list[Buffer], problem: Problem) -> list[Buffer]:
-    leader = {buffer.name: buffer.name for buffer in live}
-
-    def find(name: str) -> str:
-        while leader[name] != name:
-            name = leader[name]
-        return name
-
+def _heaviest_apart(live: list[Buffer], problem: Problem) -> list[Buffer]:
+    """Live buffers of which no two are joined by an alias: the heaviest such set, or a heavy one where many are joined."""
+    sizes = {buffer.name: buffer.size_bytes for buffer in live}
+    joined: dict[str, set[str]] = {name: set() for name in sizes}
     for alias in problem.aliases:
-        if alias.first in leader and alias.second in leader:
-            leader[find(alias.second)] = find(alias.first)
-    largest: dict[str, Buffer] = {}
-    for buffer in live:
-        group = find(buffer.name)
-        if group not in largest or buffer.size_bytes > largest[group].size_bytes:
-            largest[group] = buffer
-    return list(largest.values())
+        if alias.first in sizes and alias.second in sizes:
+            joined[alias.first].add(alias.second)
+            joined[alias.second].add(alias.first)
+    contested = sorted((name for name in sizes if joined[name]), key=lambda name: -sizes[name])
+    chosen = _heaviest(contested, sizes, joined) if len(contested) <= EXACT_JOINED else _heavy(contested, joined)
+    chosen |= {name for name in sizes if not joined[name]}
+    return [buffer for buffer in live if buffer.name in chosen]
+
+
+def _heaviest(names: list[str], sizes: dict[str, int], joined: dict[str, set[str]]) -> set[str]:
+    """Maximum weight independent set by trying both choices for the first name."""
+    if not names:
+        return set()
+    first, rest = names[0], names[1:]
+    taken = {first} | _heaviest([name for name in rest if name not in joined[first]], sizes, joined)
+    if not joined[first] & set(rest):
+        return taken
+    left = _heaviest(rest, sizes, joined)
+    return max(taken, left, key=lambda chosen: sum(sizes[name] for name in chosen))
+
+
+def _heavy(names: list[str], joined: dict[str, set[str]]) -> set[str]:
+    """An independent set, largest names first: a valid bound, if not always the best one."""
+    chosen: set[str] = set()
+    for name in names:
+        if not joined[name] & chosen:
+            chosen.add(name)
+    return chosen
 
 
 def _instants(problem: Problem) -> list[tuple[int, list[Buffer]]]:

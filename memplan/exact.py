@@ -33,7 +33,6 @@ from memplan.planner import Budget
 from memplan.search_core import search_python
 
 FIRST_LIMIT = 600
-NEAR = 8  # heights tried just below the best peak, in every round
 GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
 MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
 
@@ -84,12 +83,11 @@ STRATEGIES = (
 
 # For short searches in orders shaken by chance (with fixed seeds): where the above give up, many of them get lucky.
 SHAKEN = tuple(
-    Strategy(rule, tie, order)
-    for order in (_size, _time, _width, _area)
-    for rule, tie in ((FEWEST, 1), (FORCED, 0), (FORCED, 1), (LOWEST, 1))
+    Strategy(rule, tie, order) for order in (_time, _size) for rule in (FEWEST, FORCED) for tie in (0, 1)
 )
-SHAKEN_NODES = 4000
-SPREADS = (6, 30)
+SHAKEN_NODES = 2500
+SPREADS = (6, 15, 30)
+HEIGHTS = 7  # of the short searches, between the bound and the best peak; coprime to len(SHAKEN)
 
 
 @dataclass(slots=True)
@@ -147,55 +145,50 @@ class _Round:
 
 
 def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, account: Account) -> Solved:
-    """Bisect between the goal and the best peak, then try the heights just below it.
-
-    Every search is limited to `how.limit` nodes. Heights that gave up say nothing about the others: the search
-    is lucky at one height and not at the next.
-    """
-    tried: set[int] = set()
+    """Bisect between the goal and the best peak, every search limited to `how.limit` nodes; then shake."""
+    turns = [(strategy, how.limit) for strategy in STRATEGIES]
     height = goal = max(best.lower, enough)
     hopeless = goal - 1  # up to here every height of the bisection failed
     while best.peak - how.step > hopeless and best.peak > max(best.lower, goal) and not account.spent():
-        tried.add(height)
-        best, found, proved = _try(blocks, best, height, how, account)
-        if not found:
+        state, offsets = _run(turns, blocks, height, account)
+        best = _learn(blocks, best, height, (state, offsets), how)
+        if state != FOUND:
             hopeless = height
-            if how.goal_only and not proved:
-                return best
-        height = max(best.lower, hopeless + 1, (hopeless + best.peak) // 2)
-    below = 1
-    while below <= NEAR and best.peak > max(best.lower, goal) and not account.spent():
-        height = best.peak - below * how.step
-        below += 1
-        if height < best.lower:
+        if state == STOPPED and how.goal_only:
             break
-        if height not in tried:
-            tried.add(height)
-            best, found, _ = _try(blocks, best, height, how, account)
-            below = 1 if found else below
+        height = max(best.lower, hopeless + 1, (hopeless + best.peak) // 2)
+    return best if how.goal_only else _shake(blocks, best, goal, how, account)
+
+
+def _shake(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, account: Account) -> Solved:
+    """Short searches in shaken orders, each at another height between the goal and the best peak."""
+    for number, strategy in enumerate(_shaken(how.limit)):
+        if best.peak <= max(best.lower, goal) or account.spent():
+            break
+        steps = (best.peak - max(best.lower, goal)) // how.step  # at least one: how far down it may be tried
+        height = best.peak - how.step * max(1, steps * (number % HEIGHTS) // HEIGHTS)
+        state, offsets = _run([(strategy, SHAKEN_NODES)], blocks, height, account)
+        best = _learn(blocks, best, height, (state, offsets), how)
     return best
 
 
-def _try(
-    blocks: Sequence[Block], best: Solved, height: int, how: _Round, account: Account
-) -> tuple[Solved, bool, bool]:
-    """What is known after searching at this height; whether a plan was found; whether there is none."""
-    state, offsets = _rotate(blocks, height, how, account)
+def _learn(
+    blocks: Sequence[Block], best: Solved, height: int, result: tuple[int, tuple[int, ...]], how: _Round
+) -> Solved:
+    """What is known after a search at this height."""
+    state, offsets = result
     if state == FOUND:
         peak = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-        return Solved(offsets, peak, best.lower), True, False
+        return Solved(offsets, peak, best.lower)
     if state == EXHAUSTED:
-        return replace(best, lower=next_peak(height, how.step)), False, True
-    return best, False, False
+        return replace(best, lower=max(best.lower, next_peak(height, how.step)))
+    return best
 
 
-def _rotate(
-    blocks: Sequence[Block], height: int, how: _Round, account: Account
+def _run(
+    turns: Sequence[tuple[Strategy, int]], blocks: Sequence[Block], height: int, account: Account
 ) -> tuple[int, tuple[int, ...]]:
-    """Let the strategies take turns at one height until one of them finds a plan or exhausts the search."""
-    turns = [(strategy, how.limit) for strategy in STRATEGIES]
-    if not how.goal_only:
-        turns += [(strategy, SHAKEN_NODES) for strategy in _shaken(how.limit)]
+    """Let strategies take turns, each with its node limit, until one finds a plan or exhausts the search."""
     for strategy, limit in turns:
         nodes = min(limit, account.nodes_left())
         seconds = account.seconds_left()
@@ -209,8 +202,8 @@ def _rotate(
 
 
 def _shaken(limit: int) -> list[Strategy]:
-    """As many short searches as cost about as much as the long ones of this limit."""
-    count = len(STRATEGIES) * limit // SHAKEN_NODES
+    """So many short searches that they cost about as much as the long ones of this limit at a few heights."""
+    count = 4 * len(STRATEGIES) * limit // SHAKEN_NODES
     return [
         replace(
             SHAKEN[number % len(SHAKEN)],

@@ -102,8 +102,10 @@ def _execute_tanh(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.nd
 
 
 _PARAMS = ("count", "drop", "fraction_bits", "lift", "shift")
-SIGMOID = Kernel("sigmoid", "logistic function by table and interpolation", _execute_sigmoid, _PARAMS, _PARAMS)
-TANH = Kernel("tanh", "hyperbolic tangent from the same table", _execute_tanh, _PARAMS, _PARAMS)
+SIGMOID = Kernel(
+    "sigmoid", "logistic function by table and interpolation", _execute_sigmoid, _PARAMS, _PARAMS, in_place=True
+)
+TANH = Kernel("tanh", "hyperbolic tangent from the same table", _execute_tanh, _PARAMS, _PARAMS, in_place=True)
 KERNELS = (SIGMOID, TANH)
 
 OPERATORS = (

@@ -115,8 +115,8 @@ def _execute_relu(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.nd
 
 
 _SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
-ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_PARAMS)
-SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_PARAMS)
+ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_PARAMS, in_place=True)
+SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_PARAMS, in_place=True)
 _MUL_PARAMS = ("count", "a_period", "b_period", "shift")
 MUL = Kernel(
     "mul",
@@ -124,8 +124,9 @@ MUL = Kernel(
     _execute_mul,
     _MUL_PARAMS,
     _MUL_PARAMS,
+    in_place=True,
 )
-RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"))
+RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"), in_place=True)
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (

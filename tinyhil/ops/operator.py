@@ -51,6 +51,7 @@ class Kernel:
 
     Those in `static_params` become compile-time constants in C++ (shifts: a variable 32-bit shift costs an AVR a loop).
     `is_sum`: its inner loop is a dot product, which has accumulators of its own on some chips.
+    `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Kernel:
     params: tuple[str, ...]
     static_params: tuple[str, ...] = ()
     is_sum: bool = False
+    in_place: bool = False
 
 
 def refuse(node: Node, what: str, remedy: str) -> ModelError:
