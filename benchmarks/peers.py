@@ -1,7 +1,7 @@
-"""The networks of the peer comparison on all three emulated boards: `python benchmarks/peers.py` prints a Markdown table.
+"""The networks of the peer comparison on all three emulated boards; prints a Markdown table.
 
-Needs HIL_DATA with `models/peer_bench/` (MLP 64-32-10 on digits; FastGRNN H = 32 over 128 x 9, here as a Scan instead of
-unrolled, same weights). Figures of the peers on the same files are quoted in the README from one measurement.
+Needs HIL_DATA with `models/peer_bench/` (MLP 64-32-10 on digits; FastGRNN H = 32 over 128 x 9, here as a Scan instead
+of unrolled, same weights). Figures of the peers on the same files are quoted in the README from one measurement.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ def main() -> None:
         for model, inputs, samples in cases:
             for board in ("uno", "due", "h747"):
                 for fmt in ("fixed8", "fixed16"):
-                    request = Request(
-                        board, str(model), fmt, inputs=inputs, calibrate=inputs, samples=samples, results=work / "results"
-                    )
-                    record = make_record(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))
+                    request = Request(board, str(model), fmt, inputs=inputs, calibrate=inputs, samples=samples)
+                    outcome = run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None)
+                    record = make_record(outcome)
                     print(_row(record))
 
 
 def _row(record: dict) -> str:
     latency = record["latency"]
-    time = f"{latency['median']:,.0f} cycles" if record["board"] == "uno" else f"{latency['instructions']:,.0f} instructions"
+    on_uno = record["board"] == "uno"
+    time = f"{latency['median']:,.0f} cycles" if on_uno else f"{latency['instructions']:,.0f} instructions"
     accuracy = f"{record['accuracy']:.3f} ({record['float_accuracy']:.3f})"
     return (
         f"| {record['model']} | {record['board']} | {record['format']} | {time} | {record['flash_bytes']} "

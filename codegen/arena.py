@@ -9,12 +9,13 @@ disappears.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from memplan import Alias, Buffer, Problem
 from tinyhil.liveness import LiveRange, live_ranges
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program, walk
+from tinyhil.program import Loop, Op, Program
 
 
 def problem_of(program: Program, *, in_place: bool = True) -> Problem:
@@ -25,15 +26,42 @@ def problem_of(program: Program, *, in_place: bool = True) -> Problem:
 
 
 def _aliases(program: Program, ranges: dict[str, LiveRange]) -> Iterator[Alias]:
-    ops = list(walk(program.body))  # an operation's index here is its instant in the live ranges
-    for now, op in enumerate(ops):
+    steps = list(_steps(program.body, (), {}))  # an operation's index here is its instant in the live ranges
+    for now, step in enumerate(steps):
+        op = step.op
         if op.kernel == COPY.name:
-            if _state_is_free(ops, now):
-                yield Alias(op.output, op.inputs[0])
+            source = op.inputs[0]
+            if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, now):
+                yield Alias(op.output, source)
             continue
         for name in _overwritable(program, op):
-            if ranges[name].end == now + 1 and ranges[op.output].start == now:
+            ends_here = ranges[name].end == now + 1 and _made_again(steps, name, step)
+            if ends_here and ranges[op.output].start == now:
                 yield Alias(name, op.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation, the loops around it, and the tensors it reads with the rows of sequences traced back to them."""
+
+    op: Op
+    loops: tuple[str, ...]
+    reads: frozenset[str]
+
+
+def _steps(body: tuple[Op | Loop, ...], loops: tuple[str, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+    for item in body:
+        if isinstance(item, Op):
+            yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
+        else:
+            rows = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
+            yield from _steps(item.body, (*loops, item.name), {**sequence_of, **rows})
+
+
+def _made_again(steps: list[Step], name: str, reader: Step) -> bool:
+    """Whether every value of `name` that `reader` meets was written anew: no loop around it reuses an older one."""
+    writers = [step.loops for step in steps if step.op.output == name]
+    return all(loops[: len(reader.loops)] == reader.loops for loops in writers)
 
 
 def _overwritable(program: Program, op: Op) -> Iterator[str]:
@@ -50,15 +78,14 @@ def _overwritable(program: Program, op: Op) -> Iterator[str]:
             yield name
 
 
-def _state_is_free(ops: list[Op], copy: int) -> bool:
+def _state_is_free(steps: list[Step], copy: int) -> bool:
     """Whether the source of the copy at `copy` may be written where its target lies: from the operation that makes the
     source on, nobody reads the target, and nobody but that operation writes the source."""
-    source, target = ops[copy].inputs[0], ops[copy].output
-    writers = [i for i, op in enumerate(ops) if op.output == source]
+    source, target = steps[copy].op.inputs[0], steps[copy].op.output
+    writers = [i for i, step in enumerate(steps) if step.op.output == source]
     if len(writers) != 1 or writers[0] > copy:
         return False
-    maker = ops[writers[0]]
-    if target in maker.inputs:
-        return False
-    between = ops[writers[0] + 1 : copy]
-    return not any(target in (*op.inputs, op.output) for op in between)
+    between = steps[writers[0] + 1 : copy]
+    return target not in steps[writers[0]].reads and not any(
+        target in step.reads or target == step.op.output for step in between
+    )

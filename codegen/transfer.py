@@ -29,30 +29,35 @@ class Transfer:
 
 
 def choose_transfer(program: Program, arena_bytes: int, ram_bytes: int | None, board: str) -> Transfer:
-    """Whole samples in two slots where they take at most half of the RAM, else in one, else streamed.
+    """Whole samples in two slots where they take at most half of the RAM, else in one, else streamed, else in one.
 
     `ram_bytes` None: a board without limit. DoesNotFit when nothing is left for the input.
     """
-    sample_bytes = program.tensors[program.input].size_bytes
-    chunk = min(sample_bytes, CHUNK_BYTES)
     limit = ram_bytes if ram_bytes is not None else 1 << 40
-    for slots in (2, 1):
-        if slots * sample_bytes <= limit // 2 and slots * sample_bytes + arena_bytes <= limit:
-            return Transfer(False, slots, chunk, 0, 0, sample_bytes)
+    options = _options(program, limit)
+    for transfer in options:
+        if transfer.input_bytes + arena_bytes <= limit:
+            return transfer
+    smallest = min(transfer.input_bytes for transfer in options)
+    raise DoesNotFit(
+        f"{board}: arena {arena_bytes} B and input {smallest} B exceed {limit} B of RAM by "
+        f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
+        "use a lower width or a larger board"
+    )
+
+
+def _options(program: Program, limit: int) -> list[Transfer]:
+    """What could be done, most comfortable first; at least one."""
+    sample_bytes = program.tensors[program.input].size_bytes
+    whole = [Transfer(False, slots, min(sample_bytes, CHUNK_BYTES), 0, 0, sample_bytes) for slots in (2, 1)]
+    options = [transfer for transfer in whole if transfer.input_bytes <= limit // 2]
     loop = program.streamable_loop()
     if loop is not None:
-        row = program.tensors[dict(loop.slices)[program.input]]
-        steps = max(1, CHUNK_BYTES // row.size_bytes)
-        transfer = Transfer(True, 2, steps * row.size_bytes, steps, row.size_bytes, sample_bytes)
-        if row.size_bytes <= MAX_CHUNK_BYTES and transfer.input_bytes + arena_bytes <= limit:
-            return transfer
-    elif sample_bytes + arena_bytes <= limit:
-        return Transfer(False, 1, chunk, 0, 0, sample_bytes)
-    needed = arena_bytes + (sample_bytes if loop is None else 0)
-    raise DoesNotFit(
-        f"{board}: arena {arena_bytes} B and input {sample_bytes} B exceed {limit} B of RAM by {max(needed - limit, 1)} B; "
-        f"largest tensors {largest_tensors(program)}; use a lower width or a larger board"
-    )
+        row_bytes = program.tensors[dict(loop.slices)[program.input]].size_bytes
+        steps = max(1, CHUNK_BYTES // row_bytes)
+        if row_bytes <= MAX_CHUNK_BYTES:
+            options.append(Transfer(True, 2, steps * row_bytes, steps, row_bytes, sample_bytes))
+    return [*options, whole[1]]
 
 
 def largest_tensors(program: Program) -> str:

@@ -10,7 +10,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def asset(name: str) -> Path:
-    """The file or folder `name` ("firmware", "models", "boards.yaml", ...); ConfigError if the installation lacks it."""
+    """The file or folder `name` ("firmware", "models", ...); ConfigError if the installation lacks it."""
     for folder in (_HERE / "share", _HERE.parent):
         if (folder / name).exists():
             return folder / name

@@ -32,7 +32,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def readme_page() -> str:
-    """README.md with its table of measurements made anew from `results/`: the newest record of each board and format."""
+    """README.md with its table of measurements made anew from `results/`: the newest of each board and format."""
     text = (ROOT / "README.md").read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]

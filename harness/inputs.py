@@ -51,7 +51,7 @@ def read_inputs(path: Path) -> Inputs:
         else:
             if "x" not in loaded:
                 raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
-            x, y = loaded["x"], loaded["y"] if "y" in loaded else None
+            x, y = loaded["x"], loaded.get("y")
     except DataError:
         raise
     except FileNotFoundError:

@@ -17,4 +17,4 @@ def check_names() -> None:
         spec = importlib.util.find_spec(name)
         origin = Path(spec.origin).resolve() if spec is not None and spec.origin else None
         if origin is None or origin.parent.parent != home:
-            raise ConfigError(f"package '{name}' is not tinyhil's but comes from {origin}; use a fresh virtual environment")
+            raise ConfigError(f"package '{name}' comes from {origin}, not from tinyhil; use a fresh environment")

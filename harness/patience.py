@@ -11,7 +11,7 @@ SHORTEST_S = 0.02  # a busy host schedules no more finely
 class Patience:
     """`seconds` is what to wait now: twice the longest wait of late, at most `longest_s`.
 
-    Silence doubles it. The answer after a repeated question teaches nothing (Karn's rule: it may belong to either).
+    Silence makes it a quarter longer: on a wire a lost frame is no sign of congestion. The answer after a repeated question teaches nothing (Karn's rule: it may belong to either).
     """
 
     seconds: float
@@ -30,4 +30,4 @@ class Patience:
     def silent(self) -> None:
         """Nothing came; the question was asked again."""
         self.asked_again = True
-        self.seconds = min(2 * self.seconds, self.longest_s)
+        self.seconds = min(1.25 * self.seconds, self.longest_s)

@@ -20,7 +20,7 @@ from tinyhil.frontend.onnx import Model
 from tinyhil.lower import lower
 from tinyhil.program import Program
 
-ROOT_ONLY = "extra_scripts"  # lines of the root platformio.ini that a generated project does not have
+ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini that a generated project does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def runtime_sources() -> dict[str, str]:
         if path.is_file() and "__pycache__" not in path.parts:
             sources[path.relative_to(root).as_posix()] = path.read_text()
     lines = (root / "platformio.ini").read_text().splitlines(keepends=True)
-    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith((ROOT_ONLY, "; generates model/")))
+    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
     return sources
 
 

@@ -45,7 +45,8 @@ def _fraction(value: float | None) -> str:
 
 
 def _latency(latency: Mapping[str, Any]) -> str:
-    text = f"median {latency['median']:,.0f} {latency['unit']} ({latency['median_us'] / 1000:.2f} ms), max {latency['max']:,}"
+    milliseconds = latency["median_us"] / 1000
+    text = f"median {latency['median']:,.0f} {latency['unit']} ({milliseconds:.2f} ms), max {latency['max']:,}"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"
     return text

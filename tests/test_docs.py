@@ -45,8 +45,9 @@ def test_every_exit_code_is_documented() -> None:
 @pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: page.name)
 def test_files_named_in_the_docs_exist(page: Path) -> None:
     text = page.read_text()
-    named = re.findall(r"`((?:tinyhil|memplan|codegen|harness|firmware|emulators|docs|tests|models|benchmarks)/[\w./-]*)`", text)
-    named += [link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+    folders = "tinyhil|memplan|codegen|harness|firmware|emulators|docs|tests|models|benchmarks"
+    named = re.findall(rf"`((?:{folders})/[\w./-]*)`", text)
+    named += re.findall(r"\]\(([^)#:]+)\)", text)
     missing = [name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()]
     assert not missing
 

@@ -29,7 +29,8 @@ def test_it_holds_no_build_products_and_no_tests(wheel: Path) -> None:
 
 def test_it_holds_every_runtime_file(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    tracked = subprocess.run(["git", "ls-files", "firmware", "models", "emulators"], cwd=ROOT, capture_output=True, text=True)
+    command = ["git", "ls-files", "firmware", "models", "emulators"]
+    tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     wanted = {f"harness/share/{name}" for name in [*tracked.stdout.split(), "boards.yaml", "platformio.ini"]}
     assert len(wanted) > 40
     assert wanted <= names
@@ -39,8 +40,9 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
     installed = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(installed)
     environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "harness.cli", "run", "--board", "host", "--model", "fastgrnn_har", "--samples", "50", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    run = ["run", "--board", "host", "--model", "fastgrnn_har", "--samples", "50", "--json"]
+    command = [sys.executable, "-m", "harness.cli", *run]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["bit_exact"] is True

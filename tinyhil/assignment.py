@@ -1,6 +1,6 @@
 """Which number format each value gets: one for all, or a file that names exceptions.
 
-An assignment file is YAML or JSON: `default: fixed16` and `values: {name: fixed8, ...}` with the value names of the graph.
+An assignment file is YAML or JSON: `default: fixed16` and `values: {name: fixed8, ...}`, names as in the graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Assignment:
         if len(chosen) > 1:
             (first, a), (second, b) = list(chosen.items())[:2]
             raise ConfigError(
-                f"assignment: '{a}' is {first} and '{b}' is {second}, but both live in the same memory; give them one format"
+                f"assignment: '{a}' is {first}, '{b}' is {second}, but they share memory; give them one format"
             )
         return next(iter(chosen), self.default)
 

@@ -16,8 +16,8 @@ Watch = Callable[[str, np.ndarray], None]
 def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np.ndarray:
     """Float32 outputs (samples, *output shape) of a graph with one input and one output.
 
-    `inputs` is (samples, *input shape without its batch axis of 1) or (samples, *input shape). `watch` is called with the
-    name and the array (samples, *shape) of every run-time value, for each step of a loop.
+    `inputs` is (samples, *input shape), axes of 1 left out or not. `watch` is called with the name and the array
+    (samples, *shape) of every run-time value, for each step of a loop.
     """
     x = shape_inputs(graph, inputs)
     output = _run(graph, {graph.inputs[0]: x}, {}, watch)[0]

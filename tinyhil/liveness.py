@@ -1,7 +1,8 @@
 """When each arena tensor holds a value that is still needed.
 
-Operations are numbered in order, a loop body once. A tensor is live from the operation that first writes it to the last
-one that touches it; one that is live into a loop from outside, or carried from step to step, is live for the whole loop.
+Operations are numbered in order, a loop body once. A tensor is live from the operation that first writes it to the
+last one that touches it; one that is live into a loop from outside, or carried from step to step, is live for the whole
+loop.
 """
 
 from __future__ import annotations

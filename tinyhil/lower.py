@@ -1,4 +1,4 @@
-"""Graph + formats -> Program: every tensor becomes integers, every operator a kernel call with shifts and a proven width."""
+"""Graph + formats -> Program: tensors become integers, operators kernel calls with shifts and a proven width."""
 
 from __future__ import annotations
 

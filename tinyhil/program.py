@@ -1,7 +1,7 @@
 """The lowered model: integer operations with shifts, tables and accumulator widths decided.
 
 A `Program` is what the numpy reference executes and what codegen writes down as calls. Tensors are flat; shapes survive
-only as kernel parameters. Views (reshape, squeeze, the final state of a loop) are already resolved to the tensor they show.
+only as kernel parameters. Views (reshape, squeeze, the final state of a loop) are resolved to the tensor they show.
 """
 
 from __future__ import annotations

@@ -63,9 +63,7 @@ def requantize(accumulator: np.ndarray, shift: int, fmt: Fixed) -> tuple[np.ndar
 
     A negative shift moves left and is exact. `accumulator` is int64 and must keep 2**(shift-1) of headroom.
     """
-    if shift > 0:
-        rounded = (accumulator + (1 << (shift - 1))) >> shift
-    else:
-        rounded = accumulator << -shift
+    half = (1 << (shift - 1)) if shift > 0 else 0
+    rounded = (accumulator + half) >> shift if shift > 0 else accumulator << -shift
     clipped = np.clip(rounded, fmt.lowest, fmt.highest)
     return clipped, clipped != rounded

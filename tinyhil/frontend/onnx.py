@@ -61,11 +61,11 @@ def load_onnx(path: Path) -> Model:
     opset = max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
     if opset < OLDEST_OPSET:
         raise ModelError(
-            f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it with onnx.version_converter or export again"
+            f"{path}: opset {opset} is older than {OLDEST_OPSET}; use onnx.version_converter or export again"
         )
     if opset > onnx.defs.onnx_opset_version():
         raise ModelError(
-            f"{path}: opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest the installed onnx knows; "
+            f"{path}: opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest onnx here knows; "
             "upgrade onnx or export for an older opset"
         )
     try:

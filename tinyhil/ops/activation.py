@@ -1,11 +1,11 @@
 """Sigmoid and Tanh from one table of the logistic function with linear interpolation.
 
-The table holds T[i] = round((sigmoid(i/32) - 1/2) * 2**17), i = 0..352, that is 0 <= t <= 11 where 1 - sigmoid(11) is half
-a step of 2**-15. Symmetry gives the negative side, tanh(x) = 2 (sigmoid(2x) - 1/2) the other function.
+The table holds T[i] = round((sigmoid(i/32) - 1/2) * 2**17), i = 0..352, that is 0 <= t <= 11, where 1 - sigmoid(11)
+is half a step of 2**-15. Symmetry gives the negative side, tanh(x) = 2 (sigmoid(2x) - 1/2) the other function.
 
-Error at 16-bit output (scale 2**-15), derived: interpolation (1/32)**2 / 8 * max|sigmoid''| = 0.38 units, table rounding
-0.06, one final rounding 0.5: below 1 unit for sigmoid, and twice the first two for tanh: below 1.5. `WORST_ULP` states
-these bounds; a test walks every 16-bit input.
+Error at 16-bit output (scale 2**-15), derived: interpolation (1/32)**2 / 8 * max|sigmoid''| = 0.38 units, table
+rounding 0.06, one final rounding 0.5: below 1 unit for sigmoid, and twice the first two for tanh: below 1.5.
+`WORST_ULP` states these bounds; a test walks every 16-bit input.
 """
 
 from __future__ import annotations
