@@ -4,30 +4,39 @@
 
 namespace hil {
 
-// out[r][n] = sum_k weights[n][k] * x[r][k]
-template <class Acc, class Out, class W, class X, class Shift>
-void dense(Out *out, W weights, X x, Size rows, Size outputs, Size inner, Shift shift) {
+// The bias of a product that has none.
+struct NoBias {
+    int8_t operator[](Size) const { return 0; }
+};
+
+// out[r][n] = sum_k weights[n][k] * x[r][k] + bias[n] * 2^bias_shift, all inside the exact sum
+template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size inner, Shift shift, BiasShift bias_shift) {
+    const auto start = [&](Size n) { return Acc(static_cast<int64_t>(bias[n]) * (int64_t(1) << int(bias_shift))); };
     for (; rows > 0; --rows, x = x + inner) {
         W row = weights;
-        for (Size n = 0; n < outputs; ++n, row = row + inner) {
-            Acc sum(0);
+        Size n = 0;
+#ifndef __AVR__
+        constexpr Size together = sizeof(Acc) == 4 ? 4 : 2;
+        for (; n + together <= outputs; n += together, row = row + together * inner) {
+            Acc sums[together];
+            for (Size i = 0; i < together; ++i) sums[i] = start(n + i);
+            accumulate_rows(sums, row, x, inner);
+            for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], shift);
+        }
+#endif
+        for (; n < outputs; ++n, row = row + inner) {
+            Acc sum = start(n);
             accumulate(sum, row, x, inner);
             *out++ = requantize<Out>(sum, shift);
         }
     }
 }
 
-// out[r][n] = sum_k weights[n][k] * x[r][k] + bias[n] * 2^bias_shift, all inside the exact sum
-template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
-void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size inner, Shift shift, BiasShift bias_shift) {
-    for (; rows > 0; --rows, x = x + inner) {
-        W row = weights;
-        for (Size n = 0; n < outputs; ++n, row = row + inner) {
-            Acc sum(static_cast<int64_t>(bias[n]) * (int64_t(1) << int(bias_shift)));
-            accumulate(sum, row, x, inner);
-            *out++ = requantize<Out>(sum, shift);
-        }
-    }
+// out[r][n] = sum_k weights[n][k] * x[r][k]
+template <class Acc, class Out, class W, class X, class Shift>
+void dense(Out *out, W weights, X x, Size rows, Size outputs, Size inner, Shift shift) {
+    dense_bias<Acc>(out, weights, x, NoBias(), rows, outputs, inner, shift, Const<0>());
 }
 
 // out[r][c] = sum_k a[r][k] * b[k][c], both computed at run time

@@ -9,6 +9,40 @@ inline void accumulate(Acc &sum, A a, B b, Size count) {
     for (Size i = 0; i < count; ++i) sum += static_cast<Acc>(a[i]) * b[i];
 }
 
+#ifndef __AVR__
+// Sums of neighbouring rows: each element of x is loaded once for all of them. ARM has registers for four sums
+// of 32 bits or two of 64.
+template <class Acc, class W, class X>
+inline void accumulate_rows(Acc (&sums)[4], W weights, X x, Size count) {
+    const W second = weights + count, third = second + count, fourth = third + count;
+    Acc a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    for (Size i = 0; i < count; ++i) {
+        const Acc factor = x[i];
+        a += weights[i] * factor;
+        b += second[i] * factor;
+        c += third[i] * factor;
+        d += fourth[i] * factor;
+    }
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = c;
+    sums[3] = d;
+}
+
+template <class Acc, class W, class X>
+inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
+    const W second = weights + count;
+    Acc a = sums[0], b = sums[1];
+    for (Size i = 0; i < count; ++i) {
+        const Acc factor = x[i];
+        a += weights[i] * factor;
+        b += second[i] * factor;
+    }
+    sums[0] = a;
+    sums[1] = b;
+}
+#endif
+
 }  // namespace hil
 
 #ifdef __AVR__
