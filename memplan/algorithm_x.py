@@ -63,9 +63,7 @@ class Encoding:
 
 def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
-        raise ProblemError(
-            f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can"
-        )
+        raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
     open_ended = problem.in_region(None, problem.regions[0].name)
     bound = lower_bound(problem)
     best = greedy_by_size.run(open_ended, budget)
@@ -95,11 +93,7 @@ def _improve(problem: Problem, best: Plan, bound: Bound, budget: Budget) -> Plan
         if refuted:
             bound = Bound((height + 1) * unit, "search")
         height += 1 if refuted else max(1, (top - height) // 4)
-    statement = (
-        f"no plan below {bound.bytes} B: exact covers exhausted, unit {unit} B"
-        if bound.how == "search"
-        else ""
-    )
+    statement = f"no plan below {bound.bytes} B: exact covers exhausted, unit {unit} B" if bound.how == "search" else ""
     return make_plan(problem, dict(best.offsets), NAME, bound=bound, statement=statement)
 
 
@@ -152,9 +146,7 @@ class Links:
             for start in encoding.rows(index, height):
                 first_cell = 1 + buffers
                 cells = [
-                    first_cell + section * height + unit
-                    for section in sections
-                    for unit in range(start, start + units)
+                    first_cell + section * height + unit for section in sections for unit in range(start, start + units)
                 ]
                 self._add_row([1 + index, *cells], start)
 

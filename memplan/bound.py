@@ -69,7 +69,7 @@ def live_load(live: list[Buffer], problem: Problem) -> int:
 
 
 def _heaviest_apart(live: list[Buffer], problem: Problem) -> list[Buffer]:
-    """Live buffers of which no two are joined by an alias: the heaviest such set, or a heavy one where many are joined."""
+    """Live buffers of which no two are joined by an alias: the heaviest such set (a heavy one where many are)."""
     sizes = {buffer.name: buffer.size_bytes for buffer in live}
     joined: dict[str, set[str]] = {name: set() for name in sizes}
     for alias in problem.aliases:

@@ -92,9 +92,7 @@ def _report_overlap(plan: Plan, one: Buffer, other: Buffer) -> None:
     spans = " and ".join(
         f"{b.name!r} [{plan.offsets[b.name]}, {plan.offsets[b.name] + b.size_bytes})" for b in (one, other)
     )
-    raise PlanError(
-        f"plan: buffers {spans} overlap in region {plan.regions[one.name]!r} at instant {instant}"
-    )
+    raise PlanError(f"plan: buffers {spans} overlap in region {plan.regions[one.name]!r} at instant {instant}")
 
 
 def _check_peaks(problem: Problem, plan: Plan) -> None:
@@ -108,9 +106,7 @@ def _check_peaks(problem: Problem, plan: Plan) -> None:
         raise PlanError(f"plan: it claims a peak of {plan.peak_bytes} B, its offsets reach {total} B")
     for name, peak in plan.peaks.items():
         if peaks.get(name) != peak:
-            raise PlanError(
-                f"plan: it claims {peak} B of region {name!r}, its offsets reach {peaks.get(name)} B"
-            )
+            raise PlanError(f"plan: it claims {peak} B of region {name!r}, its offsets reach {peaks.get(name)} B")
 
 
 def _check_certificate(problem: Problem, plan: Plan) -> None:
@@ -118,9 +114,7 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
     if bound > peak:
         raise PlanError(f"plan: it claims a lower bound of {bound} B above its own peak of {peak} B")
     if plan.proven and bound != peak:
-        raise PlanError(
-            f"plan: it claims to be optimal, but the bound of {bound} B is below the peak of {peak} B"
-        )
+        raise PlanError(f"plan: it claims to be optimal, but the bound of {bound} B is below the peak of {peak} B")
     if plan.how == "load":
         load = 0 if plan.witness is None else load_bytes(problem, plan.witness)
         if load != bound:
@@ -132,9 +126,7 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
     elif plan.how == "search":
         load = lower_bound(problem).bytes
         if not plan.statement:
-            raise PlanError(
-                "plan: the bound rests on a search, but there is no statement of what was exhausted"
-            )
+            raise PlanError("plan: the bound rests on a search, but there is no statement of what was exhausted")
         if load > bound:
             raise PlanError(f"plan: the searched bound of {bound} B is below the maximum load of {load} B")
     else:

@@ -22,9 +22,7 @@ DEFAULT_SECONDS = 60.0
 
 def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
-        raise ProblemError(
-            f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can"
-        )
+        raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
     cp_model = _import_solver()
     bound = lower_bound(problem)
     start = greedy_by_size.run(problem.in_region(None, problem.regions[0].name), budget)

@@ -42,9 +42,7 @@ def read_problem(path: str | Path) -> Problem:
     except OSError as error:
         raise DataError(f"{path}: can not be read ({error.strerror}); give a CSV of buffers") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: is not text in UTF-8 (byte {error.start}); give a CSV of buffers"
-        ) from error
+        raise DataError(f"{path}: is not text in UTF-8 (byte {error.start}); give a CSV of buffers") from error
     return parse_problem(text, str(path))
 
 
@@ -77,26 +75,18 @@ def _header(row: list[str], source: str) -> list[str]:
     for field in row:
         name = field.strip().lower()
         if name not in COLUMNS and name not in IGNORED:
-            raise DataError(
-                f"{source} line 1: unknown column {field.strip()!r}; known are {', '.join(COLUMNS)}"
-            )
+            raise DataError(f"{source} line 1: unknown column {field.strip()!r}; known are {', '.join(COLUMNS)}")
         names.append(COLUMNS.get(name, name))
     for needed in ("id", "lower", "size"):
         if names.count(needed) != 1:
-            raise DataError(
-                f"{source} line 1: column {needed!r} must be there once; need id,lower,upper,size"
-            )
+            raise DataError(f"{source} line 1: column {needed!r} must be there once; need id,lower,upper,size")
     if names.count("upper") + names.count("end") != 1:
         raise DataError(f"{source} line 1: column 'upper' (or 'end', inclusive) must be there once")
     return names
 
 
 def _buffer(fields: Mapping[str, str], where: str) -> Buffer:
-    end = (
-        _number(fields["end"], "end", where) + 1
-        if "end" in fields
-        else _number(fields["upper"], "upper", where)
-    )
+    end = _number(fields["end"], "end", where) + 1 if "end" in fields else _number(fields["upper"], "upper", where)
     offset = fields.get("offset", "")
     return Buffer(
         name=fields["id"],

@@ -32,7 +32,8 @@ from memplan.native import search_compiled
 from memplan.planner import Budget
 from memplan.search_core import search_python
 
-FIRST_LIMIT = 600
+FIRST_LIMIT = 800
+SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
 GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
 MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
 
@@ -82,9 +83,7 @@ STRATEGIES = (
 
 
 # For short searches in orders shaken by chance (with fixed seeds): where the above give up, many of them get lucky.
-SHAKEN = tuple(
-    Strategy(rule, tie, order) for order in (_time, _size) for rule in (FEWEST, FORCED) for tie in (0, 1)
-)
+SHAKEN = tuple(Strategy(rule, tie, order) for order in (_time, _size) for rule in (FEWEST, FORCED) for tie in (0, 1))
 SHAKEN_NODES = 2500
 SPREADS = (6, 15, 30)
 HEIGHTS = 7  # of the short searches, between the bound and the best peak; coprime to len(SHAKEN)
@@ -145,18 +144,29 @@ class _Round:
 
 
 def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, account: Account) -> Solved:
-    """Bisect between the goal and the best peak, every search limited to `how.limit` nodes; then shake."""
+    """Bisect between the goal and the best peak, sweep over what is left, then shake.
+
+    A height that gave up says nothing about the others: a search is lucky at one and not at the next.
+    """
     turns = [(strategy, how.limit) for strategy in STRATEGIES]
+    tried: set[int] = set()
     height = goal = max(best.lower, enough)
     hopeless = goal - 1  # up to here every height of the bisection failed
     while best.peak - how.step > hopeless and best.peak > max(best.lower, goal) and not account.spent():
+        tried.add(height)
         state, offsets = _run(turns, blocks, height, account)
         best = _learn(blocks, best, height, (state, offsets), how)
         if state != FOUND:
             hopeless = height
         if state == STOPPED and how.goal_only:
-            break
+            return best
         height = max(best.lower, hopeless + 1, (hopeless + best.peak) // 2)
+    stride = how.step * max(1, (best.peak - goal) // (how.step * SWEEP))
+    height = best.peak - stride
+    while height >= max(best.lower, goal) and not account.spent():
+        if height not in tried:
+            best = _learn(blocks, best, height, _run(turns, blocks, height, account), how)
+        height = min(height, best.peak) - stride
     return best if how.goal_only else _shake(blocks, best, goal, how, account)
 
 

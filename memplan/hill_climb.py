@@ -34,9 +34,7 @@ def run(problem: Problem, budget: Budget) -> Plan:
 
 def _swapped(order: list[Buffer], plan: Plan, chance: random.Random) -> list[Buffer]:
     highest = max(plan.offsets[buffer.name] + buffer.size_bytes for buffer in order)
-    at_peak = [
-        i for i, buffer in enumerate(order) if plan.offsets[buffer.name] + buffer.size_bytes == highest
-    ]
+    at_peak = [i for i, buffer in enumerate(order) if plan.offsets[buffer.name] + buffer.size_bytes == highest]
     one, other = chance.choice(at_peak), chance.randrange(len(order))
     changed = list(order)
     changed[one], changed[other] = changed[other], changed[one]

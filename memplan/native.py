@@ -64,9 +64,7 @@ def place_compiled(buffers: Sequence[Buffer]) -> list[int] | None:
         return None
     columns = zip(*((b.start, b.end, b.size_bytes, b.alignment) for b in buffers), strict=True)
     offsets = _array([0] * len(buffers))
-    if not library.memplan_place(
-        ctypes.c_int64(len(buffers)), *(_array(column) for column in columns), offsets
-    ):
+    if not library.memplan_place(ctypes.c_int64(len(buffers)), *(_array(column) for column in columns), offsets):
         raise MemoryError("memplan: no memory to place the buffers")
     return list(offsets)
 
@@ -81,9 +79,7 @@ def _library() -> ctypes.CDLL | None:
         return None
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
-        warnings.warn(
-            "memplan: no C compiler found; the search runs in Python, slowly (install gcc)", stacklevel=2
-        )
+        warnings.warn("memplan: no C compiler found; the search runs in Python, slowly (install gcc)", stacklevel=2)
         return None
     path = _cache_folder() / f"memplan-{_fingerprint(compiler)}.so"
     if not path.exists() and not _build(compiler, path):
@@ -94,10 +90,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _fingerprint(compiler: str) -> str:
-    text = (
-        b"".join(source.read_bytes() for source in SOURCES)
-        + repr((compiler, FLAGS, os.uname().machine)).encode()
-    )
+    text = b"".join(source.read_bytes() for source in SOURCES) + repr((compiler, FLAGS, os.uname().machine)).encode()
     return hashlib.sha256(text).hexdigest()[:16]
 
 
@@ -119,9 +112,7 @@ def _build(compiler: str, path: Path) -> bool:
             problem = [str(error)]
         if problem or not made.exists():
             reason = problem[0] if problem else "no output"
-            warnings.warn(
-                f"memplan: {command[0]} failed ({reason}); the search runs in Python, slowly", stacklevel=2
-            )
+            warnings.warn(f"memplan: {command[0]} failed ({reason}); the search runs in Python, slowly", stacklevel=2)
             return False
         made.replace(path)
     return True

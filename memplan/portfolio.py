@@ -11,6 +11,7 @@ from memplan import best_fit, first_fit, greedy_by_area, greedy_by_duration, gre
 from memplan.blocks import accepted_groups
 from memplan.bound import Bound, lower_bound
 from memplan.branch_and_bound import checked_size, search_plan, unsupported
+from memplan.exact import MOST_BLOCKS
 from memplan.placing import make_plan
 from memplan.planner import Budget, Planner
 from memplan.problem import Plan, Problem
@@ -41,8 +42,10 @@ def _best_simple(problem: Problem, budget: Budget) -> Plan:
     variants = [problem]
     if problem.aliases and accepted_groups(problem, lambda first, second: True):
         variants.append(Problem(problem.buffers, problem.regions))
+    # best-fit has no compiled twin: beyond some thousand buffers it alone would take most of the time
+    planners = SIMPLE if len(problem.buffers) <= MOST_BLOCKS else SIMPLE[:-1]
     for variant in variants:
-        for planner in SIMPLE:
+        for planner in planners:
             try:
                 plan = claim(problem, planner.run(variant, budget), bound)
             except DoesNotFit as error:

@@ -58,17 +58,13 @@ def _check_buffer(buffer: Buffer) -> None:
     if buffer.size_bytes < 0:
         raise ProblemError(f"{what}: size {buffer.size_bytes} B is negative; sizes are 0 B or more")
     if buffer.start >= buffer.end:
-        raise ProblemError(
-            f"{what}: live range [{buffer.start}, {buffer.end}) is empty; the end must be later"
-        )
+        raise ProblemError(f"{what}: live range [{buffer.start}, {buffer.end}) is empty; the end must be later")
     if buffer.alignment < 1:
         raise ProblemError(f"{what}: alignment {buffer.alignment} is not positive; 1 means none")
     if buffer.offset is not None and buffer.offset < 0:
         raise ProblemError(f"{what}: fixed offset {buffer.offset} is negative")
     if buffer.offset is not None and buffer.offset % buffer.alignment:
-        raise ProblemError(
-            f"{what}: fixed offset {buffer.offset} is no multiple of alignment {buffer.alignment}"
-        )
+        raise ProblemError(f"{what}: fixed offset {buffer.offset} is no multiple of alignment {buffer.alignment}")
     previous_end = buffer.start
     for start, end in buffer.gaps:
         if not previous_end <= start < end <= buffer.end:
@@ -137,9 +133,7 @@ def _check_names(problem: Problem) -> None:
         if buffer.region is not None and buffer.region not in regions:
             raise ProblemError(f"buffer {buffer.name!r}: there is no region {buffer.region!r}")
         if buffer.offset is not None and buffer.region is None and len(regions) > 1:
-            raise ProblemError(
-                f"buffer {buffer.name!r}: a fixed offset among several regions needs its region"
-            )
+            raise ProblemError(f"buffer {buffer.name!r}: a fixed offset among several regions needs its region")
     for alias in problem.aliases:
         for name in (alias.first, alias.second):
             if name not in names:

@@ -304,9 +304,7 @@ class _Searcher:
         self._set(self.prev, self.next[i], self.prev[i])
         self._set(self.next, i, -1)  # placed
         for j in self._unplaced():
-            if self.flagged[j] and any(
-                a <= d and c <= b for a, b, _ in self.pieces[i] for c, d, _ in self.pieces[j]
-            ):
+            if self.flagged[j] and any(a <= d and c <= b for a, b, _ in self.pieces[i] for c, d, _ in self.pieces[j]):
                 self._set(self.flagged, j, 0)
         self.events.append((PLACE, self.start[i], self.stop[i], level))
         return True

@@ -31,9 +31,7 @@ INSTANCES = Path(os.environ.get("HIL_DATA", "/nonexistent")) / "memplan"
 
 
 @st.composite
-def buffers(
-    draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1, 1, 2, 4)
-) -> tuple[Buffer, ...]:
+def buffers(draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1, 1, 2, 4)) -> tuple[Buffer, ...]:
     found = []
     for index in range(draw(st.integers(1, most))):
         start = draw(st.integers(0, 8))
@@ -43,9 +41,7 @@ def buffers(
             hole = draw(st.integers(1, length - 2))
             gaps = ((start + hole, start + hole + 1),)
         size = draw(st.integers(0, 24))
-        found.append(
-            Buffer(str(index), size, start, start + length, draw(st.sampled_from(alignments)), gaps=gaps)
-        )
+        found.append(Buffer(str(index), size, start, start + length, draw(st.sampled_from(alignments)), gaps=gaps))
     return tuple(found)
 
 
@@ -141,9 +137,7 @@ def test_python_core_gives_the_same_plan() -> None:
     outputs = {}
     for core in ("python", "compiled"):
         env = {**os.environ, "HIL_MEMPLAN_CORE": core}
-        done = subprocess.run(
-            [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, check=True)
         outputs[core] = done.stdout.split(" ", 1)
     assert outputs["python"][0] == "python"
     assert outputs["compiled"][0] == "compiled"

@@ -1,4 +1,4 @@
-"""The planner tables of docs/memplan.md: python benchmarks/memplan.py [--mixes 200] [--write docs/memplan.md]
+"""The planner tables of docs/memplan.md: python benchmarks/planners.py [--mixes 200] [--write docs/memplan.md]
 
 Instances come from $HIL_DATA/memplan (minimalloc's eleven hard ones, live ranges of published networks).
 """
@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import memplan
-from memplan import Budget, Buffer, Plan, Problem
-from memplan.csv import read_problem
-from memplan.native import backend
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: this file has the package's name
+
+import memplan  # noqa: E402
+from memplan import Budget, Buffer, Plan, Problem  # noqa: E402
+from memplan.csv import read_problem  # noqa: E402
+from memplan.native import backend  # noqa: E402
 
 CAPACITY_BYTES = 1_048_576
 LONG = Budget(nodes=10_000_000)
 BASELINES = ("first-fit", "greedy-by-size", "greedy-by-area", "greedy-by-duration", "best-fit", "hill-climb")
-BEGIN, END = "<!-- benchmarks/memplan.py begin -->", "<!-- benchmarks/memplan.py end -->"
+BEGIN, END = "<!-- benchmarks/planners.py begin -->", "<!-- benchmarks/planners.py end -->"
 
 
-def timed(
-    problem: Problem, planner: str = memplan.DEFAULT, budget: Budget | None = None
-) -> tuple[Plan, float]:
+def timed(problem: Problem, planner: str = memplan.DEFAULT, budget: Budget | None = None) -> tuple[Plan, float]:
     began = time.perf_counter()
     plan = memplan.plan(problem, planner, budget)
     return plan, time.perf_counter() - began
@@ -61,9 +61,7 @@ def hard_table(folder: Path) -> str:
         fit = f"{fit_seconds:.3f}" if fits.peak_bytes <= CAPACITY_BYTES else "no"
         proof = "yes" if best.proven else f"gap {best.gap_bytes}"
         count = len(problem.buffers)
-        rows.append(
-            (name, count, fit, best.peak_bytes, best.lower_bound_bytes, proof, f"{seconds:.2f}", *ratios)
-        )
+        rows.append((name, count, fit, best.peak_bytes, best.lower_bound_bytes, proof, f"{seconds:.2f}", *ratios))
     head = ("", "buffers", "s to fit", "smallest peak B", "bound B", "proven", "s", *BASELINES)
     return f"{table(head, rows)}\n\nAll eleven within {CAPACITY_BYTES:,} B in {total:.2f} s."
 
@@ -80,9 +78,7 @@ def network_table(folder: Path) -> str:
 
 def mixed(problem: Problem, chance: random.Random) -> Problem:
     """Every buffer at 8 or at 16 bits."""
-    return Problem(
-        tuple(replace(b, size_bytes=b.size_bytes * chance.choice((1, 2))) for b in problem.buffers)
-    )
+    return Problem(tuple(replace(b, size_bytes=b.size_bytes * chance.choice((1, 2))) for b in problem.buffers))
 
 
 def mixes_table(folder: Path, count: int) -> str:
