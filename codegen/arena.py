@@ -45,17 +45,17 @@ class Step:
     """One operation, the loops around it, and the tensors it reads with the rows of sequences traced back to them."""
 
     op: Op
-    loops: tuple[str, ...]
+    loops: tuple[int, ...]  # identities: names may repeat
     reads: frozenset[str]
 
 
-def _steps(body: tuple[Op | Loop, ...], loops: tuple[str, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+def _steps(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
     for item in body:
         if isinstance(item, Op):
             yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
         else:
             rows = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
-            yield from _steps(item.body, (*loops, item.name), {**sequence_of, **rows})
+            yield from _steps(item.body, (*loops, id(item)), {**sequence_of, **rows})
 
 
 def _made_again(steps: list[Step], name: str, reader: Step) -> bool:

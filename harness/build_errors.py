@@ -15,6 +15,9 @@ AVR_OUTSIDE = re.compile(r"address (?P<address>0x[0-9a-f]+) of .* is not within 
 AVR_RAM_START = 0x800100
 # The ASSERT of firmware/hal/cortexm/sections.ld has no number; the map file of the failed link has the sizes.
 NO_ROOM_FOR_STACK = re.compile(r"static RAM leaves less than")
+# Once one section is too large, avr-ld may say no more than this.
+NO_ROOM_FOR_CODE = re.compile(r"section [`']?\.text'? will not fit in region")
+MAP_FLASH_SECTION = re.compile(r"^\.(?:text|data)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 MAP_RAM_SECTION = re.compile(r"^\.(?:data|bss|noinit|guard)\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 FIRST_ERROR = re.compile(
     r"(fatal error|error|Error): |undefined reference to|multiple definition of|cannot find -l"
@@ -27,7 +30,11 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
     """The error to raise for a failed build."""
     over = _overflows(log_text, board)
     if NO_ROOM_FOR_STACK.search(log_text):  # "overflowed by" does not count the stack's reserve
-        over["RAM"] = _over_by_map(objects_dir / "firmware.map", board)
+        static_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_RAM_SECTION)
+        over["RAM"] = static_bytes - (board.chip.ram_bytes or 0) + (board.chip.stack_reserve_bytes or 0)
+    if NO_ROOM_FOR_CODE.search(log_text) and "flash" not in over:
+        code_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_FLASH_SECTION)
+        over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), 1)
     if over:
         region, over_bytes = max(over.items(), key=lambda item: item[1])
         symbols = name_largest(object_symbols(objects_dir.rglob("*.o")), in_ram=region == "RAM")
@@ -56,10 +63,11 @@ def _overflows(log_text: str, board: BoardSpec) -> dict[str, int]:
     return over
 
 
-def _over_by_map(map_path: Path, board: BoardSpec) -> int:
-    sizes = MAP_RAM_SECTION.finditer(map_path.read_text(encoding="utf-8", errors="replace"))
-    static_bytes = sum(int(match["size"], 16) for match in sizes)
-    return static_bytes - (board.chip.ram_bytes or 0) + (board.chip.stack_reserve_bytes or 0)
+def _sizes_in_map(map_path: Path, section: re.Pattern[str]) -> int:
+    if not map_path.is_file():
+        return 0
+    sizes = section.finditer(map_path.read_text(encoding="utf-8", errors="replace"))
+    return sum(int(match["size"], 16) for match in sizes)
 
 
 def _limit(region: str, board: BoardSpec) -> str:

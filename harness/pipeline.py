@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from codegen.arena import problem_of
 from codegen.model import Target, emit_model
+from codegen.placement import Passes, place
 from codegen.transfer import Transfer, choose_transfer
 from harness.assets import asset
 from harness.config import BoardSpec
-from memplan import Plan, Problem, check, plan
+from memplan import Plan, Problem, check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import DoesNotFit
@@ -37,12 +37,19 @@ class Compiled:
 
 
 def compile_model(
-    model: Model, assignment: Assignment, ranges: Ranges, boards: Sequence[BoardSpec], required: Iterable[str]
+    model: Model,
+    assignment: Assignment,
+    ranges: Ranges,
+    boards: Sequence[BoardSpec],
+    required: Iterable[str],
+    passes: Passes | None = None,
 ) -> Compiled:
-    """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit)."""
-    program = lower(model.graph, assignment, ranges)
-    problem = problem_of(program)
-    arena = plan(problem)
+    """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
+
+    `passes`: what may be done to need less memory; None: all.
+    """
+    placed = place(lower(model.graph, assignment, ranges), passes)
+    program, problem, arena = placed.program, placed.problem, placed.plan
     check(problem, arena)
     transfers = {}
     for board in boards:
@@ -64,8 +71,8 @@ def runtime_sources() -> dict[str, str]:
     sources = {}
     for path in sorted((root / "firmware").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            sources[path.relative_to(root).as_posix()] = path.read_text()
-    lines = (root / "platformio.ini").read_text().splitlines(keepends=True)
+            sources[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    lines = (root / "platformio.ini").read_text(encoding="utf-8").splitlines(keepends=True)
     sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
     return sources
 
@@ -75,9 +82,9 @@ def write_sources(sources: dict[str, str], folder: Path) -> int:
     written = 0
     for name, text in sources.items():
         path = folder / name
-        if path.is_file() and path.read_text() == text:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         written += 1
     return written

@@ -44,7 +44,7 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"assignment file {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
         raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict) or set(data) - {"default", "values"} or "default" not in data:
         raise ConfigError(f"assignment file {path}: needs the keys 'default' and, if any, 'values'")

@@ -6,6 +6,7 @@ The zoo commits them beside each model (`ranges.json`), so the firmware does not
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,9 @@ def load_ranges(path: Path, model_sha256: str) -> Ranges:
         owner, source = data["model_sha256"], data["source"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a ranges file ({error}); run `hil calibrate` again") from None
+    for name, (low, high) in values.items():
+        if not -math.inf < low <= high < math.inf:
+            raise ModelError(f"{path}: range [{low}, {high}] of '{name}' makes no sense; run `hil calibrate` again")
     if owner != model_sha256:
         raise ModelError(f"{path}: made for another version of the model; run `hil calibrate` again")
     return Ranges(values, source)

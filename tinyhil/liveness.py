@@ -51,7 +51,7 @@ def _number(
 ) -> int:
     for item in body:
         if isinstance(item, Op):
-            for name in (*item.inputs, item.output):
+            for name in item.tensors:
                 if program.tensors[name].role == "arena":
                     touched.setdefault(name, []).append(now)
             now += 1

@@ -131,8 +131,9 @@ class Lowering:
         """Quantize `array` in kernel order into `fmt`; the same data under the same value is stored once."""
         integers = quantize(array.reshape(-1), fmt)[0]
         name, copies = value, 1
-        while name in self.tensors:
-            if self.tensors[name].format == fmt and np.array_equal(self.constants[name], integers):
+        while name in self.tensors or (name != value and name in self._shapes):
+            stored = self.constants.get(name)
+            if stored is not None and self.tensors[name].format == fmt and np.array_equal(stored, integers):
                 return name
             copies += 1
             name = f"{value}.{copies}"
@@ -142,6 +143,8 @@ class Lowering:
 
     def add_table(self, name: str, entries: np.ndarray) -> str:
         """Register a shared look-up table of unsigned 16-bit entries."""
+        while name in self._shapes:  # a value of the model has this name
+            name += "_"
         if name not in self.tensors:
             self.tensors[name] = Tensor(name, entries.size, Fixed(16, 0), "table")
             self.constants[name] = entries
@@ -189,7 +192,7 @@ def arena_tensors(program: Program) -> Iterable[Tensor]:
     """The tensors the planner places, each once, in order of definition."""
     seen: dict[str, Tensor] = {}
     for op in walk(program.body):
-        for name in (*op.inputs, op.output):
+        for name in op.tensors:
             tensor = program.tensors[name]
             if tensor.role == "arena":
                 seen.setdefault(name, tensor)

@@ -33,6 +33,7 @@ class Op:
     """One kernel call: `output = kernel(inputs; params)`.
 
     `accumulator_bits` is the two's complement width proven sufficient for every intermediate sum, rounding included.
+    `scratch` names an arena tensor that means something during the call only; empty if there is none.
     """
 
     kernel: str
@@ -41,6 +42,12 @@ class Op:
     output: str
     params: Mapping[str, int]
     accumulator_bits: int = 32
+    scratch: str = ""
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Every tensor the call touches, the output last."""
+        return (*self.inputs, *((self.scratch,) if self.scratch else ()), self.output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -19,6 +19,8 @@ from tinyhil.errors import ModelError
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
+
+T = TypeVar("T")
 
 OLDEST_OPSET = 13
 MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
@@ -186,9 +188,10 @@ def _node(item: onnx.NodeProto, index: int, local: Mapping[str, str]) -> Node:
         if known is not None and attribute.name not in known.attributes:
             raise ModelError(f"node '{name}' ({item.op_type}): attribute '{attribute.name}' is not supported")
         attrs[attribute.name] = onnx.helper.get_attribute_value(attribute)
-    if any(not value for value in item.input):
+    if any(not value for value in item.input) and (known is None or getattr(known, "settle", None) is None):
         raise ModelError(f"node '{name}' ({item.op_type}): optional inputs left out in the middle are not supported")
-    inputs = tuple(_resolve(value, local, f"node '{name}' ({item.op_type})") for value in item.input)
+    where = f"node '{name}' ({item.op_type})"
+    inputs = tuple(_resolve(value, local, where) if value else "" for value in item.input)
     return Node(item.op_type, name, inputs, tuple(item.output), attrs)
 
 
@@ -197,11 +200,16 @@ def _convert(node: Node, item: onnx.NodeProto, local: dict[str, str], scope: Sco
     if node.op == "Constant":
         _bind(node.outputs, [_constant_value(node)], local, scope)
         return None
-    shapes = [scope.shapes[name] for name in node.inputs]
+    shapes = [scope.shapes.get(name, ()) for name in node.inputs]  # an optional input left out has no name
     if node.op in LOOP_BY_NAME:
         return _loop(node, item, shapes, local, scope)
     operator = OPERATOR_BY_NAME[node.op]
     values = [scope.constants.get(name) for name in node.inputs]
+    if operator.settle is not None:
+        settle = operator.settle
+        node = _inferred(node, shapes, lambda: settle(node, shapes, values))
+        shapes = [scope.shapes[name] for name in node.inputs]
+        values = [scope.constants.get(name) for name in node.inputs]
     inferred = _inferred(node, shapes, lambda: operator.infer(node, shapes, values))
     if operator.is_view:  # shape and axes have done their work; the view keeps only what it shows
         node = replace(node, inputs=node.inputs[:1], attrs={"shape": inferred[0]})
@@ -220,7 +228,7 @@ def _convert(node: Node, item: onnx.NodeProto, local: dict[str, str], scope: Sco
     return replace(node, outputs=outputs)
 
 
-def _inferred(node: Node, shapes: list[Shape], infer: Callable[[], list[Shape]]) -> list[Shape]:
+def _inferred(node: Node, shapes: list[Shape], infer: Callable[[], T]) -> T:
     """What `infer` returns; whatever it stumbles over is the file's fault."""
     try:
         return infer()

@@ -5,7 +5,8 @@ is half a step of 2**-15. Symmetry gives the negative side, tanh(x) = 2 (sigmoid
 
 Error at 16-bit output (scale 2**-15), derived: interpolation (1/32)**2 / 8 * max|sigmoid''| = 0.38 units, table
 rounding 0.06, one final rounding 0.5: below 1 unit for sigmoid, and twice the first two for tanh: below 1.5.
-`WORST_ULP` states these bounds; a test walks every 16-bit input.
+`WORST_ULP` states these bounds for outputs at 2**-15 or coarser, where a test walks every input; finer outputs keep the
+error of the table in absolute terms.
 """
 
 from __future__ import annotations
@@ -111,14 +112,14 @@ KERNELS = (SIGMOID, TANH)
 OPERATORS = (
     Operator(
         "Sigmoid",
-        "logistic function, worst error 1 unit of the last place",
+        "logistic function, worst error 1 unit of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_sigmoid,
         _lower("sigmoid", 0),
     ),
     Operator(
         "Tanh",
-        "hyperbolic tangent, worst error 1.5 units of the last place",
+        "hyperbolic tangent, worst error 1.5 units of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_tanh,
         _lower("tanh", 1),

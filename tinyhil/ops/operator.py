@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Arrays = Sequence[np.ndarray]
 Infer = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], list[Shape]]
+Settle = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], Node]
 Evaluate = Callable[[Node, Arrays], list[np.ndarray]]
 Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
 
@@ -34,6 +35,7 @@ class Operator:
     """One ONNX operator. `attributes` are those understood; any other one refuses the model.
 
     `lower` is None for views: the output shows the first input's elements.
+    `settle` rewrites a node whose inputs are parameters in truth (axes, bounds) into one that has them as attributes.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Operator:
     lower: Callable[[Node, Lowering], None] | None = None
     attributes: tuple[str, ...] = ()
     is_view: bool = False
+    settle: Settle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Kernel:
 
     Those in `static_params` become compile-time constants in C++ (shifts: a variable 32-bit shift costs an AVR a loop).
     `is_sum`: its inner loop is a dot product, which has accumulators of its own on some chips.
+    `struct` is a C++ record and the params that are its fields: they go before the others as one argument.
     `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
     """
 
@@ -61,6 +65,7 @@ class Kernel:
     static_params: tuple[str, ...] = ()
     is_sum: bool = False
     in_place: bool = False
+    struct: tuple[str, tuple[str, ...]] | None = None
 
 
 def refuse(node: Node, what: str, remedy: str) -> ModelError:

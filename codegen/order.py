@@ -1,0 +1,119 @@
+"""Program -> Program with the operations of each level in the order that needs the least memory at once.
+
+A level is the top of the program or the body of one loop. Any order that keeps every write after the reads and writes
+it followed computes the same integers, so the choice is free. It is searched over downsets (the sets of operations an
+order may have executed so far): two orders of the same set leave the same tensors live, so only the better is kept.
+That is exact as long as no more than `width` sets are kept per number of operations; beyond, the best ones go on
+(a beam). What counts is the model of `codegen.level`; whether the plan shrinks is for the caller to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from codegen.level import Level, level_of
+from tinyhil.program import Loop, Op, Program
+
+MOST_EXPANSIONS = 200_000  # of one level: about two seconds
+MOST_SETS, FEWEST_SETS = 4096, 4
+
+Body = tuple[Op | Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A level in its new order. `peak_bytes` is the model's; `exact`: no order of the model's graph has less."""
+
+    body: Body
+    peak_bytes: int
+    exact: bool
+
+
+def reorder(program: Program, width: int | None = None) -> Program:
+    """The program in the order found; the same object if none is better than the given one.
+
+    `width`: how many sets of executed operations are kept at each step; None: what two seconds allow.
+    """
+    found = order_body(program, program.body, width)
+    return program if found.body == program.body else replace(program, body=found.body)
+
+
+def order_body(program: Program, body: Body, width: int | None = None) -> Ordered:
+    """Order the loops inside first: what they need at once is what they weigh here."""
+    return _ordered(program, body, lambda level: _search(level, width))
+
+
+def given_peak(program: Program) -> int:
+    """The model's peak of the program as it is."""
+    return _ordered(program, program.body, lambda level: (tuple(range(len(level.items))), True)).peak_bytes
+
+
+def _ordered(program: Program, body: Body, search: Callable[[Level], tuple[tuple[int, ...], bool]]) -> Ordered:
+    weights, items, exact = [], [], True
+    for item in body:
+        if isinstance(item, Op):
+            items.append(item)
+            weights.append(0)
+            continue
+        inner = _ordered(program, item.body, search)
+        items.append(replace(item, body=inner.body))
+        weights.append(inner.peak_bytes)
+        exact = exact and inner.exact
+    level = level_of(program, tuple(items), tuple(weights), is_top=body is program.body)
+    order, complete = search(level)
+    return Ordered(tuple(items[index] for index in order), level.peak_of(order), exact and complete)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A set of executed items, reached in the best way known: least peak, then least sum of live bytes."""
+
+    done: int
+    ready: int
+    live_bytes: int
+    peak_bytes: int
+    total_bytes: int
+    order: tuple[int, ...]
+
+    def rank(self) -> tuple[int, int, tuple[int, ...]]:
+        return self.peak_bytes, self.total_bytes, self.order
+
+
+def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
+    """The best order (the given one unless another has a smaller peak), and whether the search was exhaustive."""
+    count = len(level.items)
+    given = tuple(range(count))
+    limit_bytes = level.peak_of(given)
+    if limit_bytes <= level.floor_bytes():
+        return given, True
+    width = width or max(FEWEST_SETS, min(MOST_SETS, MOST_EXPANSIONS // (count * count)))
+    states = [_State(0, level.ready_after(0), level.live_at_start(), 0, 0, ())]
+    exact = True
+    for _ in range(count):
+        best: dict[int, _State] = {}
+        for state in states:
+            for following in _successors(level, state, limit_bytes):
+                known = best.get(following.done)
+                if known is None or following.rank() < known.rank():
+                    best[following.done] = following
+        states = sorted(best.values(), key=_State.rank)
+        if len(states) > width:
+            states, exact = states[:width], False
+    if not states:
+        return given, exact
+    return min(states, key=_State.rank).order, exact
+
+
+def _successors(level: Level, state: _State, limit_bytes: int) -> list[_State]:
+    """One more item executed; what reaches the limit is dropped."""
+    found = []
+    for item in level.members(state.ready):
+        during, after = level.step(state.done, item, state.live_bytes)
+        peak = max(state.peak_bytes, during)
+        if peak >= limit_bytes:
+            continue
+        done = state.done | 1 << item
+        ready = state.ready & ~(1 << item) | level.released(item, done)
+        found.append(_State(done, ready, after, peak, state.total_bytes + during, (*state.order, item)))
+    return found

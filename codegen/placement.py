@@ -1,0 +1,60 @@
+"""Program -> planned Program: the passes that make the planning problem smaller, and the plan that came out smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codegen.arena import problem_of
+from codegen.order import reorder
+from codegen.states import with_gaps
+from memplan import DEFAULT, Budget, Plan, Problem, plan
+from tinyhil.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """`in_place`: operations may write over operands. `gaps`: loop states rest between reader and writer, in place
+    where that is on too. `order`: operations may change places."""
+
+    in_place: bool = True
+    gaps: bool = True
+    order: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The program as it is to be generated, its planning problem and the plan of it."""
+
+    program: Program
+    problem: Problem
+    plan: Plan
+
+
+def place(
+    program: Program, passes: Passes | None = None, planner: str = DEFAULT, budget: Budget | None = None
+) -> Placement:
+    """Plan with each pass in turn and keep the smallest peak; a pass that gains nothing changes nothing."""
+    best: Placement | None = None
+    for candidate, problem in _candidates(program, passes or Passes()):
+        found = plan(problem, planner, budget)
+        if best is None or found.peak_bytes < best.plan.peak_bytes:
+            best = Placement(candidate, problem, found)
+    assert best is not None
+    return best
+
+
+def _candidates(program: Program, passes: Passes) -> Iterator[tuple[Program, Problem]]:
+    plain = problem_of(program, in_place=passes.in_place)
+    yield program, plain
+    if passes.gaps:
+        idle = with_gaps(program, plain, in_place=passes.in_place)
+        if idle != plain:
+            yield program, idle
+    if passes.order:
+        ordered = reorder(program)
+        if ordered is not program:
+            problem = problem_of(ordered, in_place=passes.in_place)
+            if passes.gaps:
+                problem = with_gaps(ordered, problem, in_place=passes.in_place)
+            yield ordered, problem

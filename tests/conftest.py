@@ -1,0 +1,39 @@
+"""What all tests share: the option to rewrite golden files, and reproducible property tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "tinyhil", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tinyhil")
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ from what is generated now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(request.config.getoption("--update-golden"))
+
+
+class Golden:
+    """Compares texts with the files under tests/golden/."""
+
+    def __init__(self, update: bool) -> None:
+        self._update = update
+
+    def check(self, name: str, text: str) -> None:
+        path = GOLDEN / name
+        if self._update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.is_file(), f"{path.name} is missing: pytest --update-golden"
+        assert text == path.read_text(), f"{path.name} differs: read the change, then pytest --update-golden"

@@ -1,0 +1,207 @@
+"""Many generated models in one program: one compilation and one run check hundreds of kernel calls."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import serial
+
+from codegen.arena import problem_of
+from codegen.model import Target, emit_model
+from codegen.transfer import Transfer
+from harness.boards import host, simulated
+from harness.boards.connection import Session
+from harness.build import build
+from harness.config import BoardSpec
+from harness.image import Image, check_fits
+from harness.pipeline import runtime_sources
+from memplan import plan
+from tinyhil.program import Program
+from tinyhil.reference import run_reference
+
+ROOT = Path(__file__).resolve().parent.parent
+FIRMWARE = ROOT / "tests" / "firmware_kernels"
+ARENA = re.compile(r'extern "C" \{\nalignas\(4\) uint8_t hil_arena\[(\d+)\];\n\}')
+TABLE = re.compile(r"// sigmoid_table: look-up table\nconst uint16_t sigmoid_table\[\d+\] HIL_FLASH = \{[^}]*\};\n")
+GUARD_BYTES = 16
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with the integer inputs (samples, count) it is run on."""
+
+    name: str
+    program: Program
+    inputs: np.ndarray
+
+
+@dataclass(frozen=True)
+class Results:
+    """Per case: outputs (samples, count) and saturations (samples,)."""
+
+    outputs: list[np.ndarray]
+    saturations: list[np.ndarray]
+
+
+def expected(cases: Sequence[Case]) -> Results:
+    runs = [run_reference(case.program, case.inputs) for case in cases]
+    return Results([run.outputs for run in runs], [run.saturations for run in runs])
+
+
+def first_difference(cases: Sequence[Case], got: Results) -> str:
+    """A description of the first wrong result; empty if there is none."""
+    wanted = expected(cases)
+    for index, case in enumerate(cases):
+        for what, a, b in (
+            ("outputs", got.outputs[index], wanted.outputs[index]),
+            ("saturations", got.saturations[index], wanted.saturations[index]),
+        ):
+            if not np.array_equal(a, b):
+                sample = int(np.argwhere(a != b)[0][0])
+                return f"{case.name}: {what} of sample {sample} are {a[sample]}, not {b[sample]}\n{case.program.body}"
+    return ""
+
+
+def emit_cases(cases: Sequence[Case]) -> dict[str, str]:
+    """model/ with every case in a namespace of its own. They share the table and one arena, filled before each run."""
+    arena_bytes, parts, calls, tables = 1, [], [], set()
+    for index, case in enumerate(cases):
+        placed = plan(problem_of(case.program))
+        whole = Transfer(False, 1, 128, 0, 0, case.program.tensors[case.program.input].size_bytes)
+        text = emit_model(case.program, placed, [Target("host", 1, whole)], bytes(8))["model/model.cpp"]
+        found = ARENA.search(text)
+        assert found is not None
+        arena_bytes = max(arena_bytes, int(found[1]))
+        tables.update(TABLE.findall(text))
+        text = TABLE.sub("", ARENA.sub("", text))
+        lines = [line for line in text.splitlines() if not line.startswith("#include")]
+        parts.append(f"namespace case_{index} {{\n" + "\n".join(lines) + f"\n{_inputs(case)}\n}}\n")
+        out = case.program.tensors[case.program.output].size_bytes
+        calls.append(
+            f"    run_case(case_{index}::model::run, case_{index}::test_inputs, {len(case.inputs)}, "
+            f"{case.program.tensors[case.program.input].size_bytes}, {out});"
+        )
+    most_in = max(case.program.tensors[case.program.input].size_bytes for case in cases)
+    most_out = max(case.program.tensors[case.program.output].size_bytes for case in cases)
+    head = HEAD.format(arena=arena_bytes + GUARD_BYTES, input=most_in, output=most_out, guard=arena_bytes)
+    body = "".join(tables) + "\n".join(parts)
+    return {
+        "model/model.hpp": MODEL_HPP,
+        "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),
+        "model/model.cpp": f"{head}{body}\nvoid run_cases() {{\n" + "\n".join(calls) + "\n}\n",
+    }
+
+
+def _inputs(case: Case) -> str:
+    fmt = case.program.tensors[case.program.input].format
+    data = case.inputs.astype(f"<i{fmt.storage_bytes}").tobytes()
+    return f"const uint8_t test_inputs[] HIL_FLASH = {{{','.join(map(str, data))}}};"
+
+
+MODEL_HPP = """#pragma once
+#include <stdint.h>
+#include "firmware/kernels/memory.hpp"
+namespace model { constexpr bool streamed = false; }
+"""
+
+HEAD = """#include "model/model.hpp"
+#include "firmware/kernels/kernels.hpp"
+#include "firmware/wire/input.hpp"
+#include "model/cases.hpp"
+
+extern "C" {{ alignas(4) uint8_t hil_arena[{arena}]; }}
+alignas(4) static uint8_t test_input[{input}];
+alignas(4) static uint8_t test_output[{output}];
+
+static void run_case(void (*run)(const uint8_t *, uint8_t *), const uint8_t *inputs, uint16_t samples,
+                     uint16_t input_bytes, uint16_t output_bytes) {{
+    for (; samples > 0; --samples, inputs += input_bytes) {{
+        for (uint16_t i = 0; i < sizeof hil_arena; ++i) hil_arena[i] = 0xA5;
+        for (uint16_t i = 0; i < input_bytes; ++i) test_input[i] = hil::flash(inputs)[i];
+        hil::saturations = 0;
+        run(test_input, test_output);
+        for (uint16_t i = 0; i < output_bytes; ++i) report(test_output[i]);
+        uint32_t count = hil::saturations;
+        for (uint16_t i = {guard}; i < sizeof hil_arena; ++i) if (hil_arena[i] != 0xA5) count = 0xDEADBEEF;
+        for (uint8_t i = 0; i < 4; ++i) report(static_cast<uint8_t>(count >> (8 * i)));
+    }}
+}}
+
+"""
+
+
+def parse(cases: Sequence[Case], data: bytes) -> Results:
+    outputs, saturations = [], []
+    for case in cases:
+        out = case.program.tensors[case.program.output]
+        row = np.dtype([("y", f"<i{out.format.storage_bytes}", (out.count,)), ("saturations", "<u4")])
+        size = row.itemsize * len(case.inputs)
+        rows, data = np.frombuffer(data[:size], row), data[size:]
+        outputs.append(rows["y"].astype(np.int64))
+        saturations.append(rows["saturations"].astype(np.int64))
+    assert not data
+    return Results(outputs, saturations)
+
+
+def result_bytes(cases: Sequence[Case]) -> int:
+    return sum(len(c.inputs) * (c.program.tensors[c.program.output].size_bytes + 4) for c in cases)
+
+
+def run_natively(cases: Sequence[Case], folder: Path, *flags: str) -> Results:
+    """Compiled by g++ with `flags` and run; undefined behaviour ends the program."""
+    sources = {**emit_cases(cases), "main.cpp": (FIRMWARE / "stdio.cpp").read_text()}
+    for name, text in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    command = [
+        "g++",
+        "-std=gnu++14",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-variable",
+        *flags,
+        "-fno-exceptions",
+        "-fno-rtti",
+    ]
+    command += ["-I", str(folder), "-I", str(ROOT), "-DHIL_CHIP_HOST", "model/model.cpp", "main.cpp", "-o", "cases"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:3000]
+    ran = subprocess.run([str(folder / "cases")], capture_output=True, timeout=DEADLINE_S)
+    assert ran.returncode == 0, ran.stderr.decode()[:2000]
+    return parse(cases, ran.stdout)
+
+
+def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Results:
+    """Built by the project's own build for `board`, run on its emulator (or on the host)."""
+    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
+    image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
+    check_fits(image, board)
+    return parse(cases, _collect(image, board, result_bytes(cases)))
+
+
+def _collect(image: Image, board: BoardSpec, count: int) -> bytes:
+    driver = host if board.chip.core == "host" else simulated
+    log_dir = image.project_dir / "logs"
+    log_dir.mkdir(exist_ok=True)
+    deadline = time.monotonic() + DEADLINE_S
+    with (
+        driver.connect(board, Session(image.load_path, log_dir)) as device,
+        serial.Serial(device.port, board.baud, timeout=0.2) as port,
+    ):
+        data = b""
+        while len(data) < count:
+            device.alive()
+            assert time.monotonic() < deadline, f"{board.name}: {len(data)} of {count} bytes"
+            if not data:
+                port.write(b"!")
+            data += port.read(count - len(data))
+        return data

@@ -1,0 +1,307 @@
+"""Generated code: golden text, names no compiler trips over, limits, and every way a sample gets into a board."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from conftest import Golden
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, node, samples_for, simple
+from random_models import extreme_inputs
+from scan_models import SCANS, STREAMABLE, cell, classifier, scan
+
+from codegen.arena import problem_of
+from codegen.identifiers import comment, identifiers
+from codegen.model import Target, emit_model
+from codegen.transfer import Transfer, choose_transfer
+from harness import protocol
+from harness.boards import host
+from harness.boards.connection import Session
+from harness.build import build
+from harness.config import load_boards
+from harness.link import Link
+from harness.pipeline import compile_model, runtime_sources
+from harness.stream import Options, check_identity, greet, stream
+from harness.zoo import find_model
+from memplan import plan
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import load_ranges
+from tinyhil.errors import DoesNotFit, ModelError
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.program import Program
+from tinyhil.reference import run_reference
+
+WHOLE = Transfer(False, 1, 8, 0, 0, 8)
+
+
+def emitted(program: Program, transfer: Transfer = WHOLE) -> dict[str, str]:
+    return emit_model(program, plan(problem_of(program)), [Target("host", 10**9, transfer)], bytes(range(8)))
+
+
+def small(folder: Path, nodes: list[onnx.NodeProto], count: int = 4) -> Program:
+    loaded = load(simple(nodes, {"x": (1, count)}), folder)
+    return compiled(loaded, samples_for((1, count)))
+
+
+# ---- the text
+
+
+@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
+def test_the_bundled_model(format_: str, golden: Golden) -> None:
+    source = find_model("fastgrnn_har")
+    model = load_onnx(source.path)
+    assert source.ranges is not None
+    ranges = load_ranges(source.ranges, model.sha256)
+    boards = list(load_boards().entries.values())
+    sources = compile_model(model, Assignment(format_), ranges, boards, ()).sources
+    for name in ("model.hpp", "model.cpp"):
+        golden.check(f"fastgrnn_har-{format_}/{name}", sources[f"model/{name}"])
+
+
+def test_constants_and_offsets_are_in_the_text(tmp_path: Path) -> None:
+    loaded = load(SCANS["two_states"](), tmp_path)
+    program = compiled(loaded, samples_for(loaded.shapes["x"]))
+    placed = plan(problem_of(program))
+    text = emitted(program)["model/model.cpp"]
+    names = identifiers(program.tensors)
+    for name, values in program.constants.items():
+        found = re.search(rf"const u?int\d+_t {names[name]}\[(\d+)\] HIL_FLASH = {{([^}}]*)}}", text)
+        assert found is not None
+        assert int(found[1]) == len(values)
+        assert [int(word) for word in found[2].replace(",", " ").split()] == values.tolist()
+    for name, offset in placed.offsets.items():
+        assert re.search(rf"\*const {names[name]} = .*hil_arena \+ {offset}\)", text)
+    assert f"hil_arena[{placed.peak_bytes}]" in text
+
+
+def test_the_same_program_gives_the_same_text(tmp_path: Path) -> None:
+    texts = []
+    for _ in range(2):
+        loaded = load(SCANS["nested"](), tmp_path)
+        texts.append(emitted(compiled(loaded, samples_for(loaded.shapes["x"]))))
+    assert texts[0] == texts[1]
+
+
+def test_a_board_it_was_not_generated_for_is_refused(tmp_path: Path) -> None:
+    header = emitted(small(tmp_path, [node("Relu", "x", "y")]))["model/model.hpp"]
+    assert '#error "this model was generated for other boards"' in header
+
+
+# ---- names
+
+ODD = """
+class int and not while return asm typeof main std uint8_t int16_t size_t linux unix input output model run hil
+hil_arena PORTB SP ADC EOF NULL F_CPU PROGMEM PB0 E2END TCNT1 SE step1 step2 sum count shift ram flash W x.y x/y x:0
+x_y x_y_2 h h_ _h h__ h_2 int_ 0 1st v0 v1st λ ! ( -
+"""
+ODD_NAMES = ODD.split()
+
+
+def test_identifiers_are_legal_and_differ() -> None:
+    found = identifiers([*ODD_NAMES, "", " "])
+    assert list(found) == [*ODD_NAMES, "", " "]
+    assert len(set(found.values())) == len(found)
+    for name in found.values():
+        assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)
+    assert all(found[plain] == plain for plain in ("h", "sum", "count", "W"))
+    assert found["class"] == "class_"
+    assert found["SP"] == "SP_"
+
+
+def odd_model(folder: Path) -> Program:
+    """A chain through every odd name; a loop beside it, so that the counters are there too."""
+    nodes, last = [], "x"
+    for index, name in enumerate(ODD_NAMES):
+        op = ("Add", "Mul", "Tanh", "Sub")[index % 4]
+        operands = [last] if op == "Tanh" else [last, f"w {name}"]
+        nodes.append(onnx.helper.make_node(op, operands, [name], name=f"bad\n{name}\\"))
+        last = name
+    body = cell([node("Add", "step3 row", "step3_next")], {"step3": (1, 4), "row": (1, 4)}, "step3_next")
+    three = onnx.helper.make_node("Reshape", [last, "three"], ["rows"], name="r")
+    nodes += [three, scan("zero rows", "end", body, name="loop */ \\"), node("Relu", "end", "y")]
+    constants = {f"w {name}": np.full(4, 0.5 + index % 3) for index, name in enumerate(ODD_NAMES)}
+    constants |= {"three": [1, 1, 4], "zero": np.zeros((1, 4))}
+    loaded = load(simple(nodes, {"x": (1, 4)}, constants), folder, "odd\n*name\\")
+    return compiled(loaded, samples_for((1, 4)))
+
+
+def test_odd_names_compile_and_compute_natively(tmp_path: Path) -> None:
+    program = odd_model(tmp_path)
+    cases = [Case("odd", program, extreme_inputs(program, 1))]
+    assert first_difference(cases, run_natively(cases, tmp_path, "-O1")) == ""
+
+
+@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+def test_odd_names_compile_and_compute_on_boards(board: str, tmp_path: Path) -> None:
+    program = odd_model(tmp_path)
+    cases = [Case("odd", program, extreme_inputs(program, 1))]
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize("text", ["a\nint b;", "a\\", "*/ x", "??/", "a\r", "\u2028", "\x00"])
+def test_comments_stay_comments(text: str) -> None:
+    assert re.fullmatch(r"[\w .,:;/()\[\]<>=+*^-]*", comment(text), re.ASCII)
+    assert len(comment(text)) == len(text)
+
+
+def test_the_generated_text_is_ascii(tmp_path: Path) -> None:
+    assert all(text.isascii() for text in emitted(odd_model(tmp_path)).values())
+
+
+# ---- limits
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "message"),
+    [
+        ([node("Relu", "x", "y")], 70_000, r"input \[1, 70000\] of 'm': limit: 16 axes of 65535 elements"),
+        ([node("Relu", "x", "y")], 40_000, "output of 'm': 80000 B, at most 60000 B"),
+    ],
+)
+def test_what_the_wire_can_not_carry(nodes: list[onnx.NodeProto], count: int, message: str, tmp_path: Path) -> None:
+    program = small(tmp_path, nodes, count)
+    with pytest.raises(ModelError, match=message):
+        emitted(program)
+
+
+def test_scales_beyond_the_wire(tmp_path: Path) -> None:
+    loaded = load(simple([node("Relu", "x", "y")], {"x": (1, 4)}), tmp_path)
+    program = compiled(loaded, samples_for((1, 4), scale=1e-36))
+    with pytest.raises(ModelError, match=r"input of 'm': scale 2\^-13\d, limits: 2\^-128 and 2\^127"):
+        emitted(program)
+
+
+def test_loops_longer_than_their_counter(tmp_path: Path) -> None:
+    program = transfer_program(tmp_path, True, 6)
+    loop = program.streamable_loop()
+    assert loop is not None
+    longer = [replace(item, count=65_536) if item is loop else item for item in program.body]
+    with pytest.raises(ModelError, match="loop 'scan': 65536 steps, at most 65535 are supported"):
+        emitted(replace(program, body=tuple(longer)))
+
+
+# ---- how samples get in
+
+
+def transfer_program(folder: Path, streamable: bool, steps: int = 128, width: int = 3) -> Program:
+    """A sequence of `steps` rows; 16-bit, so a row has 2 * width bytes."""
+    if streamable:
+        proto = classifier([scan("h0 x", "h_n", cell())], (steps, 1, width), {"W": np.ones((width, 4))})
+    else:
+        proto = simple([node("Relu", "x", "y")], {"x": (1, steps * width)})
+    loaded = load(proto, folder)
+    return compiled(loaded, samples_for(loaded.shapes["x"], count=2))
+
+
+@pytest.mark.parametrize(
+    ("streamable", "steps", "width", "arena", "ram", "wanted"),
+    [
+        # 128 rows of 6 bytes: 768 bytes
+        (True, 128, 3, 100, None, Transfer(False, 2, 128, 0, 0, 768)),
+        (True, 128, 3, 100, 4096, Transfer(False, 2, 128, 0, 0, 768)),
+        (True, 128, 3, 100, 3072, Transfer(False, 2, 128, 0, 0, 768)),  # exactly half for two slots
+        (True, 128, 3, 100, 3071, Transfer(False, 1, 128, 0, 0, 768)),
+        (True, 128, 3, 1536, 3072, Transfer(False, 2, 128, 0, 0, 768)),
+        (True, 128, 3, 1537, 3072, Transfer(False, 1, 128, 0, 0, 768)),  # two slots and the arena do not fit
+        (True, 128, 3, 100, 1536, Transfer(False, 1, 128, 0, 0, 768)),
+        (True, 128, 3, 100, 1535, Transfer(True, 2, 126, 21, 6, 768)),  # 21 whole rows per chunk
+        (True, 128, 3, 1000, 1252, Transfer(True, 2, 126, 21, 6, 768)),
+        (False, 128, 3, 100, 1535, Transfer(False, 1, 128, 0, 0, 768)),  # not streamable: as a whole, while it fits
+        (False, 128, 3, 767, 1535, Transfer(False, 1, 128, 0, 0, 768)),
+        (False, 1, 20, 0, 4096, Transfer(False, 2, 40, 0, 0, 40)),  # shorter than a chunk
+        (True, 4, 100, 0, 1599, Transfer(True, 2, 200, 1, 200, 800)),  # a row longer than the usual chunk
+        (True, 4, 130, 0, 1100, Transfer(False, 1, 128, 0, 0, 1040)),  # a row of 260 bytes does not go into one frame
+    ],
+)
+def test_transfer(
+    streamable: bool, steps: int, width: int, arena: int, ram: int | None, wanted: Transfer, tmp_path: Path
+) -> None:
+    program = transfer_program(tmp_path, streamable, steps, width)
+    found = choose_transfer(program, arena, ram, "b")
+    assert found == wanted
+    assert ram is None or found.input_bytes + arena <= ram
+
+
+@pytest.mark.parametrize(
+    ("streamable", "arena", "ram", "input_bytes"),
+    [(True, 1000, 1251, 252), (True, 5000, 1000, 252), (False, 768, 1535, 768), (False, 0, 767, 768)],
+)
+def test_too_large(streamable: bool, arena: int, ram: int, input_bytes: int, tmp_path: Path) -> None:
+    program = transfer_program(tmp_path, streamable)
+    with pytest.raises(DoesNotFit) as caught:
+        choose_transfer(program, arena, ram, "board")
+    text = str(caught.value)
+    assert text.startswith(f"board: arena {arena} B and input {input_bytes} B exceed {ram} B of RAM by ")
+    assert f"by {arena + input_bytes - ram} B; largest tensors x 768 B, " in text
+    sizes = [int(size) for size in re.findall(r"\S+ (\d+) B", text.split("largest tensors")[1])]
+    real = sorted((t.size_bytes for t in program.tensors.values() if t.role in ("arena", "input")), reverse=True)
+    assert sizes == real[:3]
+
+
+def stream_on_host(program: Program, transfer: Transfer, inputs: np.ndarray, folder: Path, mode: int) -> np.ndarray:
+    """The real session of the host board with this transfer."""
+    board = load_boards().board("host")
+    sources = dict(runtime_sources()) | emitted(program, transfer)
+    image = build(sources, board, cache_dir=folder / "cache", log=lambda line: None)
+    storage = f"<i{program.tensors[program.input].format.storage_bytes}"
+    outputs: dict[int, bytes] = {}
+    session = Session(image.load_path, folder)
+    with host.connect(board, session) as device, Link(device.port, board.baud) as link:
+        hello = greet(link, 10.0, device.banner_s, device.alive)
+        check_identity(hello, image.hash, device.port)
+        assert (hello.streamed, hello.slots, hello.input.shape) == (
+            transfer.streamed, transfer.slots, program.input_shape,
+        )  # fmt: skip
+        samples = [sample.astype(storage).tobytes() for sample in inputs]
+        on_result = lambda index, result: outputs.update({index: result.output})  # noqa: E731
+        stream(link, hello, samples, Options(mode, 10.0, 0.5), on_result, device.alive)
+    dtype = f"<i{program.tensors[program.output].format.storage_bytes}"
+    return np.array([np.frombuffer(outputs[index], dtype) for index in range(len(inputs))], np.int64)
+
+
+def transfers_of(program: Program) -> dict[str, Transfer]:
+    sample = program.tensors[program.input].size_bytes
+    found = {
+        "two slots": Transfer(False, 2, min(sample, 16), 0, 0, sample),
+        "one slot": Transfer(False, 1, min(sample, 128), 0, 0, sample),
+    }
+    loop = program.streamable_loop()
+    if loop is not None:
+        row = program.tensors[dict(loop.slices)[program.input]].size_bytes
+        for steps in (1, 4, 50):  # 6 rows: six chunks, one and a half, one that is not full
+            found[f"streamed by {steps}"] = Transfer(True, 2, steps * row, steps, row, sample)
+    return found
+
+
+@pytest.mark.parametrize("mode", [protocol.QUIET, protocol.STREAM], ids=["quiet", "stream"])
+@pytest.mark.parametrize("name", ["view_before", "nested", "captures"])
+def test_every_transfer_gives_the_same_results(name: str, mode: int, tmp_path: Path) -> None:
+    loaded = load(SCANS[name](), tmp_path)
+    program = compiled(loaded, samples_for(loaded.shapes["x"]))
+    inputs = extreme_inputs(program, 3, random_rows=20)
+    wanted = run_reference(program, inputs).outputs
+    found = transfers_of(program)
+    assert len(found) == (5 if name in STREAMABLE else 2)
+    for transfer in found.values():
+        assert np.array_equal(stream_on_host(program, transfer, inputs, tmp_path, mode), wanted)
+
+
+@pytest.mark.parametrize("nodes", [[node("Identity", "x", "y")], [node("Flatten", "x", "y", axis=0)]])
+def test_a_model_that_shows_its_input(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
+    program = small(tmp_path, nodes, 5)
+    inputs = extreme_inputs(program, 1)
+    got = stream_on_host(program, transfers_of(program)["two slots"], inputs, tmp_path, protocol.QUIET)
+    assert np.array_equal(got, inputs)
+
+
+def test_a_long_output(tmp_path: Path) -> None:
+    """More than one frame's usual length, more than the 250 bytes a board can receive in one."""
+    program = small(tmp_path, [node("Relu", "x", "y")], 3000)
+    inputs = extreme_inputs(program, 1, random_rows=1)
+    got = stream_on_host(program, transfers_of(program)["one slot"], inputs, tmp_path, protocol.QUIET)
+    assert np.array_equal(got, run_reference(program, inputs).outputs)

@@ -1,0 +1,178 @@
+"""Fixed point against exact rational arithmetic."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tinyhil.errors import ConfigError
+from tinyhil.formats import FORMATS, named
+from tinyhil.formats.fixed import Fixed, dequantize, exponent_for, quantize, requantize
+
+WIDTHS = (8, 16)
+float32s = st.floats(width=32, allow_nan=False, allow_infinity=False)
+magnitudes = st.floats(min_value=2.0**-126, max_value=float(np.float32(3.4e38)), width=32)
+
+
+def nearest(value: Fraction) -> int:
+    """To nearest, ties towards plus infinity."""
+    return math.floor(value + Fraction(1, 2))
+
+
+def scaled(value: Fraction | int, exponent: int) -> Fraction:
+    return Fraction(value) * Fraction(2) ** exponent
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "bits", "exponent"),
+    [
+        # ceil(log2 |x|) - (bits - 1), one more at an exact power of two
+        (1.6181, 16, -14),
+        (1.0, 16, -14),
+        (0.9999, 16, -15),
+        (1.0001, 16, -14),
+        (0.5, 16, -15),
+        (2.0, 16, -13),
+        (3.0, 16, -13),
+        (4.0, 16, -12),
+        (1.0, 8, -6),
+        (0.75, 8, -7),
+        (128.0, 8, 1),
+        (127.0, 8, 0),
+        (32768.0, 16, 1),
+        (32767.0, 16, 0),
+        (2.0**-30, 16, -44),
+        (1e30, 16, 85),
+        (0.0, 16, -15),
+        (0.0, 8, -7),
+    ],
+)
+def test_exponent(magnitude: float, bits: int, exponent: int) -> None:
+    assert exponent_for(magnitude, bits) == exponent
+
+
+@given(magnitudes, st.sampled_from(WIDTHS))
+@example(1.0, 16)
+@example(2.0**-126, 8)
+def test_the_exponent_is_the_smallest_that_keeps_the_magnitude_in_range(magnitude: float, bits: int) -> None:
+    exponent = exponent_for(magnitude, bits)
+    assert Fraction(magnitude) < scaled(1, bits - 1 + exponent)
+    assert Fraction(magnitude) >= scaled(1, bits - 2 + exponent)
+
+
+@given(magnitudes, st.sampled_from(WIDTHS))
+@example(0.25, 16)
+def test_the_published_rule_gives_the_same_exponent(magnitude: float, bits: int) -> None:
+    """ceil(log2 |x|) - (bits - 1), one more if |x| is an exact power of two; the logarithm taken exactly."""
+    power = next(p for p in range(-130, 130) if scaled(1, p) >= Fraction(magnitude))
+    power += scaled(1, power) == Fraction(magnitude)
+    assert exponent_for(magnitude, bits) == power - (bits - 1)
+
+
+def test_golden_ratio_of_the_published_example() -> None:
+    fmt = Fixed(16, exponent_for(1.6181, 16))
+    integers, clipped = quantize(np.array([1.6181], np.float32), fmt)
+    # the example truncates to 26510; rounding to nearest gives 26511
+    assert math.floor(scaled(Fraction(1.6181), 14)) == 26510
+    assert integers.tolist() == [nearest(scaled(Fraction(float(np.float32(1.6181))), 14))]
+    assert fmt.exponent == -14
+    assert not clipped.any()
+
+
+@given(st.lists(float32s, min_size=1, max_size=20), st.sampled_from(WIDTHS), st.integers(-40, 40))
+@example([0.5, 1.5, -0.5, -1.5, 2.5, -2.5], 16, 0)
+@example([127.5, 127.49, -128.5, -128.51, 128.0, -129.0], 8, 0)
+@example([32767.5, -32768.5, -32769.0], 16, 0)
+def test_quantize_is_exact_rounding(reals: list[float], bits: int, exponent: int) -> None:
+    fmt = Fixed(bits, exponent)
+    integers, clipped = quantize(np.array(reals, np.float32), fmt)
+    assert integers.dtype == np.int64
+    for real, integer, saturated in zip(reals, integers.tolist(), clipped.tolist(), strict=True):
+        wanted = nearest(scaled(Fraction(real), -exponent))
+        assert integer == min(max(wanted, fmt.lowest), fmt.highest)
+        assert saturated == (integer != wanted)
+
+
+@given(st.lists(float32s, min_size=1, max_size=20), st.sampled_from(WIDTHS))
+def test_in_its_own_format_a_tensor_keeps_half_a_step(reals: list[float], bits: int) -> None:
+    """Also where the largest value lies within half a step of the format's end and is clipped: one step at most."""
+    array = np.array(reals, np.float32)
+    fmt = Fixed(bits, exponent_for(float(np.abs(array).max()), bits))
+    integers, clipped = quantize(array, fmt)
+    errors = [
+        abs(scaled(i, fmt.exponent) - Fraction(r)) for i, r in zip(integers.tolist(), array.tolist(), strict=True)
+    ]
+    for error, saturated in zip(errors, clipped.tolist(), strict=True):
+        assert error <= scaled(1 if saturated else Fraction(1, 2), fmt.exponent)
+
+
+@given(st.lists(st.integers(-32768, 32767), min_size=1), st.integers(-60, 60))
+def test_dequantize_is_exact(integers: list[int], exponent: int) -> None:
+    fmt = Fixed(16, exponent)
+    reals = dequantize(np.array(integers), fmt)
+    assert [Fraction(real) for real in reals.tolist()] == [scaled(i, exponent) for i in integers]
+    again, clipped = quantize(reals, fmt)
+    assert again.tolist() == integers
+    assert not clipped.any()
+
+
+@given(st.data(), st.sampled_from(WIDTHS), st.integers(-40, 62))
+def test_requantize_is_exact_rounding(data: st.DataObject, bits: int, shift: int) -> None:
+    room = (1 << 63) - 1 - (1 << (shift - 1)) if shift > 0 else ((1 << 63) - 1) >> -shift
+    near_ties = st.integers(-40000, 40000).map(lambda n: (2 * n + 1 << shift - 1) if shift > 0 else n)
+    values = st.one_of(st.integers(-room, room), near_ties.filter(lambda n: abs(n) <= room))
+    accumulators = data.draw(st.lists(values, min_size=1, max_size=20))
+    fmt = Fixed(bits, 0)
+    integers, clipped = requantize(np.array(accumulators, np.int64), shift, fmt)
+    for accumulator, integer, saturated in zip(accumulators, integers.tolist(), clipped.tolist(), strict=True):
+        wanted = nearest(scaled(accumulator, -shift))
+        assert integer == min(max(wanted, fmt.lowest), fmt.highest)
+        assert saturated == (integer != wanted)
+
+
+@pytest.mark.parametrize(
+    ("accumulator", "shift", "bits", "integer", "saturated"),
+    [
+        (3, 1, 8, 2, False),  # 1.5 -> 2
+        (-3, 1, 8, -1, False),  # -1.5 -> -1: ties go up
+        (1, 1, 8, 1, False),
+        (-1, 1, 8, 0, False),
+        (255, 1, 8, 127, True),  # 127.5 -> 128
+        (254, 1, 8, 127, False),
+        (-257, 1, 8, -128, False),  # -128.5 -> -128
+        (-259, 1, 8, -128, True),
+        (127, 0, 8, 127, False),
+        (128, 0, 8, 127, True),
+        (-128, 0, 8, -128, False),
+        (-129, 0, 8, -128, True),
+        (1, -6, 8, 64, False),
+        (1, -7, 8, 127, True),
+        (-1, -7, 8, -128, False),
+        ((1 << 61) - 1, 62, 16, 0, False),
+        (1 << 61, 62, 16, 1, False),
+        (-(1 << 61), 62, 16, 0, False),
+        (-(1 << 61) - 1, 62, 16, -1, False),
+    ],
+)
+def test_requantize(accumulator: int, shift: int, bits: int, integer: int, saturated: bool) -> None:
+    integers, clipped = requantize(np.array([accumulator], np.int64), shift, Fixed(bits, 0))
+    assert integers.tolist() == [integer]
+    assert clipped.tolist() == [saturated]
+
+
+@pytest.mark.parametrize(("bits", "stored"), [(8, 1), (9, 2), (12, 2), (16, 2), (24, 4)])
+def test_storage(bits: int, stored: int) -> None:
+    fmt = Fixed(bits, 0)
+    assert fmt.storage_bytes == stored
+    assert (fmt.lowest, fmt.highest) == (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def test_names() -> None:
+    assert [named(fmt.name) for fmt in FORMATS] == list(FORMATS)
+    with pytest.raises(ConfigError, match=r"unknown number format 'fixed4'; known: fixed8, fixed16"):
+        named("fixed4")

@@ -1,0 +1,102 @@
+"""Dependencies point one way, and the command line starts without what it does not need."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# folder -> what it may import of ours, beside itself
+LAYERS = {
+    "tinyhil": set(),
+    "memplan": {"tinyhil.errors"},
+    "codegen": {"tinyhil", "memplan"},
+    "search": {"tinyhil", "memplan"},
+    "harness": {"tinyhil", "memplan", "codegen", "search"},
+}
+HEAVY = {
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "platformio",
+    "torch",
+    "ortools",
+    "pydantic",
+    "yaml",
+    "serial",
+    "rich",
+    "unicorn",
+}
+FILES = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, at whatever depth, with the names taken from it."""
+    found = set()
+    for item in ast.walk(ast.parse(path.read_text())):
+        if isinstance(item, ast.Import):
+            found |= {alias.name for alias in item.names}
+        elif isinstance(item, ast.ImportFrom):
+            assert item.level == 0, f"{path}: relative import"
+            found |= {f"{item.module}.{alias.name}" for alias in item.names}
+    return found
+
+
+def forbidden(layer: str, imported: set[str]) -> set[str]:
+    """Those of our own modules that `layer` may not know."""
+    allowed = LAYERS[layer] | {layer}
+    ours = {name for name in imported if name.split(".")[0] in LAYERS}
+    return {name for name in ours if not any(name == base or name.startswith(f"{base}.") for base in allowed)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_dependencies_point_one_way(path: Path) -> None:
+    assert forbidden(path.relative_to(ROOT).parts[0], imports(path)) == set()
+
+
+def test_the_rule_has_teeth() -> None:
+    assert forbidden("tinyhil", {"numpy", "codegen.model.emit_model"}) == {"codegen.model.emit_model"}
+    assert forbidden("memplan", {"tinyhil.errors.ConfigError"}) == set()
+    assert forbidden("memplan", {"tinyhil.graph.Graph", "tinyhil.errors_too.x"}) == {
+        "tinyhil.graph.Graph",
+        "tinyhil.errors_too.x",
+    }
+    assert forbidden("codegen", {"harness.run.run", "memplan.Plan"}) == {"harness.run.run"}
+    assert len(FILES) > 60
+
+
+def test_code_generation_starts_nothing_and_reads_nothing() -> None:
+    for path in (ROOT / "codegen").glob("*.py"):
+        modules = {name.split(".")[0] for name in imports(path)}
+        assert not modules & {"os", "pathlib", "subprocess", "shutil", "tempfile", "io"}, path
+        assert "open(" not in path.read_text()
+
+
+def loaded_by(*arguments: str) -> tuple[str, set[str]]:
+    """What `hil` prints and the top-level modules it has loaded by then."""
+    program = (
+        "import sys, json, io, contextlib\n"
+        "from harness.cli import main\n"
+        "out = io.StringIO()\n"
+        "with contextlib.redirect_stdout(out):\n"
+        "    try: main(sys.argv[1:])\n"
+        "    except SystemExit as end: assert not end.code, end.code\n"
+        "print(json.dumps([out.getvalue(), sorted({name.split('.')[0] for name in sys.modules})]))\n"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    text, modules = json.loads(done.stdout)
+    return text, set(modules)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    text, modules = loaded_by(*arguments)
+    assert "hil" in text
+    assert modules & HEAVY == set()
+    assert "harness" in modules
