@@ -26,7 +26,7 @@ def problem_of(program: Program, *, in_place: bool = True) -> Problem:
 
 
 def _aliases(program: Program, ranges: dict[str, LiveRange]) -> Iterator[Alias]:
-    steps = list(_steps(program.body, (), {}))  # an operation's index here is its instant in the live ranges
+    steps = list(steps_of(program.body, (), {}))  # an operation's index here is its instant in the live ranges
     for now, step in enumerate(steps):
         op = step.op
         if op.kernel == COPY.name:
@@ -34,8 +34,8 @@ def _aliases(program: Program, ranges: dict[str, LiveRange]) -> Iterator[Alias]:
             if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, now):
                 yield Alias(op.output, source)
             continue
-        for name in _overwritable(program, op):
-            ends_here = ranges[name].end == now + 1 and _made_again(steps, name, step)
+        for name in overwritable(program, op):
+            ends_here = ranges[name].end == now + 1 and made_again(steps, name, step)
             if ends_here and ranges[op.output].start == now:
                 yield Alias(name, op.output)
 
@@ -49,22 +49,22 @@ class Step:
     reads: frozenset[str]
 
 
-def _steps(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+def steps_of(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
     for item in body:
         if isinstance(item, Op):
             yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
         else:
             rows = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
-            yield from _steps(item.body, (*loops, id(item)), {**sequence_of, **rows})
+            yield from steps_of(item.body, (*loops, id(item)), {**sequence_of, **rows})
 
 
-def _made_again(steps: list[Step], name: str, reader: Step) -> bool:
+def made_again(steps: list[Step], name: str, reader: Step) -> bool:
     """Whether every value of `name` that `reader` meets was written anew: no loop around it reuses an older one."""
     writers = [step.loops for step in steps if step.op.output == name]
     return all(loops[: len(reader.loops)] == reader.loops for loops in writers)
 
 
-def _overwritable(program: Program, op: Op) -> Iterator[str]:
+def overwritable(program: Program, op: Op) -> Iterator[str]:
     """Operands whose element n is read only for element n of the output, and before it is written."""
     out = program.tensors[op.output]
     if not KERNEL_BY_NAME[op.kernel].in_place:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codegen.arena import _overwritable
+from codegen.arena import overwritable
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program
 
@@ -125,7 +125,7 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
             unread = sum(tensors[name].size_bytes for name in passing if name in tensors)
             items.append(Item(held, weight + unread, None, ()))
             continue
-        replaced = item.inputs[:1] if item.kernel == COPY.name else tuple(_overwritable(program, item))
+        replaced = item.inputs[:1] if item.kernel == COPY.name else tuple(overwritable(program, item))
         places = tuple(tensors[name] for name in replaced if name in tensors)
         items.append(Item(held, sum(one.size_bytes for one in held), tensors[item.output], places))
     before = _before(touches)
@@ -151,7 +151,8 @@ def _sequences(body: tuple[Op | Loop, ...]) -> dict[str, str]:
 
 def _touches(program: Program, item: Op | Loop, sequence_of: dict[str, str]) -> Touches:
     """Arena tensors; a row of a sequence counts as the sequence."""
-    reads, writes = set(), set()
+    reads: set[str] = set()
+    writes: set[str] = set()
     for name, written in _names(item, sequence_of):
         if program.tensors[name].role == "arena":
             (writes if written else reads).add(name)

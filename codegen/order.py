@@ -3,8 +3,8 @@
 A level is the top of the program or the body of one loop. Any order that keeps every write after the reads and writes
 it followed computes the same integers, so the choice is free. It is searched over downsets (the sets of operations an
 order may have executed so far): two orders of the same set leave the same tensors live, so only the better is kept.
-That is exact as long as no more than `width` sets are kept per number of operations; beyond, the best ones go on
-(a beam). What counts is the model of `codegen.level`; whether the plan shrinks is for the caller to see.
+That is exact while all sets of one size can be kept; beyond, the best `width` of them go on (a beam). What counts is
+the model of `codegen.level`; whether the plan shrinks is for the caller to see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from codegen.level import Level, level_of
 from tinyhil.program import Loop, Op, Program
 
 MOST_EXPANSIONS = 200_000  # of one level: about two seconds
-MOST_SETS, FEWEST_SETS = 4096, 4
 
 Body = tuple[Op | Loop, ...]
 
@@ -33,7 +32,7 @@ class Ordered:
 def reorder(program: Program, width: int | None = None) -> Program:
     """The program in the order found; the same object if none is better than the given one.
 
-    `width`: how many sets of executed operations are kept at each step; None: what two seconds allow.
+    `width`: how many sets of executed operations are kept at each step; None: what a second or two allow.
     """
     found = order_body(program, program.body, width)
     return program if found.body == program.body else replace(program, body=found.body)
@@ -50,7 +49,9 @@ def given_peak(program: Program) -> int:
 
 
 def _ordered(program: Program, body: Body, search: Callable[[Level], tuple[tuple[int, ...], bool]]) -> Ordered:
-    weights, items, exact = [], [], True
+    weights: list[int] = []
+    items: list[Op | Loop] = []
+    exact = True
     for item in body:
         if isinstance(item, Op):
             items.append(item)
@@ -74,10 +75,19 @@ class _State:
     live_bytes: int
     peak_bytes: int
     total_bytes: int
-    order: tuple[int, ...]
+    last: int
+    previous: _State | None
 
-    def rank(self) -> tuple[int, int, tuple[int, ...]]:
-        return self.peak_bytes, self.total_bytes, self.order
+    def rank(self) -> tuple[int, int]:
+        return self.peak_bytes, self.total_bytes
+
+    def order(self) -> tuple[int, ...]:
+        items: list[int] = []
+        state = self
+        while state.previous is not None:
+            items.append(state.last)
+            state = state.previous
+        return tuple(reversed(items))
 
 
 def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
@@ -87,8 +97,7 @@ def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
     limit_bytes = level.peak_of(given)
     if limit_bytes <= level.floor_bytes():
         return given, True
-    width = width or max(FEWEST_SETS, min(MOST_SETS, MOST_EXPANSIONS // (count * count)))
-    states = [_State(0, level.ready_after(0), level.live_at_start(), 0, 0, ())]
+    states = [_State(0, level.ready_after(0), level.live_at_start(), 0, 0, -1, None)]
     exact = True
     for _ in range(count):
         best: dict[int, _State] = {}
@@ -97,12 +106,22 @@ def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
                 known = best.get(following.done)
                 if known is None or following.rank() < known.rank():
                     best[following.done] = following
-        states = sorted(best.values(), key=_State.rank)
-        if len(states) > width:
-            states, exact = states[:width], False
-    if not states:
-        return given, exact
-    return min(states, key=_State.rank).order, exact
+        states = sorted(best.values(), key=_State.rank)  # stable: equals stay in the order of their items
+        kept = _affordable(states, MOST_EXPANSIONS // count) if width is None else width
+        exact = exact and len(states) <= kept
+        states = states[:kept]
+    return (min(states, key=_State.rank).order() if states else given), exact
+
+
+def _affordable(states: list[_State], expansions: int) -> int:
+    """How many of the states may go on, each with as many successors as it has items ready; at least one."""
+    kept = 0
+    for state in states:
+        expansions -= state.ready.bit_count()
+        if expansions < 0:
+            break
+        kept += 1
+    return max(1, kept)
 
 
 def _successors(level: Level, state: _State, limit_bytes: int) -> list[_State]:
@@ -115,5 +134,5 @@ def _successors(level: Level, state: _State, limit_bytes: int) -> list[_State]:
             continue
         done = state.done | 1 << item
         ready = state.ready & ~(1 << item) | level.released(item, done)
-        found.append(_State(done, ready, after, peak, state.total_bytes + during, (*state.order, item)))
+        found.append(_State(done, ready, after, peak, state.total_bytes + during, item, state))
     return found

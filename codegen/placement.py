@@ -1,4 +1,4 @@
-"""Program -> planned Program: the passes that make the planning problem smaller, and the plan that came out smallest."""
+"""Program -> planned Program: passes that make the problem smaller, and the smallest plan that came out."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from memplan import greedy_by_area, greedy_by_duration, greedy_by_size
 from memplan.blocks import Block, Groups, accepted_groups, make_blocks, peak_step, split
@@ -20,6 +20,7 @@ from memplan.problem import Buffer, Plan, Problem, ProblemError
 from tinyhil.errors import DoesNotFit
 
 NAME = "branch-and-bound"
+FEW_ALIASES = 4
 STARTS = (greedy_by_size, greedy_by_area, greedy_by_duration)
 
 
@@ -56,10 +57,7 @@ def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
     """The best plan in an arena without a limit, with its certificate."""
     bound = lower_bound(problem)
     account = Account(budget)
-    variants: list[Groups] = [()]
-    accepted = accepted_groups(problem, lambda first, second: True)
-    if accepted:
-        variants.insert(0, accepted)
+    variants = _variants(problem)
     best: Outcome | None = None
     for groups in variants:
         outcome = _solve(problem, groups, bound.bytes, account)
@@ -69,6 +67,20 @@ def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
             break
     assert best is not None
     return _certified(problem, best, bound, planner, proof=not problem.aliases)
+
+
+def _variants(problem: Problem) -> list[Groups]:
+    """Which aliases to accept: all that go together, all but one or, where they are few, any; none."""
+    names = [frozenset((alias.first, alias.second)) for alias in problem.aliases]
+    fewest = 0 if len(names) <= FEW_ALIASES else len(names) - 1
+    found: dict[tuple[frozenset[str], ...], None] = {}
+    for count in range(len(names), fewest - 1, -1):
+        for kept in combinations(names, count):
+            accepted = frozenset(kept)
+            groups = accepted_groups(problem, lambda first, second: frozenset((first, second)) in accepted)  # noqa: B023
+            found[tuple(groups)] = None
+    found[()] = None
+    return list(found)
 
 
 def checked_size(problem: Problem, plan: Plan) -> Plan:

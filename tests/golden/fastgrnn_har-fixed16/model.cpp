@@ -6,7 +6,7 @@
 
 // Planned peak of all run-time tensors.
 extern "C" {
-alignas(4) uint8_t hil_arena[256];
+alignas(4) uint8_t hil_arena[192];
 }
 
 namespace {
@@ -160,29 +160,29 @@ namespace model {
 void run(const uint8_t *input, uint8_t *output) {
     (void)input;
     int16_t *const h = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
-    int16_t *const wx = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
-    int16_t *const uh_low = reinterpret_cast<int16_t *>(hil_arena + 192);  // 8 x fixed16 * 2^-13
-    int16_t *const uh = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-13
+    int16_t *const uh_low = reinterpret_cast<int16_t *>(hil_arena + 128);  // 8 x fixed16 * 2^-13
+    int16_t *const uh = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-13
+    int16_t *const wx = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-12
     int16_t *const c = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
     int16_t *const c_z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-12
     int16_t *const z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
     int16_t *const c_h = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
     int16_t *const h_tilde = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-15
-    int16_t *const gate = reinterpret_cast<int16_t *>(hil_arena + 192);  // 32 x fixed16 * 2^-15
+    int16_t *const keep = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
+    int16_t *const gate = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
     int16_t *const update = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-15
-    int16_t *const keep = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
     int16_t *const h_next = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
     int16_t *const fc = reinterpret_cast<int16_t *>(hil_arena + 64);  // 6 x fixed16 * 2^-12
     int16_t *const logits = reinterpret_cast<int16_t *>(hil_arena + 0);  // 6 x fixed16 * 2^-12
     hil::fill<hil::Wide<32>>(h, 32, 0);
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int16_t *const x_t = hil::input_row<int16_t>(input, step1, 9);
-        // wx: every intermediate value fits 33 bits
-        hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<13>());
         // uh_low: every intermediate value fits 34 bits
         hil::dense<hil::Sum<34>>(uh_low, hil::flash(U1_), hil::ram(h), 1, 8, 32, hil::Const<17>());
         // uh: every intermediate value fits 33 bits
         hil::dense<hil::Sum<33>>(uh, hil::flash(U2_), hil::ram(uh_low), 1, 32, 8, hil::Const<15>());
+        // wx: every intermediate value fits 33 bits
+        hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<13>());
         // c: every intermediate value fits 18 bits
         hil::add<hil::Wide<18>>(c, hil::ram(wx), hil::ram(uh), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
         // c_z: every intermediate value fits 18 bits
@@ -193,12 +193,12 @@ void run(const uint8_t *input, uint8_t *output) {
         hil::add<hil::Wide<20>>(c_h, hil::ram(c), hil::flash(b_h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
         // h_tilde: every intermediate value fits 25 bits
         hil::tanh<hil::Wide<25>>(h_tilde, hil::flash(sigmoid_table), hil::ram(c_h), hil::Const<32>(), hil::Const<0>(), hil::Const<6>(), hil::Const<0>(), hil::Const<7>());
+        // keep: every intermediate value fits 32 bits
+        hil::mul<hil::Wide<32>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<15>());
         // gate: every intermediate value fits 18 bits
         hil::sub<hil::Wide<18>>(gate, hil::flash(one), hil::ram(z), hil::Const<32>(), hil::Const<1>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
         // update: every intermediate value fits 32 bits
         hil::mul<hil::Wide<32>>(update, hil::ram(gate), hil::ram(h_tilde), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<15>());
-        // keep: every intermediate value fits 32 bits
-        hil::mul<hil::Wide<32>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<15>());
         // h_next: every intermediate value fits 18 bits
         hil::add<hil::Wide<18>>(h_next, hil::ram(keep), hil::ram(update), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
         // cell.h: h_next is already in its place

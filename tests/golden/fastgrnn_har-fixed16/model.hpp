@@ -43,7 +43,7 @@ constexpr uint16_t step_bytes = 0;
 #endif
 
 constexpr uint16_t output_bytes = 12;
-constexpr uint32_t arena_bytes = 256;
+constexpr uint32_t arena_bytes = 192;
 
 // Model hash, then input and output: bytes per element, binary exponent, rank, dimensions (u16 each).
 const uint8_t description[] HIL_FLASH = {

@@ -6,7 +6,7 @@
 
 // Planned peak of all run-time tensors.
 extern "C" {
-alignas(4) uint8_t hil_arena[128];
+alignas(4) uint8_t hil_arena[96];
 }
 
 namespace {
@@ -133,29 +133,29 @@ namespace model {
 void run(const uint8_t *input, uint8_t *output) {
     (void)input;
     int8_t *const h = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
-    int8_t *const wx = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
-    int8_t *const uh_low = reinterpret_cast<int8_t *>(hil_arena + 96);  // 8 x fixed8 * 2^-5
-    int8_t *const uh = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-5
+    int8_t *const uh_low = reinterpret_cast<int8_t *>(hil_arena + 64);  // 8 x fixed8 * 2^-5
+    int8_t *const uh = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-5
+    int8_t *const wx = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-4
     int8_t *const c = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
     int8_t *const c_z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-4
     int8_t *const z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
     int8_t *const c_h = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
     int8_t *const h_tilde = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-7
-    int8_t *const gate = reinterpret_cast<int8_t *>(hil_arena + 96);  // 32 x fixed8 * 2^-7
+    int8_t *const keep = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
+    int8_t *const gate = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
     int8_t *const update = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-7
-    int8_t *const keep = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
     int8_t *const h_next = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
     int8_t *const fc = reinterpret_cast<int8_t *>(hil_arena + 32);  // 6 x fixed8 * 2^-4
     int8_t *const logits = reinterpret_cast<int8_t *>(hil_arena + 0);  // 6 x fixed8 * 2^-4
     hil::fill<hil::Wide<32>>(h, 32, 0);
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
-        // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<5>());
         // uh_low: every intermediate value fits 18 bits
         hil::dense<hil::Sum<18>>(uh_low, hil::flash(U1_), hil::ram(h), 1, 8, 32, hil::Const<9>());
         // uh: every intermediate value fits 17 bits
         hil::dense<hil::Sum<17>>(uh, hil::flash(U2_), hil::ram(uh_low), 1, 32, 8, hil::Const<7>());
+        // wx: every intermediate value fits 17 bits
+        hil::dense<hil::Sum<17>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<5>());
         // c: every intermediate value fits 10 bits
         hil::add<hil::Wide<10>>(c, hil::ram(wx), hil::ram(uh), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
         // c_z: every intermediate value fits 10 bits
@@ -166,12 +166,12 @@ void run(const uint8_t *input, uint8_t *output) {
         hil::add<hil::Wide<12>>(c_h, hil::ram(c), hil::flash(b_h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
         // h_tilde: every intermediate value fits 19 bits
         hil::tanh<hil::Wide<19>>(h_tilde, hil::flash(sigmoid_table), hil::ram(c_h), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<2>(), hil::Const<9>());
+        // keep: every intermediate value fits 16 bits
+        hil::mul<hil::Wide<16>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<7>());
         // gate: every intermediate value fits 10 bits
         hil::sub<hil::Wide<10>>(gate, hil::flash(one), hil::ram(z), hil::Const<32>(), hil::Const<1>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
         // update: every intermediate value fits 16 bits
         hil::mul<hil::Wide<16>>(update, hil::ram(gate), hil::ram(h_tilde), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<7>());
-        // keep: every intermediate value fits 16 bits
-        hil::mul<hil::Wide<16>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<7>());
         // h_next: every intermediate value fits 10 bits
         hil::add<hil::Wide<10>>(h_next, hil::ram(keep), hil::ram(update), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
         // cell.h: h_next is already in its place

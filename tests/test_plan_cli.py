@@ -1,0 +1,359 @@
+"""`hil plan`: the numbers, the drawings, and every way to be refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx_models import node, simple
+from rich.console import Console
+
+from harness.cli import main
+from harness.memory_map import GUTTER, memory_map, print_map, save_map
+from harness.plan import PASSES
+from memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
+from memplan.csv import read_problem
+
+SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
+HARD = "id,lower,upper,size\n" + "".join(
+    f"b{i},{lower},{upper},{size}\n"
+    for i, (lower, upper, size) in enumerate(
+        [(0, 2, 3), (1, 4, 2), (3, 6, 3), (5, 8, 2), (2, 3, 1), (4, 7, 1), (0, 5, 2)]
+    )
+)
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Path:
+    path = tmp_path / "small.csv"
+    path.write_text(SMALL)
+    return path
+
+
+def hil(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", *map(str, arguments)])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def record(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code, out, err = hil(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+# ---- instances
+
+
+def test_the_record_of_an_instance(instance: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = record(capsys, instance, "--capacity", 1000, "--time", 1)
+    assert found["peak_bytes"] == found["lower_bound_bytes"] == 10
+    assert found["proven"] is found["fits"] is True
+    assert found["planner"] == "portfolio"
+    assert found["how"] == "load"
+    assert found["witness"] in (1, 2, 3)
+    assert 0 < found["fit_seconds"] <= found["seconds"] < 1
+    problem = read_problem(instance)
+    regions = dict.fromkeys(found["offsets"], "arena")
+    peaks = {"arena": 10}
+    check(problem, Plan(found["offsets"], regions, 10, 10, True, "load", found["witness"], peaks=peaks))
+
+
+@pytest.mark.parametrize("planner", [planner.name for planner in PLANNERS])
+def test_every_planner_can_be_asked_for(planner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "hard.csv"
+    path.write_text(HARD)
+    found = record(capsys, path, "--planner", planner, "--time", 5)
+    assert found["planner"] == planner
+    wanted = plan(read_problem(path), planner)
+    assert found["peak_bytes"] == wanted.peak_bytes >= found["lower_bound_bytes"]
+    assert found["fits"]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "message"),
+    [
+        (9, "small.csv: peak 10 B exceeds 9 B by 1 B; no plan fits"),
+        (0, "small.csv: peak 10 B exceeds 0 B by 10 B; no plan fits"),
+    ],
+)
+def test_a_capacity_that_is_exceeded(
+    capacity: int, message: str, instance: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = hil(capsys, instance, "--capacity", capacity, "--json")
+    assert (code, err) == (4, f"hil: {message}\n")
+    found = json.loads(out)
+    assert found["fits"] is False
+    assert found["fit_seconds"] is None
+    assert (found["peak_bytes"], found["capacity_bytes"]) == (10, capacity)
+    code, out, err = hil(capsys, instance, "--capacity", capacity)
+    assert code == 4
+    assert "peak 10 B" in out
+
+
+def test_a_plan_that_might_be_lower_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """First-fit in program order leaves a hole, and the bound would still fit."""
+    path = tmp_path / "hole.csv"
+    path.write_text("id,lower,upper,size\na,0,2,4\nb,0,3,2\nc,2,4,5\n")
+    code, _, err = hil(capsys, path, "--planner", "first-fit", "--capacity", 7)
+    assert code == 4
+    assert err == "hil: hole.csv: peak 11 B exceeds 7 B by 4 B; the bound is 7 B: try a longer --time\n"
+    assert record(capsys, path, "--capacity", 7)["peak_bytes"] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,lower,upper,size\na,0,3,4\nb,0,x,5\n", "bad.csv line 3: upper 'x' is not an integer"),
+        ("id,lower,upper,size\na,0,3\n", "bad.csv line 2: 3 fields, the header has 4"),
+        ("id,lower,upper,size\na,3,3,4\n", "bad.csv line 2: "),
+        ("id,lower,upper,size\na,0,3,-4\n", "bad.csv line 2: "),
+        ("id,lower,size\na,0,4\n", "bad.csv line 1: "),
+        ("", "bad.csv: is empty"),
+        ("\x00\x01", "bad.csv"),
+    ],
+)
+def test_malformed_instances(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    code, out, err = hil(capsys, path)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        ((), "give either a CSV of buffers or --model"),
+        ((instance, "--model", "fastgrnn_har"), "give either a CSV of buffers or --model"),
+        ((instance, "--board", "uno"), "an instance takes --capacity"),
+        ((instance, "--without", "order"), "an instance takes --capacity"),
+        ((instance, "--planner", "best"), "planner 'best' does not exist; there are first-fit, "),
+        ((instance, "--capacity", "-1"), "-1"),
+        ((instance, "--time", "0"), "0"),
+        ((instance, "--plot", "a.pdf"), "--plot a.pdf: pictures end in .svg or .png"),
+        ((instance, "--plot", "nowhere/a.svg"), "there is no folder nowhere"),
+        ((instance.parent / "none.csv",), "none.csv: can not be read (No such file or directory)"),
+        ((instance.parent,), "can not be read"),
+        (("--model", "nothing"), "no model 'nothing'"),
+        (("--model", "fastgrnn_har", "--format", "fixed7"), "fixed7"),
+        (("--model", "fastgrnn_har", "--without", "thought"), "thought"),
+    ):
+        code, out, err = hil(capsys, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert message in err
+        assert err.count("\n") == 1
+    code, _, err = hil(capsys, "--model", "fastgrnn_har", "--board", "unk")
+    assert code == 3
+    assert "unk" in err
+
+
+# ---- models
+
+
+def test_a_model_on_a_board(capsys: pytest.CaptureFixture[str]) -> None:
+    found = record(capsys, "--model", "fastgrnn_har", "--board", "uno")
+    assert found["peak_bytes"] == found["lower_bound_bytes"] == 192
+    assert found["proven"]
+    assert found["fits"]
+    assert (found["board"], found["capacity_bytes"], found["streamed"]) == ("uno", 2048, True)
+    code, out, err = hil(capsys, "--model", "fastgrnn_har", "--board", "uno")
+    assert (code, err) == (0, "")
+    assert "peak 192 B, lower bound 192 B, planner portfolio\noptimal: at instant " in out
+    assert "operations reordered: " in out
+    assert "uno: arena 192 B + input 252 B (streamed) of 2048 B RAM" in out
+
+
+@pytest.mark.parametrize(
+    ("without", "peak_bytes"),
+    [((), 96), (("order",), 128), (("gaps",), 128), (("in-place",), 128), (PASSES, 160)],
+)
+def test_passes_can_be_left_out(without: tuple[str, ...], peak_bytes: int, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [word for name in without for word in ("--without", name)]
+    found = record(capsys, "--model", "fastgrnn_har", "--format", "fixed8", *options)
+    assert found["peak_bytes"] == peak_bytes
+
+
+def test_an_assignment_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("default: fixed8\nvalues: {z: fixed16}\n")
+    found = record(capsys, "--model", "fastgrnn_har", "--assignment", path)
+    assert found["format"] == "mixed"
+    assert 96 < found["peak_bytes"] < 192
+
+
+def test_a_model_without_ranges_is_planned_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(simple([node("Relu", "x", "a"), node("Tanh", "a", "y")], {"x": (1, 40)}).SerializeToString())
+    code, out, err = hil(capsys, "--model", path, "--json")
+    assert code == 0
+    assert "no calibrated ranges" in err
+    assert json.loads(out)["peak_bytes"] == 80
+
+
+def test_a_model_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "large.onnx"
+    path.write_bytes(simple([node("Relu", "x", "a"), node("Tanh", "a", "y")], {"x": (1, 700)}).SerializeToString())
+    code, out, err = hil(capsys, "--model", path, "--board", "uno", "--json")
+    assert code == 4
+    assert json.loads(out)["fits"] is False
+    assert "uno: arena 1400 B and input 1400 B exceed 2048 B of RAM by 752 B" in err
+    code, _, err = hil(capsys, "--model", path, "--capacity", 1399)
+    assert code == 4
+    assert "large: peak 1400 B exceeds 1399 B by 1 B; no plan fits" in err
+
+
+# ---- the map in the terminal
+
+
+def drawn(problem: Problem, width: int = 80, found: Plan | None = None, **options: Any) -> list[str]:
+    out = StringIO()
+    console = Console(file=out, width=width, **options)
+    print_map(memory_map(problem, found or plan(problem), "t"), console)
+    return out.getvalue().splitlines()
+
+
+def test_the_map_of_a_small_instance() -> None:
+    problem = Problem((Buffer("a", 4, 0, 3), Buffer("b", 6, 1, 4), Buffer("c", 4, 3, 5)))
+    found = Plan({"a": 0, "b": 4, "c": 0}, dict.fromkeys("abc", "arena"), 10, 10, True, "load", 1)
+    assert drawn(problem, 40, found) == [
+        "     10 │      ┌b───────────────┐",
+        "        │      │                │",
+        "        │      │                │",
+        "        │      │                │",
+        "      6 │      │                │",
+        "        │      │                │",
+        "        │┌a───────────────┐┌c─────────┐",
+        "        ││                ││          │",
+        "      2 ││                ││          │",
+        "        ││                ││          │",
+        "      0 └──────────────────────────────",
+        "         0     1     2     3     4",
+        "               ▲ peak 10 B at instant 1",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 81, 200])
+def test_maps_fit_the_terminal(width: int) -> None:
+    for buffers in (1, 7, 200):
+        problem = Problem(tuple(Buffer(f"tensor_{i}", 1 + i % 13, i, i + 3) for i in range(buffers)))
+        lines = drawn(problem, width)
+        assert max(map(len, lines)) <= max(width, GUTTER + 20)
+        assert len(lines) <= 24 + 5
+        assert any("▲" in line for line in lines)
+        assert any(f"peak {plan(problem).peak_bytes} B at instant" in line for line in lines)
+
+
+def test_every_tensor_of_a_roomy_map_is_named() -> None:
+    problem = Problem(tuple(Buffer(f"t{i}", 8, i, i + 2) for i in range(6)))
+    text = "\n".join(drawn(problem))
+    assert all(f"┌t{i}" in text for i in range(6))
+
+
+def test_gaps_and_operations_in_place_are_visible() -> None:
+    buffers = (Buffer("state", 4, 0, 9, gaps=((3, 6),)), Buffer("other", 4, 3, 7))
+    problem = Problem(buffers, aliases=(Alias("state", "other"),))
+    found = Plan({"state": 0, "other": 0}, dict.fromkeys(("state", "other"), "arena"), 4, 4, True, "load", 0)
+    check(problem, Plan(found.offsets, found.regions, 4, 4, True, "load", 0, peaks={"arena": 4}))
+    top = drawn(problem, 80, found)[0]
+    assert top.index("┌state") < top.index("┌other") < top.rindex("┌state")
+
+
+def test_the_mark_stands_at_the_peak() -> None:
+    problem = Problem((Buffer("a", 4, 0, 3), Buffer("b", 6, 5, 7), Buffer("c", 5, 6, 10)))
+    lines = drawn(problem)
+    at = next(line for line in lines if "▲" in line).index("▲")
+    numbers = lines[-2]
+    assert numbers[at:].split()[0] == "6"
+
+
+def test_odd_names_do_not_break_the_map() -> None:
+    problem = Problem((Buffer("a\nb\t漢[red]", 4, 0, 3), Buffer("[/]", 6, 1, 4)))
+    lines = drawn(problem)
+    assert any("a?b??[red]" in line for line in lines)
+    assert any("[/]" in line for line in lines)
+
+
+def test_nothing_to_draw() -> None:
+    assert drawn(Problem(())) == []
+    assert drawn(Problem((Buffer("a", 0, 0, 1),))) == []
+
+
+def test_colours_only_on_a_terminal() -> None:
+    problem = Problem((Buffer("a", 4, 0, 3),))
+    assert not any("\x1b" in line for line in drawn(problem))
+    assert any("\x1b[" in line for line in drawn(problem, force_terminal=True, color_system="standard"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_output_into_a_pipe(encoding: str, instance: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    environment.pop("COLUMNS", None)
+    command = [sys.executable, "-m", "harness.cli", "plan", str(instance)]
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    text = done.stdout.decode(encoding)
+    assert "peak 10 B at instant" in text
+    assert ("┌a─" in text) == (encoding == "utf-8")
+    assert ("+a-" in text) == (encoding == "ascii")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+# ---- the picture
+
+
+def test_pictures(instance: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the picture needs the extra `plot`")
+    svg, png = tmp_path / "map.svg", tmp_path / "map.png"
+    for path in (svg, png):
+        assert hil(capsys, instance, "--plot", path, "--json")[0] == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    texts = [element.text for element in ET.parse(svg).iter() if element.tag.endswith("text")]
+    assert {"a", "b", "c", "bytes", "instant"} <= set(texts)
+    assert any(text and text.startswith("peak 10 B at instant") for text in texts)
+    first = svg.read_bytes()
+    assert hil(capsys, instance, "--plot", svg)[0] == 0
+    assert svg.read_bytes() == first
+
+
+def test_the_picture_of_a_model_names_operations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the picture needs the extra `plot`")
+    path = tmp_path / "map.svg"
+    assert hil(capsys, "--model", "fastgrnn_har", "--plot", path)[0] == 0
+    texts = [element.text for element in ET.parse(path).iter() if element.tag.endswith("text")]
+    assert {"h_tilde", "uh_low", "operation", "fastgrnn_har, fixed16"} <= set(texts)
+    assert texts.count("h") == 2  # before and behind its gap
+
+
+def test_odd_names_and_large_instances_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the picture needs the extra `plot`")
+    names = ["$x_1", "a$\\frac{$", "<b>&", "\x00\x1b", "λ"]
+    buffers = [Buffer(name, 4, i, i + 2) for i, name in enumerate(names)]
+    buffers += [Buffer(f"b{i}", 8, i, i + 5) for i in range(300)]
+    problem = Problem(tuple(buffers))
+    save_map(memory_map(problem, plan(problem), "$"), tmp_path / "a.svg")
+    ET.parse(tmp_path / "a.svg")
+    few = Problem(tuple(buffers[: len(names)]))
+    save_map(memory_map(few, plan(few), "$", ["$o", "b", "c"]), tmp_path / "a.svg")
+    texts = [element.text for element in ET.parse(tmp_path / "a.svg").iter() if element.tag.endswith("text")]
+    assert {"$x_1", "<b>&"} <= set(texts)
+    save_map(memory_map(Problem(()), plan(Problem(())), "empty"), tmp_path / "b.png")
+
+
+def test_without_matplotlib(
+    instance: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, err = hil(capsys, instance, "--plot", instance.with_suffix(".svg"))
+    assert (code, out) == (2, "")
+    assert err == "hil: --plot needs matplotlib; type: pip install 'tinyhil[plot]'\n"
+    assert hil(capsys, instance)[0] == 0
