@@ -17,6 +17,7 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
 PositiveInt = Annotated[int, Field(gt=0)]
+Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Location = tuple[str | int, ...]
 Fault = tuple[int, int, str]
 MAX_DEPTH = 8  # twice what a board file needs
@@ -31,6 +32,8 @@ class Emulator(_Record):
 
     program: NonEmpty
     args: tuple[str, ...]
+    loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
+    upload: Upload = "none"  # how that boot loader is flashed
 
 
 class Uart(_Record):
@@ -51,6 +54,7 @@ class ChipSpec(_Record):
     load: Literal["hex", "bin", "elf"]
     tick: Literal["cycles", "nanoseconds"]
     uart: Uart | None = None
+    openocd_target: NonEmpty | None = None
     emulator: Emulator | None = None
 
     @model_validator(mode="after")
@@ -70,7 +74,8 @@ class _BoardEntry(_Record):
     usb: tuple[UsbId, ...] = ()
     baud: PositiveInt = 115200
     reset: Literal["on_open", "by_probe", "on_start"]
-    upload: Literal["arduino", "sam-ba", "stlink", "serial", "none"]
+    upload: Upload
+    flash_deadline_s: PositiveInt = 60
 
 
 class BoardSpec(_Record):
@@ -82,7 +87,8 @@ class BoardSpec(_Record):
     usb: tuple[UsbId, ...]
     baud: PositiveInt
     reset: Literal["on_open", "by_probe", "on_start"]
-    upload: Literal["arduino", "sam-ba", "stlink", "serial", "none"]
+    upload: Upload
+    flash_deadline_s: PositiveInt
 
     @property
     def is_host(self) -> bool:

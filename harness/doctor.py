@@ -58,6 +58,7 @@ def checks() -> list[Check]:
         *_emulators(),
         _data_set(),
         *(_flasher(name) for name in FLASHERS),
+        _optiboot(),
         _serial_permission(),
     ]
 
@@ -197,6 +198,15 @@ def _data_set() -> Check:
     if found:
         return Check("UCI HAR data", "ok", str(found))
     return Check("UCI HAR data", "warn", "not here", "HIL_DATA=/path/to/data, else downloaded or synthetic")
+
+
+def _optiboot() -> Check:
+    from harness.boards.boot_loader import SOURCE
+
+    name = "Optiboot source"
+    if SOURCE.is_file():
+        return Check(name, "ok", str(SOURCE))
+    return Check(name, "warn", "needed to flash an emulated Uno", "sudo apt-get install arduino-core-avr")
 
 
 def _flasher(name: str) -> Check:

@@ -27,7 +27,7 @@ def generate_project(
     source = find_model(name)
     model = load_onnx(source.path)
     request = Request(board="", model=name, format=format_, assignment=assignment)
-    ranges = _ranges(model, source, calibration)
+    ranges = ranges_of(model, source, calibration)
     compiled = compile_model(model, find_assignment(request, model), ranges, list(boards.entries.values()), ())
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
@@ -38,7 +38,7 @@ def generate_project(
     return write_sources(sources, out), len(sources)
 
 
-def _ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges:
+def ranges_of(model: Model, source: ModelSource, calibration: Path | None) -> Ranges:
     if calibration is not None:
         inputs = read_inputs(calibration)
         return observe(model.graph, inputs.x, {"name": inputs.name, "sha256": inputs.sha256, "samples": len(inputs.x)})

@@ -172,9 +172,7 @@ FRAMES = (  # UBRR, UCSR0A, UCSR0C, bits of a frame: chapter 19.4
 
 @pytest.mark.parametrize("u2x_first", [True, False])
 @pytest.mark.parametrize(("ubrr", "status", "control", "bits"), FRAMES)
-def test_frame_length(
-    tmp_path: Path, ubrr: int, status: int, control: int, bits: int, u2x_first: bool
-) -> None:
+def test_frame_length(tmp_path: Path, ubrr: int, status: int, control: int, bits: int, u2x_first: bool) -> None:
     count = 32
     flags = [f"-DUBRR_VALUE={ubrr}", f"-DU2X_BITS={status}", f"-DFRAME_BITS={control}", f"-DFRAMES={count}"]
     firmware = build_firmware(tmp_path, "frames", *flags, f"-DU2X_FIRST={int(u2x_first)}")
@@ -311,9 +309,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Firmware:
 
 @pytest.mark.parametrize("program", ["echo", "sleep"])
 @pytest.mark.parametrize("uart", ["true", "lifted"])
-def test_an_idle_board_answers_at_once_and_leaves_the_cpu_alone(
-    tmp_path: Path, program: str, uart: str
-) -> None:
+def test_an_idle_board_answers_at_once_and_leaves_the_cpu_alone(tmp_path: Path, program: str, uart: str) -> None:
     with EmulatedUno(build_firmware(tmp_path, program, hal=True), "--uart", uart) as uno:
         with uno.open_port() as port:
             trips_s = []

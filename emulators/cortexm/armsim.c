@@ -4,21 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SILENT_WAIT_MS = 100 };
+enum { SILENT_WAIT_MS = 100, NEVER = 1 };
 
 static const struct chip *const chips[] = {&sam3x8e, &stm32h747};
 
 struct options {
     const struct chip *chip;
-    const char *image, *link, *trace;
-    bool true_uart, realtime, no_autoreset;
+    const char *image, *flash_file, *link, *trace;
+    bool true_uart, realtime, no_autoreset, boot0;
+    int64_t worn_offset;
 };
 
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
     fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747 --image FILE.bin --link PATH "
-            "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset]\n", what, argument);
+            "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
+            "[--worn OFFSET]\n", what, argument);
     exit(2);
 }
 
@@ -33,44 +35,56 @@ static bool uart_mode(const char *name) {
     return !strcmp(name, "true");
 }
 
+static int64_t number(const char *text) {
+    char *end;
+    const unsigned long value = strtoul(text, &end, 0);
+    if (!*text || *end) usage("--worn is an offset into the flash, not ", text);
+    return value;
+}
+
+static void take_value(struct options *o, const char *name, const char *value) {
+    if (!strcmp(name, "--chip")) o->chip = chip_named(value);
+    else if (!strcmp(name, "--image")) o->image = value;
+    else if (!strcmp(name, "--flash-file")) o->flash_file = value;
+    else if (!strcmp(name, "--link")) o->link = value;
+    else if (!strcmp(name, "--trace")) o->trace = value;
+    else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
+    else o->worn_offset = number(value);
+}
+
+static bool is_known(const char *name) {
+    static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--uart", "--worn"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
+        if (!strcmp(name, known[i])) return true;
+    return false;
+}
+
 static struct options parse(int count, char **arguments) {
-    struct options o = {0};
+    struct options o = {.worn_offset = -1};
     for (int i = 1; i < count; ++i) {
         const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
         if (!strcmp(name, "--realtime")) { o.realtime = true; continue; }
         if (!strcmp(name, "--no-autoreset")) { o.no_autoreset = true; continue; }
-        const bool known = !strcmp(name, "--chip") || !strcmp(name, "--image") || !strcmp(name, "--link") ||
-                           !strcmp(name, "--trace") || !strcmp(name, "--uart");
-        if (!known) usage("unknown argument: ", name);
+        if (!strcmp(name, "--boot0")) { o.boot0 = true; continue; }
+        if (!is_known(name)) usage("unknown argument: ", name);
         if (!value) usage("no value for ", name);
+        take_value(&o, name, value);
         ++i;
-        if (!strcmp(name, "--chip")) o.chip = chip_named(value);
-        if (!strcmp(name, "--image")) o.image = value;
-        if (!strcmp(name, "--link")) o.link = value;
-        if (!strcmp(name, "--trace")) o.trace = value;
-        if (!strcmp(name, "--uart")) o.true_uart = uart_mode(value);
     }
     if (!o.chip) usage("no --chip", "");
-    if (!o.image) usage("no --image", "");
+    if (!o.image && !o.flash_file) usage("no --image and no --flash-file", "");
     if (!o.link) usage("no --link", "");
     return o;
 }
 
-static void load_image(struct machine *m, const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file) usage("cannot read the image ", path);
-    const size_t bytes = fread(m->flash, 1, m->chip->flash_size_bytes, file);
-    if (bytes < 8) usage("the image has no vector table: ", path);
-    if (fgetc(file) != EOF) usage("the image is larger than the flash: ", path);
-    fclose(file);
-}
-
 static bool on_invalid_access(uc_engine *uc, uc_mem_type type, uint64_t addr, int size, int64_t value, void *user) {
     (void)uc;
-    (void)type;
-    (void)size;
-    (void)value;
-    ((struct machine *)user)->fault_addr = (uint32_t)addr;
+    struct machine *m = user;
+    if (type == UC_MEM_WRITE_PROT && m->in_rom && m->chip->latch) {
+        m->chip->latch(m, (uint32_t)addr, size, value);
+        return true;
+    }
+    m->fault_addr = (uint32_t)addr;
     return false;
 }
 
@@ -88,7 +102,10 @@ static void set_up(struct machine *m, const struct options *o) {
     check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0),
           "fault hook");
     install_block_hook(m);
-    load_image(m, o->image);
+    m->boot0 = o->boot0;
+    m->worn_offset = o->worn_offset;
+    if (o->flash_file) flash_load_file(m, o->flash_file);
+    if (o->image) flash_load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
 }
 
@@ -106,7 +123,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     uart_reset(m);
     idle_reset(m);
     m->chip->reset(m);
-    forget_blocks();
+    rom_forget_code(m);
     memcpy(vectors, m->flash, sizeof vectors);
     m->min_sp = vectors[0];
     for (int id = UC_ARM_REG_R0; id <= UC_ARM_REG_R12; ++id) uc_reg_write(m->uc, id, &zero);
@@ -140,11 +157,11 @@ static void report_fault(const struct machine *m, uint32_t pc, uc_err error) {
     fflush(stdout);
 }
 
-/* One boot: until a reset, a fault or the end. A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
-static void run(struct machine *m, uint32_t pc) {
+/* A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
+void run(struct machine *m, uint32_t pc, uint32_t until) {
     for (;;) {
         m->fault_addr = 0;
-        const uc_err error = uc_emu_start(m->uc, pc | 1, 1, 0, 0);
+        const uc_err error = uc_emu_start(m->uc, pc | 1, until, 0, 0);
         if (m->stop == STOP_RESET || m->stop == STOP_QUIT) return;
         uc_reg_read(m->uc, UC_ARM_REG_PC, &pc);
         if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
@@ -156,12 +173,22 @@ static void run(struct machine *m, uint32_t pc) {
             }
             return;
         }
+        if (pc == until) return;
         m->next_event = 0;
         host_wait(m, 1);
         host_pace(m, true);
         host_service(m);
         if (m->stop != RUN) return;
     }
+}
+
+/* One boot, of the program in flash or of the boot ROM, which may end in a program. */
+static void boot(struct machine *m) {
+    uint32_t pc = reset_machine(m, m->stop_why);
+    m->in_rom = m->chip->boots_rom(m);
+    if (m->in_rom) pc = m->chip->boot_rom(m);
+    m->in_rom = false;
+    if (m->stop == RUN) run(m, pc, NEVER);
 }
 
 static void report_exit(const struct machine *m, double started) {
@@ -186,10 +213,11 @@ int main(int count, char **arguments) {
     printf("{\"event\":\"ready\",\"pty\":\"%s\"}\n", host_pty_name());
     fflush(stdout);
     m->stop_why = "power on";
-    do run(m, reset_machine(m, m->stop_why));
+    do boot(m);
     while (m->stop != STOP_QUIT);
     if (m->trace) fclose(m->trace);
     host_close();
+    if (o.flash_file) flash_save_file(m, o.flash_file);
     report_exit(m, started);
     return 0;
 }

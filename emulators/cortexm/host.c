@@ -92,10 +92,30 @@ static void port_opened(struct machine *m) {
     if (host.autoreset) stop_machine(m, STOP_RESET, "port opened");
 }
 
+
+static void receive_bytes(struct machine *m) {
+    uint8_t bytes[READ_BYTES];
+    const uint32_t room = uart_rx_room(&m->uart);
+    const ssize_t count = read(host.master, bytes, room < READ_BYTES ? room : READ_BYTES);
+    if (count > 0) uart_feed(m, bytes, (uint32_t)count);
+}
+
+/* The next client meets nothing of this one's. A boot ROM still gets what he sent before he left: bossac ends so. */
 static void port_closed(struct machine *m) {
+    if (m->in_rom) receive_bytes(m);
     host.open = false;
-    forget_bytes(&m->uart);
+    m->uart.tx_tail = m->uart.tx_head;
+    if (!m->in_rom) m->uart.rx_tail = m->uart.rx_head;
     tcflush(host.master, TCIOFLUSH);
+}
+
+/* How some boards are asked for their boot loader: the port is opened at 1200 baud and closed. */
+static void check_touch(struct machine *m) {
+    struct termios settings;
+    if (!m->chip->on_1200_baud || tcgetattr(host.master, &settings) || cfgetospeed(&settings) != B1200) return;
+    cfsetspeed(&settings, B115200);
+    tcsetattr(host.master, TCSANOW, &settings); /* the next client's speed is his own */
+    m->chip->on_1200_baud(m);
 }
 
 /* Every open and close in order, so that a port closed and opened again at once resets the board as well. */
@@ -111,7 +131,10 @@ static void watch_port(struct machine *m) {
     struct pollfd p = {.fd = host.master};
     poll(&p, 1, 0);
     const bool hung_up = p.revents & POLLHUP;
-    if (hung_up) port_closed(m);
+    if (hung_up) {
+        port_closed(m);
+        check_touch(m); /* not while somebody else has the port: the speed may be his */
+    }
     host.open = !hung_up;
 }
 
@@ -126,13 +149,6 @@ static void send_bytes(struct machine *m) {
         u->tx_tail += sent;
     }
     if (!host.open) u->tx_tail = u->tx_head;
-}
-
-static void receive_bytes(struct machine *m) {
-    uint8_t bytes[READ_BYTES];
-    const uint32_t room = uart_rx_room(&m->uart);
-    const ssize_t count = read(host.master, bytes, room < READ_BYTES ? room : READ_BYTES);
-    if (count > 0) uart_feed(m, bytes, (uint32_t)count);
 }
 
 static void watch_stdin(struct machine *m) {

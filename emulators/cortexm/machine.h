@@ -31,7 +31,13 @@ struct chip {
     bool (*uart_interrupt)(const struct machine *m);
     bool (*uart_pins_connected)(void);
     uint32_t (*clock_hz)(void);
+    bool (*boots_rom)(const struct machine *m);     /* instead of the program in flash */
+    uint32_t (*boot_rom)(struct machine *m);        /* address to run at, or 0 after a stop */
+    void (*on_1200_baud)(struct machine *m);        /* the port was closed at this speed; or NULL */
+    void (*latch)(struct machine *m, uint32_t addr, unsigned size, uint64_t value); /* store to flash; or NULL */
 };
+
+enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
 extern const struct chip sam3x8e, stm32h747;
 
@@ -97,6 +103,10 @@ struct machine {
     uint64_t io_count;               /* bytes moved, trace lines written, clock readings */
     uint64_t next_service;
     bool realtime;
+    bool boot0;          /* pin of the STM32: high at reset starts the boot loader */
+    bool in_rom;         /* the boot ROM runs, or code that it has called */
+    uint8_t fuses;
+    int64_t worn_offset; /* of a byte of flash that has lost the ability to hold ones; or -1 */
     FILE *trace;
     enum stop stop;
     const char *stop_why;
@@ -111,6 +121,29 @@ void map_memory(struct machine *m);
 uint8_t *memory_at(const struct machine *m, uint32_t addr, uint32_t bytes);
 void map_registers(struct machine *m, uint32_t base, uint32_t size, uc_cb_mmio_read_t read, uc_cb_mmio_write_t write);
 void check(uc_err error, const char *what);
+
+/* armsim.c: one boot, or code called by a boot ROM: until it jumps to `until`, a reset, a fault or the end */
+void run(struct machine *m, uint32_t pc, uint32_t until);
+
+/* flash.c: false if the place is not in flash */
+void flash_load_image(struct machine *m, const char *path);
+void flash_load_file(struct machine *m, const char *path);
+void flash_save_file(const struct machine *m, const char *path);
+void flash_wear(struct machine *m);
+bool flash_erase(struct machine *m, uint32_t offset, uint32_t bytes);
+bool flash_program(struct machine *m, uint32_t offset, const uint8_t *data, uint32_t bytes);
+
+/* rom.c, samba.c, an3155.c */
+int rom_get(struct machine *m, int timeout_ms);
+bool rom_get_many(struct machine *m, uint8_t *bytes, uint32_t count, int timeout_ms);
+void rom_put(struct machine *m, const void *bytes, uint32_t count);
+void rom_put_byte(struct machine *m, uint8_t byte);
+void rom_read(struct machine *m, uint32_t addr, void *bytes, uint32_t count);
+void rom_write(struct machine *m, uint32_t addr, const void *bytes, uint32_t count);
+uint32_t rom_take_vectors(struct machine *m, uint32_t table);
+void rom_forget_code(struct machine *m);
+uint32_t samba_monitor(struct machine *m);
+uint32_t an3155_loader(struct machine *m);
 
 /* cycles.c */
 struct block;

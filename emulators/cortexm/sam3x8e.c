@@ -1,4 +1,5 @@
 /* ATSAM3X8E of the Arduino Due: memory map, clocks, pins and the UART, as far as the firmware can notice. */
+#include "eefc.h"
 #include "machine.h"
 
 #include <string.h>
@@ -8,10 +9,12 @@ enum {
     PMC_PCER0 = 0x610, PMC_PCDR0 = 0x614, PMC_PCSR0 = 0x618, CKGR_MOR = 0x620, CKGR_PLLAR = 0x628, PMC_MCKR = 0x630,
     PMC_SR = 0x668, UART_CR = 0x800, UART_MR = 0x804, UART_IER = 0x808, UART_IDR = 0x80C, UART_IMR = 0x810,
     UART_SR = 0x814, UART_RHR = 0x818, UART_THR = 0x81C, UART_BRGR = 0x820, UART_END = 0x928, CHIPID = 0x940,
-    EEFC0_FMR = 0xA00, EEFC_FSR = 0xA08, PIOA_PDR = 0xE04, PIOA_PER = 0xE00, PIOA_PSR = 0xE08, PIOA_ABSR = 0xE70,
+    EEFC_FMR = 0xA00, EEFC_FCR = 0xA04, EEFC_FSR = 0xA08, EEFC_FRR = 0xA0C, EEFC_PLANE = 0x200,
+    PIOA_PDR = 0xE04, PIOA_PER = 0xE00, PIOA_PSR = 0xE08, PIOA_ABSR = 0xE70,
     RSTC_CR = 0x1A00,
     RXRDY = 1 << 0, TXRDY = 1 << 1, OVRE = 1 << 5, TXEMPTY = 1 << 9,
-    UART_CLOCK = 1 << 8, UART_PINS = 3 << 8
+    UART_CLOCK = 1 << 8, UART_PINS = 3 << 8,
+    ROM = 0x00100000, ROM_BYTES = 0x1000
 };
 
 static uint32_t words[BYTES / 4];
@@ -54,7 +57,10 @@ static uint64_t read_registers(uc_engine *uc, uint64_t offset, unsigned size, vo
     case UART_SR: return uart_status(m);
     case UART_RHR: return uart_read(m);
     case CHIPID: return 0x285E0A60;
-    case EEFC_FSR: case EEFC_FSR + 0x200: return 1;
+    case EEFC_FSR: return eefc_status(0);
+    case EEFC_FRR: return eefc_result(0);
+    case EEFC_FSR + EEFC_PLANE: return eefc_status(1);
+    case EEFC_FRR + EEFC_PLANE: return eefc_result(1);
     default: return *word(offset);
     }
 }
@@ -97,17 +103,31 @@ static void write_registers(uc_engine *uc, uint64_t offset, unsigned size, uint6
     case PIOA_PDR: *word(PIOA_PSR) &= ~value; return;
     case PIOA_PER: *word(PIOA_PSR) |= value; return;
     case CKGR_MOR: if ((value >> 16 & 0xFF) != 0x37) return; break;
+    case EEFC_FCR: eefc_command(m, 0, value); return;
+    case EEFC_FCR + EEFC_PLANE: eefc_command(m, 1, value); return;
     case RSTC_CR: if (value >> 24 == 0xA5 && value & 1) stop_machine(m, STOP_RESET, "firmware"); return;
     }
     *word(at) = value;
-    if (at == EEFC0_FMR) {
+    if (at == EEFC_FMR) {
         m->flash_wait_states = value >> 8 & 15;
         forget_blocks();
     }
     if (at == CKGR_MOR || at == PMC_MCKR || at == CKGR_PLLAR) host_restart_pace(m);
 }
 
-static void map_peripherals(struct machine *m) { map_registers(m, BASE, BYTES, read_registers, write_registers); }
+static void map_peripherals(struct machine *m) {
+    map_registers(m, BASE, BYTES, read_registers, write_registers);
+    check(uc_mem_map(m->uc, ROM, ROM_BYTES, UC_PROT_READ | UC_PROT_EXEC), "ROM"); /* code called by the monitor returns here */
+}
+
+static bool boots_rom(const struct machine *m) { return !(m->fuses & FUSE_BOOT_FLASH); }
+
+/* On an Arduino Due the programming port's own processor pulses the ERASE pin, then the reset pin. */
+static void erase_by_pin(struct machine *m) {
+    flash_erase(m, 0, m->chip->flash_size_bytes);
+    m->fuses = 0;
+    stop_machine(m, STOP_RESET, "1200 baud touch: erased");
+}
 
 static void reset(struct machine *m) {
     memset(words, 0, sizeof words);
@@ -116,6 +136,8 @@ static void reset(struct machine *m) {
     *word(PIOA_PSR) = ~0u;
     m->uart.keep_old_on_overrun = false;
     m->flash_wait_states = 0;
+    eefc_settle(m);
+    eefc_reset();
 }
 
 const struct chip sam3x8e = {
@@ -131,4 +153,8 @@ const struct chip sam3x8e = {
     .uart_interrupt = uart_interrupt,
     .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz,
+    .boots_rom = boots_rom,
+    .boot_rom = samba_monitor,
+    .on_1200_baud = erase_by_pin,
+    .latch = eefc_latch,
 };

@@ -120,6 +120,8 @@ static void write_flash(uc_engine *uc, uint64_t offset, unsigned size, uint64_t 
     forget_blocks();
 }
 
+static bool boots_rom(const struct machine *m) { return m->boot0; }
+
 static void map_peripherals(struct machine *m) {
     map_registers(m, USART1, PAGE_BYTES, read_usart, write_usart);
     map_registers(m, GPIOA, PAGE_BYTES, read_gpioa, write_gpioa);
@@ -155,4 +157,6 @@ const struct chip stm32h747 = {
     .uart_interrupt = uart_interrupt,
     .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz,
+    .boots_rom = boots_rom,
+    .boot_rom = an3155_loader,
 };

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hex.h"
-
 enum { INTERRUPT_ENTRY_CYCLES = 4, SLEEP_WAKE_CYCLES = 4 };  // datasheet 7.7.1 and 7.7
 enum { BURST_CYCLES = 16384 };                               // simavr's inner loop returns at least this often
 enum { IDLE_LOOP_STEPS = 200, MCUSR = 0x54, MCUSR_PORF = 1, MCUSR_EXTRF = 2 };
@@ -72,7 +70,7 @@ static void reset_with(struct board *board, avr_run_t simavr_reset) {
     usart_reset(&board->usart);
     board->avr->run_cycle_limit = board->skips.count ? 1 : BURST_CYCLES;
     board->min_sp = RAMEND;
-    board->faulted = false;
+    board->faulted = board->erased = false;
 }
 
 void board_reset(struct board *board) {
@@ -89,7 +87,14 @@ static void widen_data_space(avr_t *avr) {
     avr->data = data;
 }
 
-void board_open(struct board *board, const char *image, uint32_t ram_static_bytes, bool lifted) {
+// Which skips need mending is a matter of the flash's contents.
+static void on_flash_written(void *context) {
+    struct board *board = context;
+    skips_find(&board->skips, board->avr->flash);
+    board->avr->run_cycle_limit = board->skips.count ? 1 : BURST_CYCLES;
+}
+
+void board_open(struct board *board, const struct flash_setup *flash, uint32_t ram_static_bytes, bool lifted) {
     avr_t *avr = avr_make_mcu_by_name("atmega328p");
     if (!avr) {
         fprintf(stderr, "unosim: this libsimavr has no atmega328p\n");
@@ -97,7 +102,7 @@ void board_open(struct board *board, const char *image, uint32_t ram_static_byte
     }
     avr_global_logger_set(on_log);
     avr_init(avr);
-    hex_load(image, avr->flash, FLASH_BYTES);
+    flash_open(avr, flash, on_flash_written, board);
     widen_data_space(avr);
     avr->frequency = CLOCK_HZ;
     logged_board = board;
@@ -167,10 +172,17 @@ static bool loops_unchanged(struct board *board) {
     return unchanged;
 }
 
+// The chip executes erased flash (0xFFFF) as if nothing were there, comes to the boot loader at its end, which starts the
+// erased program again, and so on: without a reset nothing else happens. Looked at once per burst, that is enough.
+static bool runs_erased_flash(const avr_t *avr) {
+    return avr->reset_pc == BOOT_START && avr->pc < BOOT_START && avr->flash[avr->pc] == 0xFF && avr->flash[avr->pc + 1] == 0xFF;
+}
+
 bool board_run(struct board *board, avr_cycle_count_t until) {
     avr_t *avr = board->avr;
     avr_run_t usual_run = avr_callback_run_raw;
-    while (avr->cycle < until && !board->faulted) {
+    while (avr->cycle < until && !board->faulted && !board->erased) {
+        board->erased = runs_erased_flash(avr);
         if (avr->state == cpu_Sleeping)
             sleep_until_event(board, until);
         else
@@ -178,6 +190,7 @@ bool board_run(struct board *board, avr_cycle_count_t until) {
         if (avr->state == cpu_Crashed) fault(board, "program counter beyond the flash");
         if (avr->run != usual_run) reset_by_watchdog(board);
     }
+    if (board->erased) return true;
     if (board->faulted || !usart_is_quiet(&board->usart)) return false;
     return avr->state == cpu_Sleeping || loops_unchanged(board);
 }

@@ -16,10 +16,12 @@ enum { SLICE_CYCLES = 8000, IDLE_WAIT_MS = 1, IDLE_SLICE_CYCLES = CLOCK_HZ / 100
 enum { RESET_HOLD_MS = 20 };
 
 static const char usage[] =
-    "usage: unosim --image FILE.hex --link PATH [--uart true|lifted] [--realtime] [--no-autoreset] [--ram-static BYTES]";
+    "usage: unosim --image FILE.hex --link PATH [--uart true|lifted] [--realtime] [--no-autoreset] [--ram-static BYTES] "
+    "[--boot FILE.hex] [--flash-file PATH] [--worn ADDRESS]";
 
 struct options {
-    const char *image, *link;
+    const char *link;
+    struct flash_setup flash;
     bool lifted, realtime, autoreset;
     uint32_t ram_static_bytes;
 };
@@ -36,11 +38,17 @@ static void refuse(const char *what, const char *value) {
     exit(2);
 }
 
-static uint32_t parse_ram_static(const char *text) {
+static uint32_t parse_number(const char *text, uint32_t most, const char *wrong) {
     char *end;
-    unsigned long bytes = strtoul(text, &end, 0);
-    if (*text == 0 || *end != 0 || bytes > 2048) refuse("--ram-static must be 0 to 2048, not", text);
-    return bytes;
+    unsigned long number = strtoul(text, &end, 0);
+    if (*text == 0 || *end != 0 || number > most) refuse(wrong, text);
+    return number;
+}
+
+static void check_options(const struct options *options) {
+    if (!options->link) refuse("missing option", "--link");
+    const struct flash_setup *flash = &options->flash;
+    if (!flash->image && !flash->boot && !flash->file) refuse("missing option", "--image, --boot or --flash-file");
 }
 
 static struct options parse_options(int count, char **arguments) {
@@ -48,17 +56,21 @@ static struct options parse_options(int count, char **arguments) {
         {"image", required_argument, NULL, 'i'},     {"link", required_argument, NULL, 'l'},
         {"uart", required_argument, NULL, 'u'},      {"realtime", no_argument, NULL, 'r'},
         {"no-autoreset", no_argument, NULL, 'n'},    {"ram-static", required_argument, NULL, 's'},
-        {0},
+        {"boot", required_argument, NULL, 'b'},      {"flash-file", required_argument, NULL, 'f'},
+        {"worn", required_argument, NULL, 'w'},      {0},
     };
-    struct options options = {.lifted = true, .autoreset = true};
+    struct options options = {.lifted = true, .autoreset = true, .flash.worn = -1};
     int option;
     opterr = 0;
     while ((option = getopt_long(count, arguments, ":", known, NULL)) != -1) {
-        if (option == 'i') options.image = optarg;
+        if (option == 'i') options.flash.image = optarg;
+        if (option == 'b') options.flash.boot = optarg;
+        if (option == 'f') options.flash.file = optarg;
+        if (option == 'w') options.flash.worn = parse_number(optarg, FLASH_BYTES - 1, "--worn must be 0 to 32767, not");
         if (option == 'l') options.link = optarg;
         if (option == 'r') options.realtime = true;
         if (option == 'n') options.autoreset = false;
-        if (option == 's') options.ram_static_bytes = parse_ram_static(optarg);
+        if (option == 's') options.ram_static_bytes = parse_number(optarg, 2048, "--ram-static must be 0 to 2048, not");
         if (option == 'u') {
             options.lifted = strcmp(optarg, "lifted") == 0;
             if (!options.lifted && strcmp(optarg, "true") != 0) refuse("--uart must be true or lifted, not", optarg);
@@ -67,7 +79,7 @@ static struct options parse_options(int count, char **arguments) {
         if (option == '?') refuse("unknown option", arguments[optind - 1]);
     }
     if (optind < count) refuse("unexpected argument", arguments[optind]);
-    if (!options.image || !options.link) refuse("missing option", options.image ? "--link" : "--image");
+    check_options(&options);
     return options;
 }
 
@@ -157,7 +169,7 @@ int main(int count, char **arguments) {
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
 
-    board_open(&board, options.image, options.ram_static_bytes, options.lifted);
+    board_open(&board, &options.flash, options.ram_static_bytes, options.lifted);
     pty_open(&pty, options.link);
     printf("{\"event\":\"ready\",\"pty\":\"%s\"}\n", pty.name);
     fflush(stdout);
@@ -165,6 +177,7 @@ int main(int count, char **arguments) {
     struct session session = {.board = &board, .pty = &pty, .options = &options, .released_s = started_s};
     run(&session);
     pty_close(&pty);
+    flash_save(board.avr);
     report_exit(&board, session.resets, now_seconds() - started_s);
     return 0;
 }

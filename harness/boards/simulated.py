@@ -8,26 +8,54 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.assets import asset, in_checkout
+from harness.boards.boot_loader import optiboot
 from harness.boards.connection import Connection, Session
 from harness.boards.process import ProcessBoard
 from harness.config import BoardSpec, ChipSpec
+from harness.flash import flash
+from harness.image import Image
+from harness.toolchain import default_cache_dir
 from tinyhil.errors import BoardError
 
 BANNER_S = 2.0
+FLASHED_BANNER_S = 2.5  # a boot loader may wait a second for a programmer
 
 
 @contextmanager
 def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
-    """Start the emulator of the board's chip; ended when the block is left."""
-    program = emulator_program(board.chip)
+    """Start the emulator of the board's chip with the image in its flash; ended when the block is left."""
     emulator = board.chip.emulator
-    assert emulator is not None
+    with _start(board, session, emulator.args if emulator else (), BANNER_S) as process:
+        yield process
+
+
+@contextmanager
+def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterator[Connection]:
+    """Start the emulator erased, in its boot loader, and flash the image as into a real board."""
+    emulator = board.chip.emulator
+    banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
+    with _start(board, session, emulator.loader_args if emulator else (), banner_s) as process:
+        assert emulator is not None
+        real_board = board.model_copy(update={"upload": emulator.upload})
+        flash(image, real_board, process.port, session.log_dir / "flash.log")
+        yield process
+
+
+@contextmanager
+def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: float) -> Iterator[ProcessBoard]:
+    program = emulator_program(board.chip)
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
-        values = {"image": session.image, "link": Path(folder) / board.name, "trace": session.log_dir / "trace.txt"}
-        command = [str(program), *(arg.format(**values) for arg in emulator.args), "--uart", session.uart]
+        values = {
+            "image": session.image,
+            "link": Path(folder) / board.name,
+            "trace": session.log_dir / "trace.txt",
+            "flash_file": Path(folder) / "flash",
+            "boot_loader": optiboot(default_cache_dir()) if "{boot_loader}" in args else "",
+        }
+        command = [str(program), *(arg.format(**values) for arg in args), "--uart", session.uart]
         if session.realtime:
             command.append("--realtime")
-        process = ProcessBoard(command, session.log_dir / "emulator.log", BANNER_S)
+        process = ProcessBoard(command, session.log_dir / "emulator.log", banner_s)
         try:
             yield process
         finally:

@@ -1,0 +1,65 @@
+"""`hil flash`: model -> image -> board, and the HELLO that proves it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.boards.connection import Session
+from harness.boards.simulated import connect_flashed
+from harness.build import build
+from harness.config import Boards, BoardSpec
+from harness.flash import confirm, flash
+from harness.generate import ranges_of
+from harness.image import Image, check_arena, check_fits
+from harness.pipeline import compile_model
+from harness.run import Request, Say, choose_port, find_assignment, log_folder
+from harness.zoo import find_model
+from tinyhil.errors import ConfigError
+from tinyhil.frontend.onnx import load_onnx
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`port` is None for an emulated board."""
+
+    image: Image
+    port: str | None
+    flash_seconds: float
+    hello_seconds: float
+
+
+def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> Loaded:
+    """Build the model's image, write it into the board and wait for the HELLO that carries its hash."""
+    board = boards.board(request.board)
+    if board.is_host:
+        raise ConfigError("the host board has no flash: `hil run --board host` starts its program")
+    image = build_image(request, board, boards, cache_dir, say)
+    port = choose_port(board, request.port)
+    with log_folder(image.project_dir) as logs:
+        began = time.monotonic()
+        if port is None:
+            with connect_flashed(
+                board, Session(image.load_path, logs, request.uart, request.realtime), image
+            ) as device:
+                flashed = time.monotonic()
+                confirm(image, board, device.port, device.alive)
+        else:
+            flash(image, board, port, logs / "flash.log")
+            flashed = time.monotonic()
+            confirm(image, board, port)
+    return Loaded(image, port, flashed - began, time.monotonic() - flashed)
+
+
+def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
+    """The same image that `hil run` builds with the same options."""
+    source = find_model(request.model)
+    model = load_onnx(source.path)
+    ranges = ranges_of(model, source, request.calibrate)
+    assignment = find_assignment(request, model)
+    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
+    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
+    check_fits(image, board)
+    check_arena(image, max(compiled.plan.peak_bytes, 1))
+    return image
