@@ -104,8 +104,8 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "text": (lambda: b"this is not a model\n", "not a valid ONNX model"),
     "truncated": (lambda: good().SerializeToString()[:-20], "not a valid ONNX model"),
     "unsupported operator": (
-        lambda: simple([node("Softmax", "x", "y")], X),
-        "node 'Softmax_y': operator Softmax is not supported; supported: Add, .*Tanh",
+        lambda: simple([node("Softsign", "x", "y")], X),
+        "node 'Softsign_y': operator Softsign is not supported; supported: Abs, Add, .*Tanh",
     ),
     "unsupported operator in a body": (
         lambda: classifier([scan("h0 x", "h_n", cell([node("Exp", "h", "h_next")]))]),

@@ -156,6 +156,15 @@ class Lowering:
         self.tensors[value] = tensor
         return tensor
 
+    def scratch(self, name: str, count: int, fmt: Fixed) -> Tensor:
+        """A run-time tensor the model has no value for; `name` is a wish."""
+        wish, copies = name, 1
+        while name in self.tensors or name in self._shapes:
+            copies += 1
+            name = f"{wish}.{copies}"
+        self.tensors[name] = Tensor(name, count, fmt, "arena")
+        return self.tensors[name]
+
     def alias(self, value: str, target: str) -> None:
         """`value` is another name for `target`."""
         self._alias[value] = target

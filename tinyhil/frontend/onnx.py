@@ -16,6 +16,7 @@ import onnx
 from onnx import numpy_helper
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.fold import fold_batch_norm
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -91,7 +92,7 @@ def _main_graph(proto: onnx.GraphProto, name: str) -> Graph:
     graph = _level(proto, scope, local, (source,), frozenset())
     if graph.outputs[0] in graph.constants:
         raise ModelError(f"output '{graph.outputs[0]}' does not depend on the input")
-    return _without_unused_constants(replace(graph, name=name))
+    return _without_unused_constants(fold_batch_norm(replace(graph, name=name)))
 
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tinyhil.ops import activation, elementwise, linear, scan, shape
+from tinyhil.ops import (
+    activation,
+    conv,
+    elementwise,
+    linear,
+    movement,
+    norm,
+    piecewise,
+    pool,
+    reduce,
+    scan,
+    shape,
+    softmax,
+)
 from tinyhil.ops.operator import Kernel, Operator
 
 OPERATORS: tuple[Operator, ...] = (
@@ -10,9 +23,27 @@ OPERATORS: tuple[Operator, ...] = (
     *elementwise.OPERATORS,
     *activation.OPERATORS,
     *shape.OPERATORS,
+    *conv.OPERATORS,
+    *pool.OPERATORS,
+    *movement.OPERATORS,
+    *softmax.OPERATORS,
+    *piecewise.OPERATORS,
+    *reduce.OPERATORS,
+    *norm.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN,)
-KERNELS: tuple[Kernel, ...] = (*linear.KERNELS, *elementwise.KERNELS, *activation.KERNELS, *scan.KERNELS)
+KERNELS: tuple[Kernel, ...] = (
+    *linear.KERNELS,
+    *elementwise.KERNELS,
+    *activation.KERNELS,
+    *scan.KERNELS,
+    *conv.KERNELS,
+    *pool.KERNELS,
+    *movement.KERNELS,
+    *softmax.KERNELS,
+    *piecewise.KERNELS,
+    *reduce.KERNELS,
+)
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}

@@ -1,4 +1,4 @@
-"""Element by element: Add, Sub, Mul with trailing broadcast, and Relu."""
+"""Element by element: Add, Sub, Mul with broadcast, and Relu."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from tinyhil.formats.fixed import Fixed, requantize
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
+from tinyhil.ops.movement import spread
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast
 from tinyhil.program import Op
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
     return [broadcast(node, shapes)]
 
 
-def _binary(
+def binary(
     function: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Callable[[Node, Arrays], list[np.ndarray]]:
     def evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
@@ -33,25 +34,25 @@ def _evaluate_relu(node: Node, arrays: Arrays) -> list[np.ndarray]:
     return [np.maximum(arrays[0], np.float32(0))]
 
 
-def period(node: Node, lowering: Lowering, value: str) -> int:
-    """Elements after which operand `value` repeats: its own count if it broadcasts over leading axes only."""
+def repeated(node: Node, lowering: Lowering, value: str) -> tuple[str, int]:
+    """Tensor of operand `value` and the elements after which it repeats: its own count if it broadcasts over leading
+    axes only. Along inner axes it is spread out, a constant when the model is compiled."""
     shape = lowering.shape(value)
     trimmed = shape[next((i for i, dim in enumerate(shape) if dim != 1), len(shape)) :]
     target = lowering.shape(node.outputs[0])
-    if trimmed and trimmed != target[len(target) - len(trimmed) :]:
-        raise refuse(
-            node,
-            f"operand '{value}' {list(shape)} broadcasts along an inner axis of {list(target)}",
-            "expand the constant in the model",
-        )
-    return element_count(trimmed)
+    if not trimmed or trimmed == target[len(target) - len(trimmed) :]:
+        return lowering.operand(value), element_count(trimmed)
+    constant = lowering.constant(value)
+    if constant is None:
+        return spread(node, lowering, value, target), element_count(target)
+    whole = np.broadcast_to(constant, target)
+    return lowering.add_constant(value, whole, lowering.format(value)), whole.size
 
 
-def _lower_sum(kernel: Kernel) -> Callable[[Node, Lowering], None]:
+def lower_aligned(kernel: Kernel) -> Callable[[Node, Lowering], None]:
     def lower(node: Node, lowering: Lowering) -> None:
         a, b = node.inputs
-        periods = [period(node, lowering, value) for value in (a, b)]
-        names = (lowering.operand(a), lowering.operand(b))
+        names, periods = zip(*(repeated(node, lowering, value) for value in (a, b)), strict=True)
         out = lowering.define(node.outputs[0])
         formats = [lowering.format(value) for value in (a, b)]
         exponent = min(fmt.exponent for fmt in formats)
@@ -73,8 +74,7 @@ def _lower_sum(kernel: Kernel) -> Callable[[Node, Lowering], None]:
 
 def _lower_mul(node: Node, lowering: Lowering) -> None:
     a, b = node.inputs
-    periods = [period(node, lowering, value) for value in (a, b)]
-    names = (lowering.operand(a), lowering.operand(b))
+    names, periods = zip(*(repeated(node, lowering, value) for value in (a, b)), strict=True)
     out = lowering.define(node.outputs[0])
     a_format, b_format = lowering.format(a), lowering.format(b)
     shift = out.format.exponent - a_format.exponent - b_format.exponent
@@ -96,11 +96,17 @@ def _repeat(array: np.ndarray, count: int) -> np.ndarray:
     return np.tile(array, (1, count // array.shape[1]))
 
 
+def aligned(op: Op, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """Both operands repeated to the size of the output and shifted to one scale."""
+    p = op.params
+    a, b = (_repeat(array, p["count"]) for array in arrays)
+    return a << p["a_shift"], b << p["b_shift"]
+
+
 def _execute_sum(sign: int) -> Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]:
     def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
-        p = op.params
-        a, b = (_repeat(array, p["count"]) for array in arrays)
-        return requantize((a << p["a_shift"]) + sign * (b << p["b_shift"]), p["shift"], out)
+        a, b = aligned(op, arrays)
+        return requantize(a + sign * b, op.params["shift"], out)
 
     return execute
 
@@ -114,9 +120,9 @@ def _execute_relu(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.nd
     return requantize(np.maximum(arrays[0], 0), op.params["shift"], out)
 
 
-_SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
-ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), _SUM_PARAMS, _SUM_PARAMS, in_place=True)
-SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), _SUM_PARAMS, _SUM_PARAMS, in_place=True)
+SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
+ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), SUM_PARAMS, SUM_PARAMS, in_place=True)
+SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), SUM_PARAMS, SUM_PARAMS, in_place=True)
 _MUL_PARAMS = ("count", "a_period", "b_period", "shift")
 MUL = Kernel(
     "mul",
@@ -130,8 +136,8 @@ RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), 
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (
-    Operator("Add", "sum; broadcast along leading axes", _infer, _binary(np.add), _lower_sum(ADD)),
-    Operator("Sub", "difference; broadcast along leading axes", _infer, _binary(np.subtract), _lower_sum(SUB)),
-    Operator("Mul", "product; broadcast along leading axes", _infer, _binary(np.multiply), _lower_mul),
+    Operator("Add", "sum; broadcast along any axes", _infer, binary(np.add), lower_aligned(ADD)),
+    Operator("Sub", "difference; broadcast along any axes", _infer, binary(np.subtract), lower_aligned(SUB)),
+    Operator("Mul", "product; broadcast along any axes", _infer, binary(np.multiply), _lower_mul),
     Operator("Relu", "max(x, 0)", _infer, _evaluate_relu, _lower_relu),
 )

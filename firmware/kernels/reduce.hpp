@@ -1,0 +1,59 @@
+// Reductions along neighbouring axes (tinyhil/ops/reduce.py).
+#pragma once
+#include "firmware/kernels/numeric.hpp"
+
+namespace hil {
+
+// `finish(row)` once per output element; element k of it is row[k * inner]
+template <class X, class Finish>
+inline void each_row(X x, Size outer, Size along, Size inner, Finish finish) {
+    for (; outer > 0; --outer, x = x + along * inner) {
+        for (Size i = 0; i < inner; ++i) finish(x + i);
+    }
+}
+
+template <class Acc, class Out, class X, class Shift>
+void reduce_sum(Out *out, X x, Size outer, Size along, Size inner, int32_t factor, Shift shift) {
+    each_row(x, outer, along, inner, [&](X row) {
+        int32_t sum = 0;  // at most 2^14 elements
+        Size at = 0;
+        for (Size k = 0; k < along; ++k, at += inner) sum += row[at];
+        *out++ = requantize<Out>(static_cast<Acc>(static_cast<Acc>(sum) * factor), shift);
+    });
+}
+
+// The index of the first element that no other one beats: Sign 1 the largest, -1 the smallest.
+template <int Sign, class X>
+inline Size first_extreme(X row, Size along, Size inner) {
+    Size best = 0, best_at = 0, at = 0;
+    for (Size k = 0; k < along; ++k, at += inner) {
+        if (Sign > 0 ? row[at] > row[best_at] : row[at] < row[best_at]) {
+            best = k;
+            best_at = at;
+        }
+    }
+    return best;
+}
+
+template <class Acc, class Out, class X, class Shift>
+void reduce_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
+    each_row(x, outer, along, inner, [&](X row) {
+        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<1>(row, along, inner) * inner]), shift);
+    });
+}
+
+template <class Acc, class Out, class X, class Shift>
+void reduce_min(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
+    each_row(x, outer, along, inner, [&](X row) {
+        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<-1>(row, along, inner) * inner]), shift);
+    });
+}
+
+template <class Acc, class Out, class X, class Shift>
+void arg_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
+    each_row(x, outer, along, inner, [&](X row) {
+        *out++ = requantize<Out>(static_cast<Acc>(first_extreme<1>(row, along, inner)), shift);
+    });
+}
+
+}  // namespace hil

@@ -1,0 +1,160 @@
+"""Conv, 1-D and 2-D: each window is gathered into a patch, then multiplied like a row of a dense layer.
+
+The patch is a scratch tensor of one window of one group, planned into the arena like any other. It makes the inner
+loop a dot product of contiguous elements, the loop that is fast on every chip, and puts the zeros of the padding in
+place once for all output channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed, exponent_for, requantize
+from tinyhil.graph import Node, Shape
+from tinyhil.ops import window
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops.window import Window
+from tinyhil.program import Op
+
+if TYPE_CHECKING:
+    from tinyhil.lower import Lowering
+
+EXACT_FLOAT_BITS = 53  # float64 products and sums of integers below 2**53 are exact in any order
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    x, w = shapes[0], shapes[1]
+    groups = attr(node, "group", 1)
+    if len(w) != len(x) or groups < 1 or len(x) < 3 or x[1] != w[1] * groups or w[0] % groups:
+        raise refuse(node, f"weights {list(w)} in {groups} groups for an input {list(x)}", "check the exported model")
+    if len(shapes) == 3 and shapes[2] != (w[0],):
+        raise refuse(node, f"a bias {list(shapes[2])} for {w[0]} channels", "check the exported model")
+    return [window.output_shape(x, w[0], window.infer_window(node, x, w[2:]))]
+
+
+def _products(planes: np.ndarray, weights: np.ndarray, w: Window, groups: int) -> np.ndarray:
+    """(samples, outputs, pixels) sums of `weights` (outputs, inner) over `planes`, 4-D."""
+    inner = weights.shape[1]
+    matrices = weights.reshape(1, groups, -1, inner)
+    out = np.empty((len(planes), len(weights), w.pixels), planes.dtype)
+    for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
+        patches = w.patches(planes[part], 0).reshape(-1, groups, inner, w.pixels)
+        out[part] = np.matmul(matrices, patches).reshape(-1, len(weights), w.pixels)
+    return out
+
+
+def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    x, weights = arrays[0], arrays[1][0]
+    w = window.infer_window(node, x.shape[1:], weights.shape[2:])
+    planes = x.reshape(len(x), w.channels, w.height, w.width)
+    out = _products(planes, weights.reshape(len(weights), -1), w, attr(node, "group", 1))
+    if len(arrays) == 3:
+        out = out + arrays[2].reshape(1, -1, 1)
+    return [out.reshape(len(x), *window.output_shape(x.shape[1:], len(weights), w)).astype(np.float32)]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Weights or bias of a convolution: the name to store them under, and their format."""
+
+    name: str
+    array: np.ndarray
+    format: Fixed
+
+    @staticmethod
+    def derived(name: str, array: np.ndarray, bits: int) -> Constant:
+        """One that is not a value of the model."""
+        return Constant(name, array, Fixed(bits, exponent_for(float(np.abs(array).max(initial=0.0)), bits)))
+
+
+def _constant(node: Node, lowering: Lowering, index: int) -> Constant:
+    name = node.inputs[index]
+    array = lowering.constant(name)
+    if array is None:
+        raise refuse(node, f"'{name}' is computed at run time", "only constant weights and biases are supported")
+    return Constant(name, array, lowering.format(name))
+
+
+def _lower(node: Node, lowering: Lowering) -> None:
+    weights = _constant(node, lowering, 1)
+    bias = _constant(node, lowering, 2) if len(node.inputs) == 3 else None
+    w = window.infer_window(node, lowering.shape(node.inputs[0]), weights.array.shape[2:])
+    emit_convolution(node, lowering, w, attr(node, "group", 1), (weights, bias))
+
+
+def emit_convolution(
+    node: Node, lowering: Lowering, w: Window, groups: int, constants: tuple[Constant, Constant | None]
+) -> None:
+    """The operation on the node's first input for `constants`: weights with the outputs in front, bias."""
+    weights, bias = constants
+    x, out = lowering.tensor(node.inputs[0]), lowering.define(node.outputs[0])
+    outputs = len(weights.array)
+    inner = weights.array.size // outputs
+    x_format = lowering.format(node.inputs[0])
+    names = [lowering.add_constant(weights.name, weights.array, weights.format), x]
+    exponent = x_format.exponent + weights.format.exponent
+    # |sum| <= largest sum of |w| over the output channels times the largest |x| the format can hold
+    sums = np.abs(lowering.integers(names[0]).reshape(outputs, inner)).sum(axis=1) * -x_format.lowest
+    bias_shift = 0
+    if bias is not None:
+        # the bias joins the exact sum: never finer than the accumulator, moved left into its scale
+        fmt = Fixed(bias.format.bits, max(bias.format.exponent, exponent))
+        bias_shift = fmt.exponent - exponent
+        names.append(lowering.add_constant(bias.name, bias.array, fmt))
+        magnitudes = [int(v) << bias_shift for v in np.abs(lowering.integers(names[2]))]
+        bound = max(int(a) + b for a, b in zip(sums, magnitudes, strict=True))
+    else:
+        bound = int(sums.max())
+    shift = out.format.exponent - exponent
+    patch = lowering.scratch(f"{out.name}.patch", inner, x_format)
+    params = {**w.params(), "groups": groups, "outputs": outputs, "bias_shift": bias_shift, "shift": shift}
+    kernel = CONV if bias is None else CONV_BIAS
+    bits = accumulator_bits(bound, shift)
+    lowering.emit(node, Op(kernel.name, node.name, tuple(names), out.name, params, bits, patch.name))
+
+
+def _execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    w = window.window_of(p)
+    number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64
+    planes = arrays[1].reshape(-1, w.channels, w.height, w.width).astype(number)
+    total = _products(planes, arrays[0].reshape(p["outputs"], -1).astype(number), w, p["groups"]).astype(np.int64)
+    if len(arrays) == 3:
+        total = total + (arrays[2].reshape(1, -1, 1) << p["bias_shift"])
+    return requantize(total.reshape(len(total), -1), p["shift"], out)
+
+
+CONV = Kernel(
+    "conv",
+    "windows times constant weights, exact sum, one rounding",
+    _execute,
+    ("groups", "outputs", "shift"),
+    ("shift",),
+    is_sum=True,
+    struct=("Window", window.FIELDS),
+)
+CONV_BIAS = Kernel(
+    "conv_bias",
+    "conv plus a constant bias per channel inside the exact sum",
+    _execute,
+    ("groups", "outputs", "shift", "bias_shift"),
+    ("shift", "bias_shift"),
+    is_sum=True,
+    struct=("Window", window.FIELDS),
+)
+KERNELS = (CONV, CONV_BIAS)
+
+OPERATORS = (
+    Operator(
+        "Conv",
+        "1-D and 2-D; groups, depthwise, dilations, strides, any padding; constant weights",
+        _infer,
+        _evaluate,
+        _lower,
+        ("group", *window.ATTRIBUTES),
+    ),
+)

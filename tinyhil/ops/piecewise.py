@@ -1,0 +1,205 @@
+"""Piecewise linear functions of one tensor, and the smaller or larger of two: Clip, LeakyRelu, HardSwish, ...
+
+A slope that is no power of two becomes an integer `factor` of at most 16 bits over 2**fraction_bits, so a product is
+wrong by at most 2**-15 of itself before its one rounding. HardSigmoid and HardSwish clamp the exact line to 0..1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.graph import Node, Shape
+from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, broadcast, refuse, signed_bits
+from tinyhil.program import Op
+
+if TYPE_CHECKING:
+    from tinyhil.lower import Lowering
+
+MAX_FRACTION_BITS = 40
+Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    return [shapes[0]]
+
+
+def _infer_pair(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    if len(shapes) != 2:
+        raise refuse(node, f"{len(shapes)} operands", "compare two at a time")
+    return [broadcast(node, shapes)]
+
+
+def slope(value: float) -> tuple[int, int]:
+    """(factor, fraction bits) with value ~ factor / 2**bits, |factor| <= 2**15."""
+    _, power = math.frexp(value)
+    bits = min(max(15 - power, 0), MAX_FRACTION_BITS)
+    return math.floor(value * 2.0**bits + 0.5), bits
+
+
+# ---- Clip
+
+
+def _settle_clip(node: Node, shapes: Sequence[Shape], values: Sequence[np.ndarray | None]) -> Node:
+    ends = {"min": -math.inf, "max": math.inf}
+    for position, name in enumerate(ends, 1):
+        if position < len(node.inputs) and node.inputs[position]:
+            value = values[position]
+            if value is None or value.size != 1:
+                raise refuse(node, f"'{name}' is no constant number", "use Min or Max")
+            ends[name] = float(value.reshape(-1)[0])
+    return replace(node, inputs=node.inputs[:1], attrs=ends)
+
+
+def _evaluate_clip(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    low, high = node.attrs["min"], node.attrs["max"]
+    return [np.minimum(np.maximum(arrays[0], np.float32(low)), np.float32(high))]
+
+
+def _lower_clip(node: Node, lowering: Lowering) -> None:
+    fmt = lowering.format(node.inputs[0])
+
+    def nearest(value: float) -> int:
+        scaled = min(max(value * 2.0**-fmt.exponent, fmt.lowest), fmt.highest)  # infinity is the format's end
+        return math.floor(scaled + 0.5)
+
+    high = nearest(node.attrs["max"])
+    _emit(CLIP, node, lowering, {"low": min(nearest(node.attrs["min"]), high), "high": high})
+
+
+def _emit(
+    kernel: Kernel, node: Node, lowering: Lowering, params: dict[str, int], growth: int = 1, bits: int = 0
+) -> None:
+    """`growth`: largest factor between operand and accumulator, which has `bits` more fraction bits."""
+    x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+    out = lowering.define(node.outputs[0])
+    shift = out.format.exponent - fmt.exponent + bits
+    params = {"count": out.count, **params, "shift": shift}
+    width = accumulator_bits(-fmt.lowest * growth, shift)
+    lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, width))
+
+
+def _execute_clip(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    return requantize(np.clip(arrays[0], op.params["low"], op.params["high"]), op.params["shift"], out)
+
+
+# ---- LeakyRelu, Neg, Abs: one slope on either side of zero
+
+
+def _sides(node: Node) -> tuple[float, float]:
+    """Slopes below and above zero."""
+    return {"Neg": (-1.0, -1.0), "Abs": (-1.0, 1.0), "LeakyRelu": (attr(node, "alpha", 0.01), 1.0)}[node.op]
+
+
+def _evaluate_slopes(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    below, above = _sides(node)
+    return [np.where(arrays[0] < 0, np.float32(below), np.float32(above)) * arrays[0]]
+
+
+def _lower_slopes(node: Node, lowering: Lowering) -> None:
+    below, above = _sides(node)
+    factor, bits = slope(below)
+    while factor % 2 == 0 and bits > 0:  # a power of two costs no width
+        factor, bits = factor // 2, bits - 1
+    other = int(above) << bits
+    _emit(SLOPES, node, lowering, {"below": factor, "above": other}, max(abs(factor), abs(other)), bits)
+
+
+def _execute_slopes(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    x, p = arrays[0], op.params
+    return requantize(np.where(x < 0, p["below"], p["above"]) * x, p["shift"], out)
+
+
+# ---- HardSigmoid and HardSwish: gate = clamp(factor * x + offset, 0, 2**bits)
+
+
+def _line(node: Node) -> tuple[float, float]:
+    if node.op == "HardSwish":
+        return 1 / 6, 0.5
+    return attr(node, "alpha", 0.2), attr(node, "beta", 0.5)
+
+
+def _gate(node: Node, x: np.ndarray) -> np.ndarray:
+    alpha, beta = _line(node)
+    return np.clip(np.float32(alpha) * x + np.float32(beta), np.float32(0), np.float32(1))
+
+
+def _evaluate_hard_sigmoid(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    return [_gate(node, arrays[0])]
+
+
+def _evaluate_hard_swish(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    return [arrays[0] * _gate(node, arrays[0])]
+
+
+def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
+    def lower(node: Node, lowering: Lowering) -> None:
+        alpha, beta = _line(node)
+        x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+        out = lowering.define(node.outputs[0])
+        factor, bits = slope(alpha * 2.0**fmt.exponent)
+        offset, one = math.floor(beta * 2.0**bits + 0.5), 1 << bits
+        exponent = fmt.exponent - bits if times_operand else -bits
+        shift = out.format.exponent - exponent
+        line = -fmt.lowest * abs(factor) + abs(offset)
+        bound = one * -fmt.lowest if times_operand else one
+        params = {"count": out.count, "factor": factor, "offset": offset, "one": one, "shift": shift}
+        width = max(accumulator_bits(bound, shift), signed_bits(line), signed_bits(one))
+        kernel = HARD_SWISH if times_operand else HARD_SIGMOID
+        lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, width))
+
+    return lower
+
+
+def _execute_gate(times_operand: bool) -> Execute:
+    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+        p, x = op.params, arrays[0]
+        gate = np.clip(x * p["factor"] + p["offset"], 0, p["one"])
+        return requantize(gate * x if times_operand else gate, p["shift"], out)
+
+    return execute
+
+
+# ---- Min and Max
+
+
+def _execute_extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Execute:
+    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+        return requantize(choose(*aligned(op, arrays)), op.params["shift"], out)
+
+    return execute
+
+
+def _one(name: str, summary: str, execute: Execute, params: tuple[str, ...]) -> Kernel:
+    return Kernel(name, summary, execute, ("count", *params, "shift"), ("shift",), in_place=True)
+
+
+CLIP = _one("clip", "clamped to two ends, rescaled", _execute_clip, ("low", "high"))
+SLOPES = _one("slopes", "one factor below zero, another above, one rounding", _execute_slopes, ("below", "above"))
+_LINE = ("factor", "offset", "one")
+HARD_SIGMOID = _one("hard_sigmoid", "a line clamped to 0..1", _execute_gate(False), _LINE)
+HARD_SWISH = _one("hard_swish", "x times a line clamped to 0..1, one rounding", _execute_gate(True), _LINE)
+MINIMUM = Kernel(
+    "minimum", "the smaller, aligned exactly", _execute_extreme(np.minimum), SUM_PARAMS, SUM_PARAMS, in_place=True
+)
+MAXIMUM = Kernel(
+    "maximum", "the larger, aligned exactly", _execute_extreme(np.maximum), SUM_PARAMS, SUM_PARAMS, in_place=True
+)
+KERNELS = (CLIP, SLOPES, HARD_SIGMOID, HARD_SWISH, MINIMUM, MAXIMUM)
+
+OPERATORS = (
+    Operator("Clip", "constant ends", _infer, _evaluate_clip, _lower_clip, settle=_settle_clip),
+    Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, _lower_slopes, ("alpha",)),
+    Operator("Neg", "-x", _infer, _evaluate_slopes, _lower_slopes),
+    Operator("Abs", "|x|", _infer, _evaluate_slopes, _lower_slopes),
+    Operator("HardSigmoid", "slope to 16 bits", _infer, _evaluate_hard_sigmoid, _lower_gate(False), ("alpha", "beta")),
+    Operator("HardSwish", "slope to 16 bits", _infer, _evaluate_hard_swish, _lower_gate(True)),
+    Operator("Min", "of two; broadcast", _infer_pair, binary(np.minimum), lower_aligned(MINIMUM)),
+    Operator("Max", "of two; broadcast", _infer_pair, binary(np.maximum), lower_aligned(MAXIMUM)),
+)
