@@ -1,6 +1,6 @@
 """The networks of the peer comparison on all three emulated boards; prints a Markdown table.
 
-Needs HIL_DATA with `models/peer_bench/` (MLP 64-32-10 on digits; FastGRNN H = 32 over 128 x 9, here as a Scan instead
+Needs HIL_DATA with `models/peer_bench/` (MLP 64-32-10 and a small CNN on digits; FastGRNN H = 32 over 128 x 9, here as a Scan instead
 of unrolled, same weights). Figures of the peers on the same files are quoted in the README from one measurement.
 """
 
@@ -63,7 +63,12 @@ def main() -> None:
         digits = np.load(source / "digits_x.npy").reshape(-1, 64)
         np.savez(work / "digits.npz", x=digits, y=np.load(source / "digits_y.npy").astype(np.int64))
         np.savez(work / "har.npz", x=np.load(source / "har_x.npy"), y=np.load(source / "har_y.npy").astype(np.int64))
-        cases = [(source / "mlp.onnx", work / "digits.npz", 450), (work / "fastgrnn.onnx", work / "har.npz", 60)]
+        np.savez(work / "images.npz", x=digits.reshape(-1, 1, 8, 8), y=np.load(work / "digits.npz")["y"])
+        cases = [
+            (source / "mlp.onnx", work / "digits.npz", 450),
+            (source / "cnn.onnx", work / "images.npz", 450),
+            (work / "fastgrnn.onnx", work / "har.npz", 60),
+        ]
         print("| network | board | format | time | flash B | RAM B | accuracy (float) | bit-exact |")
         print("|---|---|---|---|---|---|---|---|")
         for model, inputs, samples in cases:

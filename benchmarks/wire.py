@@ -5,9 +5,12 @@ Run as `python benchmarks/wire.py`. The emulator keeps to the wall's time.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +45,18 @@ class Throughput:
         return self.of_wire * UNO_BAUD / NOMINAL_BAUD
 
 
+@contextmanager
+def first_in_line() -> Iterator[None]:
+    """Before other programs, the emulator too, where the system lets us: it has to keep real time."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, usual)
+
+
 def measure_throughput(folder: Path, samples: int, input_bytes: int = 64) -> Throughput:
     """Stream `samples` in real time and take the time between the first full window and the last result."""
     bench = tiny_bench("uno", folder, samples + WARM_UP, inputs=input_bytes // 2)
@@ -51,7 +66,7 @@ def measure_throughput(folder: Path, samples: int, input_bytes: int = 64) -> Thr
         collected.take(index, result)
         times.append(time.monotonic())
 
-    with powered(bench, folder, uart="true", realtime=True) as device:
+    with first_in_line(), powered(bench, folder, uart="true", realtime=True) as device:
         options = Options(protocol.STREAM)
         stats = run_session(bench, device, device.port, options, take, banner_s=2.0)
     collected.check(bench, stats)

@@ -59,6 +59,14 @@ def hil() -> None:
 )
 @click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
 @click.option(
+    "--load",
+    type=click.Choice(["direct", "flash"]),
+    default="direct",
+    show_default=True,
+    help="Emulated boards: put the image into the flash, or have the real flashing program write it.",
+)
+@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0.1),
@@ -110,6 +118,28 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
 
 
 @hil.command()
+@click.option("--board", required=True, help="Board to flash: uno, due or h747; see `hil boards`.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
+@BOARDS_OPTION
+def flash(boards_file: Path | None, format_: str, **options: Any) -> None:
+    """Build, write into the board, verify, and wait for the HELLO that proves it."""
+    from harness.load import flash_model
+    from harness.run import Request
+    from harness.toolchain import default_cache_dir
+
+    request = Request(format=format_, **options)
+    loaded = flash_model(request, _boards(boards_file), default_cache_dir(), _say)
+    where = loaded.port or "emulated"
+    click.echo(f"board          {request.board} ({where})")
+    click.echo(f"image          {loaded.image.hash.hex()}, {loaded.image.flash_bytes} B: written, verified, running")
+    click.echo(f"flash          {loaded.flash_seconds:.2f} s, HELLO after {loaded.hello_seconds:.2f} s more")
+
+
+@hil.command()
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
@@ -145,6 +175,91 @@ def inspect(model: str) -> None:
 
     for line in describe_model(model):
         click.echo(line)
+
+
+@hil.command()
+@click.argument("instance", required=False, type=click.Path(path_type=Path))
+@click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx file.")
+@click.option("--board", help="With --model: the memory is that of this board.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
+@click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
+@click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/memplan.md.")
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["in-place", "gaps", "order"]),
+    help="With --model: leave out this pass; may be repeated.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
+@BOARDS_OPTION
+def plan(boards_file: Path | None, plot: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+    """Plan memory: the buffers of the CSV file INSTANCE, or the arena of a model; draw the memory map."""
+    import json
+
+    from rich.console import Console
+
+    from harness.memory_map import check_picture, print_map, save_map
+    from harness.plan import Wanted, find_plan
+
+    if plot is not None:
+        check_picture(plot)
+    found = find_plan(Wanted(format=format_, **options), _boards(boards_file), _say)
+    if as_json:
+        click.echo(json.dumps(found.record()))
+    else:
+        click.echo("\n".join(found.lines()))
+        print_map(found.map(), Console(highlight=False))
+    if plot is not None:
+        save_map(found.map(), plot)
+    if found.complaint is not None:
+        raise errors.DoesNotFit(found.complaint)
+
+
+@hil.command()
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--ram", type=click.IntRange(min=1), required=True, help="Most bytes of the arena, model input apart.")
+@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
+@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
+@click.option("--formats", default="fixed8,fixed16", show_default=True, help="Formats on offer, with commas between.")
+@click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
+@click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
+@click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For strategies that draw.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option(
+    "--evaluator",
+    type=click.Choice(["engine", "reference"]),
+    default="engine",
+    show_default=True,
+    help="The compiled host engine, or numpy: slower, and without a compiler.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+def search(as_json: bool, **options: Any) -> None:
+    """Choose a format for every tensor under a RAM limit, so that the fewest outputs differ from the float model."""
+    import json
+
+    from rich.console import Console
+
+    from harness.search import SearchRequest, run_search
+    from harness.search_report import print_outcome, search_progress
+    from harness.toolchain import default_cache_dir
+
+    request = SearchRequest(**options)
+    with search_progress(Console(stderr=True), request.evaluations) as progress:
+        outcome = run_search(request, default_cache_dir(), _say, progress)
+    if as_json:
+        click.echo(json.dumps(outcome.record))
+    else:
+        print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
 
 
 @hil.command()

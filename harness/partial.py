@@ -37,7 +37,7 @@ class PartialRun:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.results: dict[int, SampleResult] = {}
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self.path, self._stream = _claim(folder, name)
         for line in self.path.read_text(errors="replace").splitlines():
@@ -53,7 +53,7 @@ class PartialRun:
         """The file goes if the run is complete, or if there is nothing in it."""
         if kind is None or not self.results:
             self.path.unlink(missing_ok=True)
-        with _writing(self.path.parent):
+        with writing(self.path.parent):
             self._stream.close()
 
     def add(self, sample: int, result: Result, trace: SampleTrace | None) -> None:
@@ -66,7 +66,7 @@ class PartialRun:
             "saturations": result.saturations,
             "trace": asdict(trace) if trace else None,
         }
-        with _writing(self.path.parent):
+        with writing(self.path.parent):
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
 
@@ -77,7 +77,8 @@ class PartialRun:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
+    """What fails in this block is the results folder's fault."""
     try:
         yield
     except OSError as error:

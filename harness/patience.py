@@ -11,7 +11,8 @@ SHORTEST_S = 0.02  # a busy host schedules no more finely
 class Patience:
     """`seconds` is what to wait now: twice the longest wait of late, at most `longest_s`.
 
-    Silence makes it a quarter longer: on a wire a lost frame is no sign of congestion. The answer after a repeated question teaches nothing (Karn's rule: it may belong to either).
+    Silence makes it a quarter longer: on a wire a lost frame is no sign of congestion. The answer after a repeated
+    question teaches nothing (Karn's rule: it may belong to either).
     """
 
     seconds: float

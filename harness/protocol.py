@@ -11,7 +11,7 @@ VERSION = 1
 HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
 HELLO, ACK, RESULT, STATS, REFUSED = 0x81, 0x82, 0x83, 0x84, 0x85
 QUIET, STREAM = 0, 1
-STARTED, RESEND = 1, 2
+STARTED, RESEND, ASKED = 1, 2, 4
 NOT_MEASURED = 0xFFFFFFFF
 LONGEST_FRAME_BYTES = 66_000  # a result of 65,535 bytes with its head, checksum and stuffing
 
@@ -139,7 +139,12 @@ class Refused:
     type: int
 
 
-Message = Hello | Ack | Result | Stats | Refused
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Something was sent, but it is no valid frame."""
+
+
+Message = Hello | Ack | Result | Stats | Refused | Damaged
 
 
 def decode(message: bytes) -> Message:
@@ -217,12 +222,12 @@ class Splitter:
         self.total_bytes = 0
 
     def feed(self, received: bytes) -> list[Message]:
-        """The valid messages completed by `received`. Anything else only counts."""
+        """The messages completed by `received`, `Damaged` in place of those that are none."""
         self.total_bytes += len(received)
         self._buffer += received
         *complete, rest = self._buffer.split(b"\0")
         self._buffer = rest[-LONGEST_FRAME_BYTES:]  # a line that babbles must not fill the memory
-        messages = []
+        messages: list[Message] = []
         for encoded in complete:
             if not encoded:
                 continue
@@ -231,4 +236,5 @@ class Splitter:
                 self.good_frames += 1
             except BadFrame:
                 self.bad_frames += 1
+                messages.append(Damaged())
         return messages

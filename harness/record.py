@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import platform
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.assets import asset, in_checkout
+from harness.partial import writing
 from harness.run import Outcome
 
 SCHEMA_VERSION = 1
@@ -64,12 +66,31 @@ def write_record(record: Mapping[str, Any], results: Path) -> Path:
     """Store under results/<board>/<model>/<utc>-<hash>.json; returns the path."""
     stamp = record["provenance"]["utc"].replace(":", "").replace("-", "")
     folder = results / record["board"] / record["model"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stamp}-{record['provenance']['image_hash'][:8]}.json"
-    partial = path.with_suffix(".tmp")
-    partial.write_text(json.dumps(record, indent=1) + "\n")
-    partial.replace(path)
+    stem = f"{stamp}-{record['provenance']['image_hash'][:8]}"
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = _reserve(folder, stem)
+        partial = path.with_suffix(".tmp")
+        try:
+            partial.write_text(json.dumps(record, indent=1) + "\n")
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            path.unlink()
+            raise
     return path
+
+
+def _reserve(folder: Path, stem: str) -> Path:
+    """A new empty file; equal runs may end in the same second."""
+    for number in itertools.count(1):
+        path = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+        try:
+            path.open("x").close()
+            return path
+        except FileExistsError:
+            continue
+    raise AssertionError("itertools.count ends never")
 
 
 def _largest_error(outcome: Outcome) -> float:

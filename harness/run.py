@@ -18,6 +18,7 @@ from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
 from harness.build import build
 from harness.config import Boards, BoardSpec
+from harness.flash import flash, runs
 from harness.image import Image, check_arena, check_fits
 from harness.inputs import Inputs, load_inputs
 from harness.link import Link
@@ -29,7 +30,7 @@ from harness.trace import SampleTrace, TraceReader
 from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
-from tinyhil.errors import BoardError, LinkError
+from tinyhil.errors import BoardError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named
 from tinyhil.frontend.onnx import Model, load_onnx
@@ -55,6 +56,8 @@ class Request:
     mode: str = "quiet"
     uart: str = "lifted"
     realtime: bool = False
+    load: str = "direct"
+    no_flash: bool = False
     timeout_s: float = 30.0
     retries: int = 0
     results: Path = Path("results")
@@ -106,6 +109,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
     clock = Clock()
     board = boards.board(request.board)
+    port = choose_port(board, request.port)
     with clock.stage("model"):
         source = find_model(request.model)
         model = load_onnx(source.path)
@@ -118,6 +122,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("compile"):
         assignment = find_assignment(request, model)
         compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
+        check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         reference = run_reference(compiled.program, integers)
@@ -126,8 +131,11 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
         check_arena(image, max(compiled.plan.peak_bytes, 1))
+    if port is not None and not request.no_flash:
+        with clock.stage("flash"):
+            flash_unless_running(image, board, port, say)
     with clock.stage("stream"):
-        measured = _measure(request, board, image, compiled.program, integers, say, progress)
+        measured = _measure(request, board, port, image, compiled.program, integers, say, progress)
     return Outcome(
         request=request,
         board=board,
@@ -143,6 +151,20 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         wall_seconds=clock.seconds,
         **measured,
     )
+
+
+def check_weights(program: Program, board: BoardSpec) -> None:
+    """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
+    limit = board.chip.flash_bytes
+    stored = [tensor for tensor in program.tensors.values() if tensor.role in ("constant", "table")]
+    total = sum(tensor.size_bytes for tensor in stored)
+    if limit is not None and total > limit:
+        stored.sort(key=lambda tensor: -tensor.size_bytes)
+        largest = ", ".join(f"{tensor.name} {tensor.size_bytes} B" for tensor in stored[:3])
+        raise DoesNotFit(
+            f"{board.name}: weights {total} B > {limit} B of flash, {total - limit} B too much; "
+            f"largest {largest}; use a lower width or a larger board"
+        )
 
 
 def find_assignment(request: Request, model: Model) -> Assignment:
@@ -169,6 +191,7 @@ def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: 
 def _measure(
     request: Request,
     board: BoardSpec,
+    port: str | None,
     image: Image,
     program: Program,
     integers: np.ndarray,
@@ -177,7 +200,6 @@ def _measure(
 ) -> dict[str, Any]:
     storage = np.dtype(f"<i{program.tensors[program.input].format.storage_bytes}")
     samples = [row.astype(storage).tobytes() for row in integers]
-    port = choose_port(board, request.port)
     with PartialRun(request.results / board.name, run_key(request, port, image, samples)) as partial:
         if partial.results:
             say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
@@ -267,6 +289,16 @@ def choose_port(board: BoardSpec, wanted: str | None) -> str | None:
     return wanted or attached.choose_port(board)
 
 
+def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) -> None:
+    """Flash the board on `port` unless it says HELLO with this image's hash."""
+    if runs(image, board, port):
+        say(f"{board.name}: {port} runs this image already")
+        return
+    say(f"{board.name}: flashing {port}")
+    with log_folder(image.project_dir) as logs:
+        flash(image, board, port, logs / "flash.log")
+
+
 def connect(
     board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
 ) -> AbstractContextManager[Connection]:
@@ -274,4 +306,6 @@ def connect(
     session = Session(image.load_path, logs, request.uart, request.realtime)
     if board.is_host:
         return host.connect(board, session)
+    if port is None and request.load == "flash":
+        return simulated.connect_flashed(board, session, image)
     return simulated.connect(board, session) if port is None else attached.connect(board, port)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from harness import protocol
 from harness.link import Link
 from harness.patience import Patience
-from harness.protocol import Ack, Hello, Position, Result, Stats
+from harness.protocol import Ack, Damaged, Hello, Position, Result, Stats
 from tinyhil.errors import DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
 
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
@@ -38,10 +38,10 @@ class Options:
 
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
-    """Wait for the HELLO a board sends after its reset; from `banner_s` on ask for it, after `deadline_s` give up."""
+    """Wait for the HELLO a board sends after its reset; after `banner_s` ask for it, `deadline_s` later give up."""
     begin = time.monotonic()
     asked = begin + banner_s
-    while (now := time.monotonic()) < begin + deadline_s:
+    while (now := time.monotonic()) < begin + banner_s + deadline_s:
         if now >= asked:
             link.send(b"\0" + protocol.request(protocol.HELLO_REQUEST))
             asked = now + ASK_S
@@ -49,7 +49,7 @@ def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello
         if isinstance(message, Hello):
             return message
         alive()
-    raise LinkTimeout(f"{link.port}: no HELLO within {deadline_s:g} s ({link.describe_silence()})")
+    raise LinkTimeout(f"{link.port}: no HELLO within {banner_s + deadline_s:g} s ({link.describe_silence()})")
 
 
 def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
@@ -98,7 +98,7 @@ class _Session:
     missing: int = 0  # lowest sample without a result
     outputs: dict[int, bytes] = field(default_factory=dict)
     crc32: int = 0
-    rewind_on_ack: bool = False
+    asked_position: bool = False
     misfits: int = 0  # results of a wrong length in a row
     progress_at: float = 0.0
 
@@ -144,6 +144,8 @@ class _Session:
 
     def _send_burst(self) -> bool:
         """Send what the board has room for, at most BURST_BYTES; True if there is more."""
+        if self.asked_position:
+            return False
         per_sample, size = self.hello.chunks_per_sample, self.hello.chunk_bytes
         # the board keeps its two newest results: sample s + 2 may only start once the result of s is here
         end = min(self.limit, (self.missing + 2) * per_sample, len(self.samples) * per_sample)
@@ -168,12 +170,15 @@ class _Session:
             return self._take_result(message) or moved
         if isinstance(message, Ack):
             moved = self._take_position(message.position)
-            if message.flags & protocol.RESEND or self.rewind_on_ack:
-                self.next_chunk = self.acknowledged
-            self.rewind_on_ack = False
+            if message.flags & protocol.RESEND and not self.asked_position:
+                self._ask_position()
+            elif message.flags & protocol.ASKED and self.asked_position:
+                self._resume()
             return moved
         if isinstance(message, Hello):
             raise self._restarted()
+        if isinstance(message, Damaged):
+            self._ask_again()
         return False  # refused: a result that is not computed yet
 
     def _take_position(self, position: Position) -> bool:
@@ -222,11 +227,26 @@ class _Session:
         self.link.send(protocol.get_result(self.missing))
 
     def _ask_again(self) -> None:
-        if self.acknowledged >= (self.missing + 1) * self.hello.chunks_per_sample:
+        if self._is_computed():
             self.link.send(b"\0" + protocol.get_result(self.missing))
         else:
-            self.rewind_on_ack = True
-            self.link.send(b"\0" + protocol.request(protocol.PING))
+            self._ask_position()
+
+    def _ask_position(self) -> None:
+        """Stop sending until the board has told where it is: then none of what was sent before is under way."""
+        self.asked_position = True
+        self.link.send(b"\0" + protocol.request(protocol.PING))
+
+    def _resume(self) -> None:
+        """Send again from the position just told."""
+        self.asked_position = False
+        self.next_chunk = self.acknowledged
+        if self._is_computed():
+            self.link.send(protocol.get_result(self.missing))  # has been lost, or is refused
+
+    def _is_computed(self) -> bool:
+        """The board has all of the lowest missing sample: its result is there or under way."""
+        return self.acknowledged >= (self.missing + 1) * self.hello.chunks_per_sample
 
     def _check_deadline(self) -> None:
         if time.monotonic() - self.progress_at > self.options.deadline_s:

@@ -23,7 +23,7 @@ enum Type : uint8_t {
 // A position is: next sample u16, next chunk u16, credit u16 (chunks the host may send from there on).
 
 enum Mode : uint8_t { quiet = 0, stream = 1 };
-enum AckFlag : uint8_t { started = 1, resend = 2 };
+enum AckFlag : uint8_t { started = 1, resend = 2, asked = 4 };
 
 struct Writer {
     uint8_t *at;

@@ -226,7 +226,7 @@ void serve_control(uint8_t type) {
         if (!is_running(inbox.control)) restart(inbox.control[0], inbox.control[1]);
         send_ack(started);
         break;
-    case ping: send_ack(0); break;
+    case ping: send_ack(asked); break;
     case get_result: {
         const uint16_t back = static_cast<uint16_t>(state.computed - read_u16(inbox.control));
         if (back == 1 || back == 2) send_result(read_u16(inbox.control));
@@ -238,7 +238,7 @@ void serve_control(uint8_t type) {
     }
 }
 
-// A damaged or missing chunk is complained about once; progress or a repeated chunk clears the way for the next time.
+// Every damaged frame is complained about, a gap once per position: the frames behind a lost one all are gaps.
 void serve_events(uint8_t events) {
     if ((events & (damaged | gap)) == 0) {
         send_ack(0);

@@ -1,0 +1,189 @@
+"""`hil run` as a whole: all test windows on every board, budgets, exact figures, and runs without data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hil_command import hil, record_of
+from wire_bench import ROOT
+
+from harness.config import load_boards
+from harness.run import Outcome, Request, run
+from harness.toolchain import default_cache_dir
+
+WINDOWS = 950  # test part of the subset
+UNO_RAM_BYTES, UNO_FLASH_BYTES = 1024, 24 * 1024
+FIGURES = ROOT / "tests" / "golden" / "figures.json"
+FIGURE_WINDOWS = 4
+
+
+def has_data() -> bool:
+    from tinyhil import data
+
+    return data.load("har6", allow_download=False).source != "synthetic"
+
+
+needs_data = pytest.mark.skipif(not has_data(), reason="no UCI HAR: set HIL_DATA to a folder with it")
+
+
+def run_har(board: str, folder: Path, *more: object) -> dict[str, Any]:
+    return record_of(
+        hil("run", "--board", board, "--model", "fastgrnn_har", "--json", *more, cwd=folder, timeout_s=600)
+    )
+
+
+def check_all_equal(record: dict[str, Any], samples: int) -> None:
+    assert record["data"]["source"] in ("full", "subset")
+    assert record["samples"] == record["equal_samples"] == samples
+    assert record["bit_exact"] is True
+    assert record["link"]["damaged_frames"] == record["link"]["rx_overruns"] == 0
+
+
+@needs_data
+@pytest.mark.parametrize("board", ["host", "due", "h747"])
+@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
+def test_all_windows(board: str, format_: str, tmp_path: Path) -> None:
+    samples = WINDOWS if format_ == "fixed16" or board == "host" else 200
+    record = run_har(board, tmp_path, "--format", format_, "--samples", samples)
+    check_all_equal(record, samples)
+    if format_ == "fixed16":
+        assert abs(record["accuracy"] - record["float_accuracy"]) <= 0.005
+        assert record["float_accuracy"] >= 0.91
+        assert record["wall_seconds"]["stream"] < 40
+
+
+@needs_data
+@pytest.mark.parametrize(("format_", "samples"), [("fixed16", 60), ("fixed8", 20)])
+def test_windows_on_the_uno(format_: str, samples: int, tmp_path: Path) -> None:
+    record = run_har("uno", tmp_path, "--format", format_, "--samples", samples)
+    check_all_equal(record, samples)
+    check_uno_budget(record)
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
+def test_all_windows_on_the_uno(format_: str, tmp_path: Path) -> None:
+    record = run_har("uno", tmp_path, "--format", format_, "--samples", WINDOWS)
+    check_all_equal(record, WINDOWS)
+    check_uno_budget(record)
+    if format_ == "fixed16":
+        assert abs(record["accuracy"] - record["float_accuracy"]) <= 0.005
+
+
+def check_uno_budget(record: dict[str, Any]) -> None:
+    memory = record["memory"]
+    assert memory["stack_bytes"] > 60
+    assert memory["total_bytes"] < UNO_RAM_BYTES
+    assert record["flash_bytes"] < UNO_FLASH_BYTES
+
+
+@needs_data
+def test_two_hundred_windows_on_the_due_in_a_minute_and_nothing_is_built_twice(tmp_path: Path) -> None:
+    first = run_har("due", tmp_path, "--samples", 200)
+    second = run_har("due", tmp_path, "--samples", 200)
+    assert sum(first["wall_seconds"].values()) < 60
+    assert second["provenance"]["image_rebuilt"] is False
+    assert second["provenance"]["elf_sha256"] == first["provenance"]["elf_sha256"]
+    assert second["raw"] == first["raw"]
+
+
+def test_a_run_without_data_is_measured_but_not_scored(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"  # the discard port: nobody answers
+    done = hil(
+        *("run", "--board", "host", "--model", "fastgrnn_har", "--samples", 30, "--json"),
+        cwd=tmp_path,
+        HIL_DATA=None,
+        HIL_CACHE=str(tmp_path / "cache"),
+        HIL_OFFLINE="1",
+        http_proxy=nowhere,
+        https_proxy=nowhere,
+    )
+    record = record_of(done)
+    assert record["data"]["source"] == "synthetic"
+    assert record["accuracy"] is record["float_accuracy"] is None
+    assert (record["bit_exact"], record["samples"]) == (True, 30)
+    (line,) = (line for line in done.stderr.splitlines() if "synthetic" in line)
+    assert "HIL_DATA" in line
+    assert "accuracy is not available" in line
+
+
+# ---- without data: seeded walks through the model of the zoo ----
+
+
+@pytest.fixture(scope="session")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("walks") / "walks.npz"
+    steps = np.random.default_rng(3).normal(0, 0.3, (40, 128, 9))
+    np.savez(path, x=(np.cumsum(steps, axis=1) / 5).astype(np.float32))
+    return path
+
+
+@pytest.fixture(scope="session")
+def measure(walks: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
+    results = tmp_path_factory.mktemp("results")
+
+    def get(board: str, samples: int, **options: Any) -> Outcome:
+        request = Request(board, "fastgrnn_har", inputs=walks, samples=samples, results=results, **options)
+        return run(request, load_boards(), default_cache_dir(), lambda line: None, lambda done, total: None)
+
+    return get
+
+
+@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
+def test_streamed_equals_whole_windows(format_: str, measure: Callable[..., Outcome]) -> None:
+    """The Uno gets its window step by step, the others get it whole: the same integers, in both modes."""
+    host = measure("host", 6, format=format_)
+    assert not host.compiled.transfers["host"].streamed
+    for board in ("uno", "due", "h747"):
+        for mode in ("quiet", "stream"):
+            found = measure(board, 6, format=format_, mode=mode)
+            assert found.compiled.transfers[board].streamed == (board == "uno")
+            assert (found.outputs == host.outputs).all()
+            assert (found.saturations == host.saturations).all()
+    assert (host.outputs == host.reference.outputs).all()
+
+
+@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+def test_time_of_a_sample_does_not_depend_on_the_run(board: str, measure: Callable[..., Outcome]) -> None:
+    """Quiet mode on an emulator: exact, whatever the wire's speed and however busy this computer is."""
+    ticks = measure(board, 3).ticks
+    assert (measure(board, 3).ticks == ticks).all()
+    assert (measure(board, 3, uart="true").ticks == ticks).all()
+
+
+@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+def test_figures(board: str, measure: Callable[..., Outcome], request: pytest.FixtureRequest) -> None:
+    """Exact sizes and times for the compiler they were taken with; they change only with the code."""
+    found: dict[str, Any] = {}
+    for format_ in ("fixed16", "fixed8"):
+        outcome = measure(board, FIGURE_WINDOWS, format=format_)
+        found[format_] = {
+            "ticks": outcome.ticks.tolist(),
+            "instructions": [trace.instructions for trace in outcome.traces],
+            "flash_bytes": outcome.image.flash_bytes,
+            "static_bytes": outcome.image.static_bytes,
+            "arena_bytes": outcome.compiled.plan.peak_bytes,
+        }
+        compiler = f"{outcome.image.compiler.name} {outcome.image.compiler.version}"
+        if board == "uno":
+            assert outcome.image.static_bytes + (outcome.stats.stack_bytes or 0) < UNO_RAM_BYTES
+    golden = json.loads(FIGURES.read_text()) if FIGURES.is_file() else {}
+    if request.config.getoption("--update-golden", False):
+        golden[board] = {compiler: found}
+        write_figures(golden)
+    if compiler not in golden[board]:
+        pytest.skip(f"no figures for {compiler}: {', '.join(golden[board])}")
+    assert found == golden[board][compiler], "read the change, then pytest --update-golden"
+
+
+def write_figures(golden: dict[str, Any]) -> None:
+    partial = FIGURES.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
+    partial.replace(FIGURES)

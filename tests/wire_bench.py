@@ -1,0 +1,279 @@
+"""Boards for the tests of the wire: tiny models, emulated boards, and lines that damage what passes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from harness import protocol
+from harness.boards import host, simulated
+from harness.boards.connection import Connection, Session
+from harness.build import build
+from harness.config import BoardSpec, load_boards
+from harness.image import Image
+from harness.link import Link
+from harness.pipeline import compile_model
+from harness.protocol import Result, Stats
+from harness.stream import OnResult, Options, check_identity, greet, stream
+from harness.toolchain import default_cache_dir
+from harness.zoo import find_model
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.reference import quantize_inputs, run_reference
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def write_tiny_model(path: Path, inputs: int = 32, outputs: int = 4) -> Path:
+    """x (1, inputs) -> MatMul -> y (1, outputs). The weights differ, so that no two inputs are worth the same."""
+    weights = np.sin(np.arange(1, inputs * outputs + 1)).reshape(inputs, outputs).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "mix")],
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, inputs])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, outputs])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """An image of a model for a board, samples as they go over the wire, and what must come back."""
+
+    board: BoardSpec
+    image: Image
+    samples: list[bytes]
+    outputs: list[bytes]
+    saturations: list[int]
+
+
+def make_bench(board_name: str, model: str | Path, x: np.ndarray) -> Bench:
+    """Compile `model` (a path, or a name in the zoo) for the board and compute the reference for inputs `x`."""
+    boards = load_boards()
+    source = find_model(str(model))
+    loaded = load_onnx(source.path)
+    ranges = load_ranges(source.ranges, loaded.sha256) if source.ranges else calibrate(loaded.graph, x, {})
+    compiled = compile_model(loaded, Assignment("fixed16"), ranges, list(boards.entries.values()), {board_name})
+    integers, _ = quantize_inputs(compiled.program, x)
+    reference = run_reference(compiled.program, integers)
+    board = boards.board(board_name)
+    image = build(compiled.sources, board, cache_dir=default_cache_dir(), log=lambda line: None)
+    return Bench(
+        board,
+        image,
+        [row.astype("<i2").tobytes() for row in integers],
+        [row.astype("<i2").tobytes() for row in reference.outputs],
+        reference.saturations.tolist(),
+    )
+
+
+def tiny_bench(board_name: str, folder: Path, count: int, inputs: int = 32, outputs: int = 4) -> Bench:
+    """The tiny model with `count` seeded inputs."""
+    model = write_tiny_model(folder / "tiny.onnx", inputs, outputs)
+    x = np.random.default_rng(1).uniform(-1, 1, (count, 1, inputs)).astype(np.float32)
+    return make_bench(board_name, model, x)
+
+
+@contextmanager
+def powered(bench: Bench, logs: Path, uart: str = "lifted", realtime: bool = False) -> Iterator[Connection]:
+    """The bench's board, switched on."""
+    session = Session(bench.image.load_path, logs, uart, realtime)
+    driver = host.connect if bench.board.is_host else simulated.connect
+    with driver(bench.board, session) as device:
+        yield device
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a session gave, and how often each sample was reported."""
+
+    results: dict[int, Result] = field(default_factory=dict)
+    reports: int = 0
+
+    def take(self, index: int, result: Result) -> None:
+        self.results[index] = result
+        self.reports += 1
+
+    def check(self, bench: Bench, stats: Stats | None = None) -> None:
+        """Every result there is is right; with `stats`, also: none is missing, none counted twice."""
+        for index, result in self.results.items():
+            assert result.output == bench.outputs[index], f"sample {index}"
+            assert result.saturations == bench.saturations[index], f"sample {index}"
+        assert self.reports == len(self.results)
+        if stats is not None:
+            assert sorted(self.results) == list(range(len(bench.samples)))
+            assert stats.samples == len(bench.samples)
+            assert stats.saturations == sum(bench.saturations)
+
+
+def run_session(
+    bench: Bench,
+    device: Connection,
+    port: str,
+    options: Options,
+    on_result: OnResult,
+    banner_s: float = 0.5,
+) -> Stats:
+    """Greet, identify and stream over `port`."""
+    with Link(port, bench.board.baud) as link:
+        hello = greet(link, options.deadline_s, banner_s, device.alive)
+        check_identity(hello, bench.image.hash, port)
+        return stream(link, hello, bench.samples, options, on_result, device.alive)
+
+
+class PtyThread:
+    """A pseudo terminal served by a thread; `port` is what a harness opens. Subclasses say what happens in `serve`."""
+
+    def __init__(self) -> None:
+        self.master, self._slave = os.openpty()
+        tty.setraw(self._slave)
+        os.set_blocking(self.master, False)
+        self.port = os.ttyname(self._slave)
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def serve(self) -> None:
+        raise NotImplementedError
+
+    def read(self, timeout_s: float = 0.05) -> bytes:
+        """Bytes from the harness, b"" after `timeout_s`."""
+        ready, _, _ = select.select([self.master], [], [], timeout_s)
+        return os.read(self.master, 4096) if ready else b""
+
+    def write(self, data: bytes, descriptor: int | None = None) -> None:
+        """All of `data`, unless the test ends before somebody reads it."""
+        target = self.master if descriptor is None else descriptor
+        while data and not self.stopping.is_set():
+            if select.select([], [target], [], 0.05)[1]:
+                with contextlib.suppress(BlockingIOError):
+                    data = data[os.write(target, data) :]
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # the other end has gone
+            self.serve()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._thread.join(5)
+        os.close(self._slave)
+        os.close(self.master)
+
+
+class FakeBoard(PtyThread):
+    """Whatever `behave(board)` does once it has been asked for its HELLO."""
+
+    def __init__(self, behave: Callable[[FakeBoard], None]) -> None:
+        super().__init__()
+        self._behave = behave
+
+    def serve(self) -> None:
+        while not self.stopping.is_set():
+            if self.read():
+                self._behave(self)
+                return
+
+
+class FaultyWire(PtyThread):
+    """Between the harness and the board on `inner`: every byte, either way, is flipped or dropped with `rate`."""
+
+    def __init__(self, inner: str, rate: float, seed: int) -> None:
+        super().__init__()
+        self._inner = inner
+        self._rate = rate
+        self._random = random.Random(seed)
+        self.flipped = self.dropped = self.passed = 0
+        self.reset_after_bytes = 1 << 40  # close and open the board's port once so many have passed
+        self.cut_after_bytes = 1 << 40  # let nothing pass from there on
+        self.is_cut = False
+        self._board = -1
+
+    def mend(self) -> None:
+        """The wire is whole again."""
+        self.cut_after_bytes = 1 << 40
+        self.is_cut = False
+
+    def serve(self) -> None:
+        """Both ways without one waiting for the other, as on two wires."""
+        self._open()
+        to_board, to_host = bytearray(), bytearray()
+        while not self.stopping.is_set():
+            board = self._board
+            writing = [fd for fd, waiting in ((board, to_board), (self.master, to_host)) if waiting]
+            reading, writable, _ = select.select([self.master, board], writing, [], 0.05)
+            if self.master in reading:
+                to_board += self._damage(os.read(self.master, 4096))
+            if board in reading:
+                to_host += self._damage(os.read(board, 4096))
+            if board in writable:
+                del to_board[: os.write(board, to_board)]
+            if self.master in writable:
+                del to_host[: os.write(self.master, to_host)]
+            if self.passed > self.reset_after_bytes:
+                self.reset_after_bytes = 1 << 40
+                os.close(self._board)
+                self._open()
+        os.close(self._board)
+
+    def _open(self) -> None:
+        self._board = os.open(self._inner, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+
+    def _damage(self, data: bytes) -> bytes:
+        out = bytearray()
+        for byte in data:
+            chance = self._random.random()
+            if chance < self._rate:
+                self.dropped += 1
+                continue
+            if chance < 2 * self._rate:
+                byte ^= 1 << self._random.randrange(8)
+                self.flipped += 1
+            out.append(byte)
+        self.passed += len(data)
+        self.is_cut |= self.passed > self.cut_after_bytes
+        return b"" if self.is_cut else bytes(out)
+
+
+def hello_frame(bench: Bench, image_hash: bytes | None = None) -> bytes:
+    """The HELLO a board with this bench's image would send (tiny model: two slots, one chunk)."""
+    import struct
+
+    sample_bytes, output_bytes = len(bench.samples[0]), len(bench.outputs[0])
+    head = struct.pack(
+        "<BB8sIIHHHBB",
+        protocol.HELLO,
+        protocol.VERSION,
+        image_hash or bench.image.hash,
+        bench.board.chip.clock_hz,
+        sample_bytes,
+        sample_bytes,
+        1,
+        output_bytes,
+        2,
+        0,
+    )
+    description = bytes(8) + struct.pack("<BbBHH", 2, -14, 2, 1, sample_bytes // 2)
+    return protocol.frame(head + description + struct.pack("<BbBHH", 2, -12, 2, 1, output_bytes // 2))
