@@ -1,7 +1,8 @@
 """The networks of the peer comparison on all three emulated boards; prints a Markdown table.
 
-Needs HIL_DATA with `models/peer_bench/` (MLP 64-32-10 and a small CNN on digits; FastGRNN H = 32 over 128 x 9, here as a Scan instead
-of unrolled, same weights). Figures of the peers on the same files are quoted in the README from one measurement.
+Needs HIL_DATA with `models/peer_bench/`: an MLP 64-32-10 and a small CNN on digits, and a FastGRNN with H = 32 over
+128 x 9, here as a Scan instead of unrolled, same weights. The peers' figures on the same files are quoted in the README
+from one measurement.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.config import load_boards
-from harness.record import make_record
+from harness.record import store
 from harness.run import Request, run
 from harness.toolchain import default_cache_dir
 
@@ -74,10 +75,9 @@ def main() -> None:
         for model, inputs, samples in cases:
             for board in ("uno", "due", "h747"):
                 for fmt in ("fixed8", "fixed16"):
-                    request = Request(board, str(model), fmt, inputs=inputs, calibrate=inputs, samples=samples)
+                    request = Request(board, str(model), fmt, None, inputs, inputs, samples, results=work / "results")
                     outcome = run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None)
-                    record = make_record(outcome)
-                    print(_row(record))
+                    print(_row(store(outcome)[0]))
 
 
 def _row(record: dict) -> str:

@@ -93,7 +93,7 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
     from rich.console import Console
 
     from harness.progress import progress_on
-    from harness.record import make_record, write_record
+    from harness.record import store
     from harness.report import print_record
     from harness.run import Request
     from harness.run import run as run_request
@@ -103,8 +103,7 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, request.board) as progress:
         outcome = run_request(request, _boards(boards_file), default_cache_dir(), _say, progress)
-    record = make_record(outcome)
-    path = write_record(record, request.results)
+    record, path = store(outcome)
     if as_json:
         click.echo(json.dumps(record))
     else:

@@ -50,8 +50,8 @@ class PartialRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """The file goes if the run is complete, or if there is nothing in it."""
-        if kind is None or not self.results:
+        """An empty file goes; one of a complete run stays until its record is on disk (`harness.record.store`)."""
+        if not self.results:
             self.path.unlink(missing_ok=True)
         with writing(self.path.parent):
             self._stream.close()

@@ -62,6 +62,14 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
+    """Make and write the record; only then the finished samples on disk have done their duty."""
+    record = make_record(outcome)
+    path = write_record(record, outcome.request.results)
+    outcome.partial_path.unlink(missing_ok=True)
+    return record, path
+
+
 def write_record(record: Mapping[str, Any], results: Path) -> Path:
     """Store under results/<board>/<model>/<utc>-<hash>.json; returns the path."""
     stamp = record["provenance"]["utc"].replace(":", "").replace("-", "")
@@ -154,6 +162,7 @@ def _link(outcome: Outcome) -> dict[str, Any]:
         "damaged_frames": outcome.stats.damaged_frames,
         "rx_overruns": outcome.stats.rx_overruns,
         "attempts": outcome.attempts,
+        "load": outcome.request.load if outcome.emulated else None,
     }
 
 

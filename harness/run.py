@@ -87,6 +87,7 @@ class Outcome:
     port: str | None
     emulated: bool
     attempts: int
+    partial_path: Path
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -221,6 +222,7 @@ def _measure(
         "port": port,
         "emulated": port is None and not board.is_host,
         "attempts": attempt + 1,
+        "partial_path": partial.path,
         **found,
     }
 
