@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +41,7 @@ def hil() -> None:
 @click.option("--board", required=True, help="Board to run on: uno, due, h747 or host; see `hil boards`.")
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
@@ -120,7 +123,7 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
 @click.option("--board", required=True, help="Board to flash: uno, due or h747; see `hil boards`.")
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
 @BOARDS_OPTION
@@ -142,7 +145,7 @@ def flash(boards_file: Path | None, format_: str, **options: Any) -> None:
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @BOARDS_OPTION
 def generate(
@@ -158,7 +161,7 @@ def generate(
 @hil.command()
 @click.argument("model")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
-@click.option("--out", type=click.Path(path_type=Path), help="Default: ranges.json beside the model.")
+@click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
 def calibrate(model: str, inputs: Path | None, out: Path | None) -> None:
     """Record the range of every value of MODEL over calibration inputs."""
     from harness.generate import calibrate_model
@@ -181,7 +184,7 @@ def inspect(model: str) -> None:
 @click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx file.")
 @click.option("--board", help="With --model: the memory is that of this board.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="YAML file with a format per value.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
 @click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
 @click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/memplan.md.")
@@ -301,6 +304,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _dispatch(arguments: list[str] | None) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # end boards and temporary files as Ctrl-C does
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     check_names()
     hil.main(arguments, prog_name="hil", standalone_mode=False)
 
@@ -308,6 +315,7 @@ def _dispatch(arguments: list[str] | None) -> None:
 def _guard(body: Callable[[], Any]) -> int:
     try:
         body()
+        sys.stdout.flush()
     except errors.HilError as error:
         return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -323,6 +331,7 @@ def _guard(body: Callable[[], Any]) -> int:
         sys.stdout = None  # or Python complains when it flushes it at the end
         return errors.EXIT_OK
     except OSError as error:
+        sys.stdout = None if error.errno == errno.ENOSPC else sys.stdout
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", errors.EXIT_USAGE)
     return errors.EXIT_OK

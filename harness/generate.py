@@ -13,7 +13,7 @@ from harness.zoo import ModelSource, find_model
 from tinyhil import data
 from tinyhil.calibrate import Ranges, load_ranges, save_ranges
 from tinyhil.calibrate import calibrate as observe
-from tinyhil.errors import DataError
+from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.onnx import Model, load_onnx
 from tinyhil.graph import Graph
 
@@ -24,6 +24,8 @@ def generate_project(
     name: str, out: Path, format_: str, assignment: Path | None, calibration: Path | None, boards: Boards, say: Say
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all)."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
+        raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
     source = find_model(name)
     model = load_onnx(source.path)
     request = Request(board="", model=name, format=format_, assignment=assignment)
@@ -31,7 +33,7 @@ def generate_project(
     compiled = compile_model(model, find_assignment(request, model), ranges, list(boards.entries.values()), ())
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
-        say(f"{name}: does not fit {', '.join(left_out)}; their environments will refuse to compile")
+        say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
         sources = {path: text for path, text in sources.items() if path.startswith("model/")}

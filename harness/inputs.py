@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,9 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inp
         inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
     else:
         raise DataError(f"{model.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+    if limit is not None and limit > len(inputs.x):
+        message = f"{inputs.name}: {len(inputs.x)} samples, fewer than the {limit} asked for"
+        return replace(inputs, message=f"{inputs.message}; {message}" if inputs.message else message)
     if limit is not None and limit < len(inputs.x):
         y = None if inputs.y is None else inputs.y[:limit]
         inputs = Inputs(inputs.name, inputs.source, inputs.sha256, inputs.x[:limit], y, inputs.message)
@@ -64,4 +67,6 @@ def read_inputs(path: Path) -> Inputs:
         y = y.reshape(-1)
         if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
             raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
+    if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():
+        raise DataError(f"{path}: 'x' holds values beyond the range of float32; scale the data")
     return Inputs(path.name, "file", hashlib.sha256(content).hexdigest(), x.astype(np.float32), y)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tinyhil.errors import ConfigError
 
-PACKAGES = ("tinyhil", "memplan", "codegen", "harness")
+PACKAGES = ("tinyhil", "memplan", "codegen", "search", "harness")
 
 
 def check_names() -> None:

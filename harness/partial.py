@@ -40,7 +40,25 @@ class PartialRun:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self.path, self._stream = _claim(folder, name)
-        for line in self.path.read_text(errors="replace").splitlines():
+            self._adopt_orphans(folder, name)
+        self._read(self.path)
+
+    def _adopt_orphans(self, folder: Path, name: str) -> None:
+        """Take over what equal runs that have died since left behind: into our own file first, then theirs goes."""
+        for path in sorted(folder.glob(f"{name}*.partial.jsonl")):
+            if path == self.path:
+                continue
+            with path.open("a") as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue  # alive
+                self._stream.write(path.read_text(errors="replace").rstrip("\n") + "\n")
+                self._stream.flush()
+                path.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> None:
+        for line in path.read_text(errors="replace").splitlines():
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError):

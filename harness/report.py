@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 
 def print_record(record: Mapping[str, Any], console: Console) -> None:
@@ -14,12 +14,9 @@ def print_record(record: Mapping[str, Any], console: Console) -> None:
     title = f"{record['model']} on {record['board']}"
     if record["emulator"]:
         title += f" (emulated: {record['emulator']['truth']})"
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
+    console.print(Text(title, "italic"), soft_wrap=True)
     for name, text in rows(record):
-        table.add_row(name, text)
-    console.print(table)
+        console.print(Text.assemble((f"{name:15}", "bold"), text), soft_wrap=True)
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -45,8 +42,9 @@ def _fraction(value: float | None) -> str:
 
 
 def _latency(latency: Mapping[str, Any]) -> str:
-    milliseconds = latency["median_us"] / 1000
-    text = f"median {latency['median']:,.0f} {latency['unit']} ({milliseconds:.2f} ms), max {latency['max']:,}"
+    us = latency["median_us"]
+    time = f"{us / 1000:.2f} ms" if us >= 1000 else f"{us:.2f} us"
+    text = f"median {latency['median']:,.0f} {latency['unit']} ({time}), max {latency['max']:,}"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"
     return text

@@ -30,7 +30,7 @@ from harness.trace import SampleTrace, TraceReader
 from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
-from tinyhil.errors import BoardError, DoesNotFit, LinkError
+from tinyhil.errors import BoardError, ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named
 from tinyhil.frontend.onnx import Model, load_onnx
@@ -108,6 +108,8 @@ class Clock:
 
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
     """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
+    if not 0 < request.timeout_s < float("inf"):
+        raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
     clock = Clock()
     board = boards.board(request.board)
     port = choose_port(board, request.port)
@@ -128,10 +130,12 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("reference"):
         reference = run_reference(compiled.program, integers)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
+        check_labels(inputs, float_outputs.shape[1])
     with clock.stage("build"):
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
-        check_arena(image, max(compiled.plan.peak_bytes, 1))
+        if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
+            check_arena(image, compiled.plan.peak_bytes)
     if port is not None and not request.no_flash:
         with clock.stage("flash"):
             flash_unless_running(image, board, port, say)
@@ -152,6 +156,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         wall_seconds=clock.seconds,
         **measured,
     )
+
+
+def check_labels(inputs: Inputs, classes: int) -> None:
+    """DataError if a label names no output of the model."""
+    if inputs.y is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
+        worst = int(inputs.y.max() if inputs.y.max() >= classes else inputs.y.min())
+        raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
 
 
 def check_weights(program: Program, board: BoardSpec) -> None:
@@ -181,7 +192,11 @@ def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: 
         from harness.inputs import read_inputs
 
         data = read_inputs(calibration)
-        return calibrate(model.graph, data.x, {"name": data.name, "sha256": data.sha256, "samples": len(data.x)})
+        origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
+        try:
+            return calibrate(model.graph, data.x, origin)
+        except DataError as error:
+            raise DataError(f"{calibration}: {error}") from None
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)
     half = max(1, len(inputs.x) // 2)
@@ -284,6 +299,8 @@ def blame_the_dead(device: Connection) -> Iterator[None]:
 
 def choose_port(board: BoardSpec, wanted: str | None) -> str | None:
     """The port wanted, else that of the one attached board that matches by USB identity; None: emulator or host."""
+    if wanted == "":
+        raise ConfigError("--port is empty; give a path or URL, or leave it out")
     if board.is_host:
         if wanted is not None:
             raise BoardError("the host board has no serial port; leave out --port")

@@ -15,7 +15,7 @@ from tinyhil.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model comes from. Zoo models have a data set and committed ranges."""
+    """Where a model comes from. Zoo models have a data set; `ranges` is where `hil calibrate` puts its findings."""
 
     name: str
     path: Path
@@ -33,7 +33,8 @@ def find_model(name_or_path: str) -> ModelSource:
     if path.suffix == ".onnx" or path.is_file():
         if not path.is_file():
             raise ModelError(f"{path}: no such file")
-        return ModelSource(path.stem, path)
+        ranges = path.with_suffix(".ranges.json")
+        return ModelSource(path.stem, path, ranges=ranges if ranges.is_file() else None)
     names = zoo_names()
     close = difflib.get_close_matches(name_or_path, names, 1)
     hint = f"; did you mean {close[0]}?" if close else ""

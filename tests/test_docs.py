@@ -45,7 +45,7 @@ def test_every_exit_code_is_documented() -> None:
 @pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: page.name)
 def test_files_named_in_the_docs_exist(page: Path) -> None:
     text = page.read_text()
-    folders = "tinyhil|memplan|codegen|harness|firmware|emulators|docs|tests|models|benchmarks"
+    folders = "tinyhil|memplan|codegen|search|harness|firmware|emulators|docs|tests|models|benchmarks"
     named = re.findall(rf"`((?:{folders})/[\w./-]*)`", text)
     named += re.findall(r"\]\(([^)#:]+)\)", text)
     missing = [name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()]

@@ -18,6 +18,7 @@ from harness.config import Boards, BoardSpec, load_boards
 from harness.flash import TOOLS, confirm, flash, runs, usb_serial_number
 from harness.image import Image
 from harness.load import build_image
+from harness.record import store
 from harness.run import Outcome, Request, run
 from harness.toolchain import default_cache_dir
 from tinyhil.errors import EXIT_FLASH, FlashError, LinkTimeout, WrongFirmware
@@ -89,7 +90,9 @@ def test_a_board_with_another_image_is_told_apart_and_flashed_again(
 
 def outcome_of(boards: Boards, said: list[str], results: Path, **options: Any) -> Outcome:
     request = Request(model="fastgrnn_har", samples=3, results=results, **options)
-    return run(request, boards, default_cache_dir(), said.append, lambda done, of: None)
+    outcome = run(request, boards, default_cache_dir(), said.append, lambda done, of: None)
+    store(outcome)
+    return outcome
 
 
 @every_board

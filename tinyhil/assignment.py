@@ -46,8 +46,11 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
         raise ConfigError(f"assignment file {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
         raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(data, dict) or set(data) - {"default", "values"} or "default" not in data:
-        raise ConfigError(f"assignment file {path}: needs the keys 'default' and, if any, 'values'")
+    if not isinstance(data, dict) or "default" not in data:
+        raise ConfigError(f"assignment file {path}: needs the key 'default' and, if there are exceptions, 'values'")
+    unknown = sorted(str(key) for key in set(data) - {"default", "values"})
+    if unknown:
+        raise ConfigError(f"assignment file {path}: unknown key '{unknown[0]}'; known: default, values")
     values = data.get("values") or {}
     if not isinstance(values, dict):
         raise ConfigError(f"assignment file {path}: 'values' must map value names to formats")

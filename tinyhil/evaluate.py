@@ -20,7 +20,8 @@ def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np
     (samples, *shape) of every run-time value, for each step of a loop.
     """
     x = shape_inputs(graph, inputs)
-    output = _run(graph, {graph.inputs[0]: x}, {}, watch)[0]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the values themselves
+        output = _run(graph, {graph.inputs[0]: x}, {}, watch)[0]
     return np.broadcast_to(output, (len(x), *graph.shapes[graph.outputs[0]]))  # a loop may ignore the samples
 
 

@@ -107,6 +107,8 @@ def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
             dims.append(dim.dim_value)
         elif position == 0:
             dims.append(1)  # a symbolic first axis is the batch: the board takes one sample at a time
+        elif dim.WhichOneof("value") == "dim_value":
+            raise ModelError(f"input '{info.name}': axis {position} has size {dim.dim_value}; nothing to compute")
         else:
             raise ModelError(
                 f"input '{info.name}': axis {position} ('{dim.dim_param}') has no fixed size; export with a fixed shape"

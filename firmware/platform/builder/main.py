@@ -33,7 +33,7 @@ env.Replace(
     SIZECHECKCMD="$SIZETOOL -A -d $SOURCES",
     SIZEPRINTCMD="$SIZETOOL -B -d $SOURCES",
     SIZEPROGREGEXP=r"^(?:\.isr_vector|\.vectors|\.text|\.rodata|\.init_array|\.fini_array|\.ARM\.ex\w+|\.data)\s+(\d+).*",
-    SIZEDATAREGEXP=r"^(?:\.data|\.bss|\.noinit)\s+(\d+).*",
+    SIZEDATAREGEXP=r"^(?:\.data|\.bss|\.noinit|\.guard)\s+(\d+).*",
 )
 
 

@@ -1,0 +1,114 @@
+"""Speed of the host engine against a program per candidate, and the strategies against each other; prints Markdown.
+
+Needs HIL_DATA with the HAR data. `--limits` RAM limits in bytes, `--evaluations` the budget of every strategy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from harness.assets import asset
+from harness.config import load_boards
+from harness.run import Request
+from harness.run import run as run_request
+from harness.search import SearchRequest, run_search, write_assignment
+from harness.toolchain import default_cache_dir
+from harness.zoo import find_model
+from search.engine import load_engine
+from search.evaluate import Evaluator, NumpyExecutor, Score, make_examples
+from search.space import Candidate, Choice, Space, make_space
+from search.trial import Trial
+from tinyhil import data
+from tinyhil.calibrate import load_ranges
+from tinyhil.frontend.onnx import load_onnx
+
+MODEL = "fastgrnn_har"
+STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only", "layerwise", "random")
+
+
+def drawn(space: Space, count: int) -> list[Candidate]:
+    random = np.random.default_rng(0)
+    return [tuple(Choice(str(random.choice(space.formats))) for _ in space.groups) for _ in range(count)]
+
+
+def speed(assignments: int, programs: int) -> None:
+    """Seconds per assignment: engine, numpy reference, and generate + compile + run."""
+    source = find_model(MODEL)
+    model = load_onnx(source.path)
+    assert source.ranges is not None
+    assert source.dataset is not None
+    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), ("fixed8", "fixed16"))
+    found = data.load(source.dataset)
+    examples = make_examples(model.graph, found.x_test, found.y_test)
+    candidates = drawn(space, assignments)
+    begin = time.perf_counter()
+    engine = load_engine(asset("firmware").parent, default_cache_dir())
+    print(f"host engine ready after {time.perf_counter() - begin:.2f} s (compiled once per machine)")
+    seconds = {}
+    for name, executor, count in (("host engine", engine, assignments), ("numpy reference", NumpyExecutor(), 10)):
+        evaluator = Evaluator(executor, examples)
+        begin = time.perf_counter()
+        for candidate in candidates[:count]:
+            evaluator.score(space.lower(candidate))
+        seconds[name] = (time.perf_counter() - begin) / count
+        print(f"{name}: {count} assignments on {len(examples)} windows in {seconds[name] * count:.2f} s")
+    seconds["generate, compile, run"] = per_program(space, candidates[:programs])
+    print("\n| evaluation of one assignment | seconds | slower than the engine |\n|---|---|---|")
+    for name, value in seconds.items():
+        print(f"| {name} | {value:.4f} | {value / seconds['host engine']:.1f} x |")
+
+
+def per_program(space: Space, candidates: Sequence[Candidate]) -> float:
+    """`hil run --board host` for each, with a build of its own; without the reference and float runs."""
+    boards, total = load_boards(), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, candidate in enumerate(candidates):
+            path = Path(folder) / f"{number}.yaml"
+            write_assignment(path, space, Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0)))
+            request = Request("host", MODEL, assignment=path, results=Path(folder))
+            outcome = run_request(request, boards, Path(folder) / "cache", lambda line: None, lambda *_: None)
+            total += sum(outcome.wall_seconds[stage] for stage in ("compile", "build", "stream"))
+    return total / len(candidates)
+
+
+def compare(limits: Sequence[int], evaluations: int) -> None:
+    """Every strategy at every limit: what it found on the training part, what that is worth on the test part."""
+    print(
+        "| RAM limit B | strategy | evaluations | s | RAM B | differ (search) | differ (held out) | accuracy | float |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for limit in limits:
+        for name in STRATEGIES:
+            with tempfile.TemporaryDirectory() as folder:
+                request = SearchRequest(MODEL, limit, name, evaluations=evaluations, results=Path(folder))
+                outcome = run_search(request, default_cache_dir(), lambda line: None, lambda *_: None)
+            r = outcome.record
+            share = f"{r['search']['disagreements']} of {r['search']['samples']}"
+            print(
+                f"| {limit} | {name} | {r['evaluations']:g} | {r['seconds']:.1f} | {r['ram_bytes']} | {share} "
+                f"| {r['disagreements']} of {r['samples']} | {100 * r['accuracy']:.2f} % "
+                f"| {100 * r['float_accuracy']:.2f} % |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limits", default="96,112,128,144,160,176")
+    parser.add_argument("--evaluations", type=int, default=120)
+    parser.add_argument("--assignments", type=int, default=100)
+    parser.add_argument("--programs", type=int, default=3)
+    arguments = parser.parse_args()
+    speed(arguments.assignments, arguments.programs)
+    print()
+    compare([int(limit) for limit in arguments.limits.split(",") if limit], arguments.evaluations)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Which width each tensor gets: strategies that ask, an evaluator that answers without compiling anything."""

@@ -1,0 +1,79 @@
+"""HAUNTER, the bit-width search of MinUn (Jaiswal et al., LCTES 2023, section 5, algorithms 4 to 8).
+
+Phase I decides the scales of fixed point: from profiled ranges, so that nothing profiled overflows
+(`tinyhil.formats.fixed.exponent_for`), and the pair of widths from one homogeneous run per width on offer. Phase II
+orders the tensors by the error that the low width causes per element. Phase III promotes in that order as far as
+memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from search.space import Candidate, Choice
+from search.study import Ask, Asking, Study
+from search.trial import Trial
+from tinyhil.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Haunter:
+    """`soft_limit_factor` lets phase III promote beyond the limit (such trials are never the result)."""
+
+    soft_limit_factor: float = 1.0
+    percentile: float = 95.0
+    permit_overflow: bool = (
+        False  # Shiftry's trade (section 6.1): twice the resolution of the low width, half its range
+    )
+
+    name: ClassVar[str] = "haunter"
+    source: ClassVar[str] = "MinUn (LCTES 2023), section 5, algorithms 4-8"
+
+    def __post_init__(self) -> None:
+        if self.soft_limit_factor < 1.0 or not 0.0 <= self.percentile <= 100.0:
+            raise ConfigError("haunter: soft_limit_factor must be 1.0 or more, percentile between 0 and 100")
+
+    def propose(self, study: Study) -> Asking:
+        low, high = yield from choose_pair(study)
+        if self.permit_overflow:
+            low = Choice(low.format, -1)
+        order = promotion_order(study, study.heat(high, low, self.percentile))
+        yield from promotions(study, order, low, high, self.soft_limit_factor)
+        return None
+
+
+def choose_pair(study: Study) -> Generator[Ask, Trial, tuple[Choice, Choice]]:
+    """The two neighbouring widths whose homogeneous runs enclose the float model's accuracy (1 % below counts)."""
+    choices = [Choice(name) for name in study.space.formats]
+    if len(choices) == 2:
+        return choices[0], choices[1]
+    for index, choice in enumerate(choices[:-1]):
+        trial = yield Ask(study.space.uniform(choice), complete=True)
+        if trial.quality >= study.float_quality - 0.01:
+            first = max(0, index - 1)
+            return choices[first], choices[first + 1]
+    return choices[-2], choices[-1]
+
+
+def promotion_order(study: Study, errors: Sequence[float]) -> list[int]:
+    """Groups by decreasing promotability, the error per element."""
+    groups = study.space.groups
+    return sorted(range(len(groups)), key=lambda index: (-errors[index] / max(1, groups[index].elements), index))
+
+
+def promotions(
+    study: Study, order: Sequence[int], low: Choice, high: Choice, factor: float = 1.0
+) -> Generator[Ask, Trial, None]:
+    """Phase III: as it comes, then each overshooting tensor in front, then all of them in front together."""
+    start = study.space.uniform(low)
+    first, overshooting = study.promote(order, start, high, factor)
+    yield Ask(first)
+    for index in overshooting:
+        alone = study.space.having(start, {index: high})
+        if study.fits(alone, factor):
+            yield Ask(study.promote(order, alone, high, factor)[0])
+    together: Candidate = study.space.having(start, dict.fromkeys(overshooting, high))
+    if overshooting and study.fits(together, factor):
+        yield Ask(study.promote(order, together, high, factor)[0])

@@ -1,0 +1,126 @@
+"""What is chosen: one format for each group of values that share storage, and the program that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.errors import ConfigError
+from tinyhil.formats import named
+from tinyhil.formats.fixed import Fixed
+from tinyhil.graph import Graph
+from tinyhil.lower import Lowering, formats, lower, tied_values
+from tinyhil.program import Program
+
+INPUT, CONSTANT, ARENA = "input", "constant", "arena"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A format, its exponent moved by `offset`: -1 halves the step and the range (Shiftry, stage III)."""
+
+    format: str
+    offset: int = 0
+
+    @property
+    def bits(self) -> int:
+        return named(self.format).bits
+
+    def __str__(self) -> str:
+        return f"{self.format}{self.offset:+d}" if self.offset else self.format
+
+
+Candidate = tuple[Choice, ...]  # one per group of the space
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Values in one memory. `elements` counts those in RAM for `role` arena, else those stored once."""
+
+    name: str
+    members: tuple[str, ...]
+    role: str
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """`formats` are the names on offer, narrowest first; `groups` in order of first appearance."""
+
+    graph: Graph
+    ranges: Ranges
+    groups: tuple[Group, ...]
+    formats: tuple[str, ...]
+
+    @property
+    def low(self) -> Choice:
+        return Choice(self.formats[0])
+
+    @property
+    def high(self) -> Choice:
+        return Choice(self.formats[-1])
+
+    def uniform(self, choice: Choice) -> Candidate:
+        return (choice,) * len(self.groups)
+
+    def having(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
+        """The candidate with some groups changed."""
+        return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
+
+    def arena(self) -> tuple[int, ...]:
+        """Numbers of the groups that take RAM of the arena."""
+        return tuple(index for index, group in enumerate(self.groups) if group.role == ARENA)
+
+    def assignment(self, candidate: Candidate) -> Assignment:
+        values = {group.name: choice.format for group, choice in zip(self.groups, candidate, strict=True)}
+        return Assignment(self.formats[-1], values)
+
+    def lower(self, candidate: Candidate) -> Program:
+        assignment = self.assignment(candidate)
+        if not any(choice.offset for choice in candidate):
+            return lower(self.graph, assignment, self.ranges)
+        chosen = formats(self.graph, assignment, self.ranges)
+        for group, choice in zip(self.groups, candidate, strict=True):
+            for name in group.members:
+                chosen[name] = Fixed(chosen[name].bits, chosen[name].exponent + choice.offset)
+        return _lower_as(self.graph, chosen)
+
+
+def _lower_as(graph: Graph, chosen: Mapping[str, Fixed]) -> Program:
+    """`tinyhil.lower.lower` for formats that are decided already."""
+    lowering = Lowering(graph, chosen)
+    source, result = graph.inputs[0], graph.outputs[0]
+    lowering.define(source, role="input")
+    lowering.body = lowering.lower_body(graph)
+    output = lowering.operand(result)
+    return Program(
+        name=graph.name,
+        tensors=lowering.tensors,
+        constants=lowering.constants,
+        body=tuple(lowering.body),
+        input=source,
+        output=output,
+        input_shape=graph.shapes[source],
+        output_shape=graph.shapes[result],
+    )
+
+
+def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
+    """The groups of `graph` that a program really stores; ConfigError without two different widths on offer."""
+    ordered = tuple(sorted(dict.fromkeys(names), key=lambda name: named(name).bits))
+    if len(ordered) < 2:
+        raise ConfigError("search: needs two formats or more to choose from; give --formats fixed8,fixed16")
+    tensors = lower(graph, Assignment(ordered[0]), ranges).tensors
+    groups = []
+    for members in tied_values(graph):
+        stored = [tensors[name] for name in members if name in tensors]
+        roles = {tensor.role for tensor in stored}
+        if not stored:
+            continue
+        role = ARENA if "arena" in roles else INPUT if roles & {"input", "slice"} else CONSTANT
+        counted = [tensor.count for tensor in stored if role != ARENA or tensor.role == ARENA]
+        elements = sum(counted) if role == ARENA else max(counted)
+        groups.append(Group(members[0], members, role, elements))
+    return Space(graph, ranges, tuple(groups), ordered)

@@ -1,0 +1,111 @@
+"""What a strategy may ask about a model without an evaluation, and the protocol by which it asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from search.evaluate import Evaluator
+from search.flatten import executions
+from search.memory import Memory
+from search.space import ARENA, Candidate, Choice, Space
+from search.trial import Trial
+from tinyhil.formats.fixed import dequantize
+from tinyhil.program import Program
+
+LOG_BYTES = 16 << 20  # of values logged for the heat map
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question. `complete`: no early stop. `probe`: only so many samples, and never the result."""
+
+    candidate: Candidate
+    complete: bool = False
+    probe: int | None = None
+
+
+Asking = Generator[Ask, Trial, Candidate | None]
+
+
+class Strategy(Protocol):
+    """A frozen dataclass whose fields are its options. `propose` yields questions and receives their trials; what it
+    returns is its answer, None for the best trial that fits."""
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+
+    def propose(self, study: Study) -> Asking: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One model under one limit. `charge` is told the cost of what is no trial, in evaluations."""
+
+    space: Space
+    memory: Memory
+    evaluator: Evaluator
+    limit_bytes: int
+    seed: int = 0
+    charge: Callable[[float], None] = field(default=lambda cost: None)
+
+    @property
+    def float_quality(self) -> float:
+        """Accuracy of the float model on these samples; 1 without labels."""
+        accuracy = self.evaluator.examples.float_accuracy
+        return 1.0 if accuracy is None else accuracy
+
+    def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
+        return self.memory.fits(candidate, int(self.limit_bytes * factor))
+
+    def promote(
+        self, order: Iterable[int], start: Candidate, choice: Choice, factor: float = 1.0
+    ) -> tuple[Candidate, list[int]]:
+        """Give `choice` to the groups in this order as long as the limit holds; also those for which it did not.
+
+        MinUn's PromoteWithinMemoryLimit.
+        """
+        found, overshooting = start, []
+        for index in order:
+            if found[index] == choice:
+                continue
+            wider = self.space.having(found, {index: choice})
+            if self.fits(wider, factor):
+                found = wider
+            else:
+                overshooting.append(index)
+        return found, overshooting
+
+    def heat(self, high: Choice, low: Choice, percentile: float = 95.0) -> list[float]:
+        """Per group the percentile of |value(all high) - value(all low)| over its elements (MinUn, phase II)."""
+        programs = [self.space.lower(self.space.uniform(choice)) for choice in (high, low)]
+        values = _executed_bytes(programs[0])
+        samples = max(1, min(len(self.evaluator.examples), LOG_BYTES // max(1, values)))
+        self.charge(2 * min(1.0, samples / len(self.evaluator.examples)))
+        logs = [_real_values(program, self.evaluator.values(program, samples)) for program in programs]
+        return [self._error(members, logs, percentile, role) for members, role in self._members()]
+
+    def _members(self) -> list[tuple[tuple[str, ...], str]]:
+        return [(group.members, group.role) for group in self.space.groups]
+
+    def _error(
+        self, members: tuple[str, ...], logs: list[dict[str, np.ndarray]], percentile: float, role: str
+    ) -> float:
+        names = [name for name in members if all(name in log for log in logs)]
+        if role == ARENA:  # a state also shows constants it starts from; what was computed counts
+            names = [name for name in names if name not in self.space.graph.all_constants()] or names
+        errors = [np.abs(logs[0][name] - logs[1][name]).reshape(-1) for name in names]
+        return float(np.percentile(np.concatenate(errors), percentile)) if errors else 0.0
+
+
+def _executed_bytes(program: Program) -> int:
+    return 2 * sum(program.tensors[name].count for name in executions(program.body))
+
+
+def _real_values(program: Program, integers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    constants = {n: a for n, a in program.constants.items() if program.tensors[n].role == "constant"}
+    found = {**constants, **integers}
+    return {name: dequantize(array, program.tensors[name].format).astype(np.float32) for name, array in found.items()}

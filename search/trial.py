@@ -1,0 +1,102 @@
+"""What was tried: one record per evaluation, appended to a log from which an interrupted search continues."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search.evaluate import Score
+from search.space import Candidate, Choice, Space
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`kind`: full (every sample), stopped (worse than the best before the end) or probe (some samples)."""
+
+    number: int
+    candidate: Candidate
+    kind: str
+    ram_bytes: int
+    fits: bool
+    score: Score
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct samples; of those that agree with the float model where there are no labels."""
+        return None if self.score.correct is None else self.score.correct / self.score.samples
+
+    @property
+    def quality(self) -> float:
+        """Accuracy if there are labels, else agreement."""
+        return self.accuracy if self.accuracy is not None else 1 - self.score.disagreements / self.score.samples
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """Smaller is better."""
+        return self.score.disagreements, self.score.loss, self.number
+
+
+class TrialLog:
+    """Trials as JSON lines behind a header that names the search. Without a path nothing is written."""
+
+    def __init__(self, path: Path | None, space: Space, key: str) -> None:
+        self._path, self._space, self._key = path, space, key
+        self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
+
+    def read(self) -> list[Trial]:
+        """The trials of an earlier run of the same search; a torn last line is dropped, as is another search's log."""
+        if self._path is None or not self._path.is_file():
+            return []
+        lines = self._path.read_text().split("\n")
+        if not lines or lines[0] != json.dumps(self._header):
+            return []
+        trials = []
+        for line in lines[1:-1]:
+            try:
+                trials.append(_parse(json.loads(line)))
+            except (ValueError, KeyError, TypeError):
+                break
+        return trials
+
+    def start(self, kept: list[Trial]) -> None:
+        """Begin the file anew with the trials that are kept."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
+        partial = self._path.with_suffix(".tmp")
+        partial.write_text("".join(f"{line}\n" for line in lines))
+        partial.replace(self._path)
+
+    def add(self, trial: Trial) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(_record(trial)) + "\n")
+
+
+def _record(trial: Trial) -> dict[str, Any]:
+    score = trial.score
+    return {
+        "number": trial.number,
+        "kind": trial.kind,
+        "formats": [choice.format for choice in trial.candidate],
+        "offsets": [choice.offset for choice in trial.candidate],
+        "ram_bytes": trial.ram_bytes,
+        "fits": trial.fits,
+        "samples": score.samples,
+        "disagreements": score.disagreements,
+        "correct": score.correct,
+        "saturations": score.saturations,
+        "loss": score.loss,
+    }
+
+
+def _parse(data: dict[str, Any]) -> Trial:
+    candidate = tuple(Choice(fmt, offset) for fmt, offset in zip(data["formats"], data["offsets"], strict=True))
+    fields = ("samples", "disagreements", "correct", "saturations", "loss")
+    score = Score(*(data[name] for name in fields))
+    return Trial(data["number"], candidate, data["kind"], data["ram_bytes"], data["fits"], score)

@@ -1,0 +1,73 @@
+"""Small classifiers for the search: a dense network, and the worked example of MinUn's appendix B."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from onnx_models import load, node, simple
+
+from codegen.placement import Passes, Placement, place
+from search.engine import Engine, load_engine
+from search.evaluate import Evaluator, Executor, NumpyExecutor, make_examples
+from search.memory import Memory
+from search.space import make_space
+from search.study import Study
+from tinyhil.calibrate import calibrate
+from tinyhil.graph import Graph
+from tinyhil.program import Program
+
+ROOT = Path(__file__).resolve().parent.parent
+FORMATS = ("fixed8", "fixed16")
+APART = Passes(in_place=False, gaps=False, order=False)
+
+
+def host_engine(cache: Path, threads: int | None = None) -> Engine:
+    return load_engine(ROOT, cache, threads)
+
+
+def place_apart(program: Program) -> Placement:
+    """No two live tensors share bytes, as in MinUn."""
+    return place(program, APART)
+
+
+def network(folder: Path, seed: int = 0, inner: int = 6) -> Graph:
+    """x (1, 8) -> tanh -> relu -> 4 logits, with tensors of unequal size and range."""
+    random = np.random.default_rng(seed)
+    constants = {
+        "W": random.normal(size=(8, inner)),
+        "b": random.normal(size=(1, inner)),
+        "V": 3 * random.normal(size=(inner, 5)),
+        "R": random.normal(size=(5, 4)),
+    }
+    nodes = [
+        node("MatMul", "x W", "t1"),
+        node("Add", "t1 b", "t2"),
+        node("Tanh", "t2", "t3"),
+        node("MatMul", "t3 V", "t4"),
+        node("Relu", "t4", "t5"),
+        node("MatMul", "t5 R", "y"),
+    ]
+    return load(simple(nodes, {"x": (1, 8)}, constants), folder, f"net{seed}")
+
+
+def worked_example(folder: Path) -> Graph:
+    """t1 = W1 X1, t2 = t1 + B1 (MinUn, appendix B)."""
+    constants = {"W1": [[-2.139562, 1.885351]], "B1": [[0.146048]]}
+    nodes = [node("MatMul", "W1 X1", "t1"), node("Add", "t1 B1", "t2")]
+    return load(simple(nodes, {"X1": (2, 1)}, constants, "t2"), folder, "worked")
+
+
+def study_of(graph: Graph, x: np.ndarray, limit_bytes: int, executor: Executor | None = None) -> Study:
+    space = make_space(graph, calibrate(graph, x, {"name": "test"}), FORMATS)
+    evaluator = Evaluator(executor or NumpyExecutor(), make_examples(graph, x, None))
+    return Study(space, Memory(space, place_apart), evaluator, limit_bytes)
+
+
+def network_study(folder: Path, limit_bytes: int, seed: int = 0, executor: Executor | None = None) -> Study:
+    x = np.random.default_rng(seed + 100).normal(size=(400, 1, 8)).astype(np.float32)
+    return study_of(network(folder, seed), x, limit_bytes, executor)
+
+
+def formats_of(study: Study, candidate: tuple[object, ...]) -> dict[str, str]:
+    return {group.name: str(choice) for group, choice in zip(study.space.groups, candidate, strict=True)}

@@ -1,0 +1,381 @@
+"""Strategies: what the papers say they do, the limit kept, the same trials again, and errors that say the remedy."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from search_models import formats_of, network, network_study, place_apart, study_of, worked_example
+
+from search.evaluate import make_examples, require_classes
+from search.haunter import Haunter, choose_pair, promotion_order, promotions
+from search.memory import Memory
+from search.run import Budget, search
+from search.shiftry import Shiftry
+from search.space import Choice, make_space
+from search.strategies import STRATEGIES, make_strategy
+from search.study import Ask, Asking, Study
+from search.trial import Trial, TrialLog
+from tinyhil.assignment import load_assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.reference import run_reference
+
+NAMES = [strategy.name for strategy in STRATEGIES]
+LIMITS = (13, 18, 22)
+
+
+def least_bytes(study: Study) -> int:
+    return study.memory.planned_bytes(study.space.uniform(study.space.low))
+
+
+# --- MinUn's worked example ---------------------------------------------------------------------------------------
+
+
+def truncated(real: float, exponent: int) -> float:
+    """Fixed point as the paper's compilers compute it: towards zero."""
+    return float(np.trunc(np.ldexp(real, -exponent)) * 2.0**exponent)
+
+
+def worked_errors() -> dict[str, float]:
+    """|high - low| of t1 and t2 by the paper's arithmetic: products of rounded operands, results truncated."""
+    found: dict[int, tuple[float, float]] = {}
+    for bits in (16, 8):
+        weight_scale, sum_scale, bias_scale = 3 - bits, 4 - bits, -2 - (bits - 1)
+        w = [truncated(v, weight_scale) for v in (-2.139562, 1.885351)]
+        x = [truncated(v, weight_scale) for v in (1.185109, -2.206466)]
+        t1 = truncated(w[0] * x[0] + w[1] * x[1], sum_scale)
+        t2 = truncated(t1 + truncated(truncated(0.146048, bias_scale), sum_scale), sum_scale)
+        found[bits] = (t1, t2)
+    return {name: abs(found[16][i] - found[8][i]) for i, name in enumerate(("t1", "t2"))}
+
+
+def test_worked_example_of_appendix_b(tmp_path: Path) -> None:
+    """3 B instead of 4: t1 keeps 16 bits at offsets 0 and 1, t2 has 8 at offset 2."""
+    x = np.array([[[1.185109], [-2.206466]]], np.float32)
+    study = study_of(worked_example(tmp_path), x, limit_bytes=3)
+    space = study.space
+    assert float(study.evaluator.examples.outputs[0, 0]) == pytest.approx(-6.549199, abs=1e-3)
+    assert study.memory.planned_bytes(space.uniform(space.high)) == 4
+    errors = worked_errors()
+    assert errors["t1"] > errors["t2"] > 0
+    order = promotion_order(study, [errors.get(group.name, 0.0) for group in space.groups])
+    first = next(promotions(study, order, space.low, space.high))
+    widths = formats_of(study, first.candidate)
+    assert (widths["t1"], widths["t2"]) == ("fixed16", "fixed8")
+    assert {widths[name] for name in ("W1", "X1", "B1")} == {"fixed16"}  # they take no RAM of the arena
+    plan = place_apart(space.lower(first.candidate)).plan
+    assert (plan.peak_bytes, plan.offsets["t1"], plan.offsets["t2"]) == (3, 0, 2)
+
+
+# --- every strategy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit_bytes", LIMITS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_limit_holds_and_the_same_trials_come_again(name: str, limit_bytes: int, tmp_path: Path) -> None:
+    runs = []
+    for _ in range(2):
+        study = network_study(tmp_path, limit_bytes)
+        runs.append(search(make_strategy(name, ()), study, budget=Budget(evaluations=25)))
+    found = runs[0]
+    assert found.trials == runs[1].trials
+    assert found.best == runs[1].best
+    assert found.best.fits
+    assert found.best.kind == "full"
+    planned = place_apart(study.space.lower(found.best.candidate)).plan.peak_bytes
+    assert found.best.ram_bytes == planned <= limit_bytes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_limit_of_the_widest_format_costs_nothing(name: str, tmp_path: Path) -> None:
+    study = network_study(tmp_path, 10_000)
+    found = search(make_strategy(name, ()), study, budget=Budget(evaluations=25))
+    wide = study.evaluator.score(study.space.lower(study.space.uniform(study.space.high)))
+    allowed = 2 if name in ("shiftry", "layerwise", "random") else 0  # they demote although they need not
+    assert found.best.score.disagreements <= wide.disagreements + allowed * len(study.evaluator.examples) // 100
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_against_the_truth(seed: int, tmp_path: Path) -> None:
+    """Exhaustive is the optimum over the arena; ours comes within two samples of 400, and no worse than HAUNTER."""
+    limit = 18
+    results = {}
+    for name in ("exhaustive", "haunter", "lagrange"):
+        found = search(make_strategy(name, ()), network_study(tmp_path, limit, seed), budget=Budget(evaluations=40))
+        results[name] = found.best.score.disagreements
+    assert results["exhaustive"] <= results["haunter"]
+    assert results["lagrange"] <= results["exhaustive"] + 2
+    assert results["lagrange"] <= results["haunter"]
+
+
+def test_exhaustive_tries_everything_that_fits(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 18)
+    found = search(make_strategy("exhaustive", ()), study)
+    space, wide = study.space, study.space.uniform(study.space.high)
+    possible = {
+        space.having(wide, dict(zip(space.arena(), choices, strict=True)))
+        for choices in itertools.product((space.low, space.high), repeat=len(space.arena()))
+    }
+    fitting = {c for c in possible if place_apart(space.lower(c)).plan.peak_bytes <= 18}
+    assert {trial.candidate for trial in found.trials} == fitting
+    assert 1 < len(fitting) < len(possible)
+
+
+def test_exhaustive_refuses_large_models(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="6 tensors are free"):
+        search(make_strategy("exhaustive", ["most_groups=5"]), network_study(tmp_path, 30))
+
+
+# --- HAUNTER ------------------------------------------------------------------------------------------------------
+
+
+def test_heat_is_the_percentile_of_the_difference(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 20)
+    space = study.space
+    errors = study.heat(space.high, space.low, 95.0)
+    values = []
+    for choice in (space.high, space.low):
+        program = space.lower(space.uniform(choice))
+        seen: dict[str, np.ndarray] = {}
+        run_reference(program, study.evaluator._quantized(program).astype(np.int64), seen.__setitem__)
+        values.append({n: np.ldexp(a.astype(float), program.tensors[n].format.exponent) for n, a in seen.items()})
+    for group, error in zip(space.groups, errors, strict=True):
+        if group.role == "arena":
+            name = group.members[0]
+            assert error == pytest.approx(np.percentile(np.abs(values[0][name] - values[1][name]), 95), rel=1e-5)
+    assert min(errors) > 0
+
+
+def test_phase_three_has_three_passes(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 17)
+    space = study.space
+    order = list(range(len(space.groups)))
+    first, overshooting = study.promote(order, space.uniform(space.low), space.high)
+    assert len(overshooting) >= 2
+    asked = [ask.candidate for ask in promotions(study, order, space.low, space.high)]
+    assert asked[0] == first
+    starts = [space.having(space.uniform(space.low), {index: space.high}) for index in overshooting]
+    expected = [study.promote(order, start, space.high)[0] for start in starts if study.fits(start)]
+    assert asked[1 : 1 + len(expected)] == expected
+    fitting = [index for index, start in zip(overshooting, starts, strict=True) if study.fits(start)]
+    assert fitting
+    for index, candidate in zip(fitting, expected, strict=True):
+        assert candidate[index] == space.high
+    together = space.having(space.uniform(space.low), dict.fromkeys(overshooting, space.high))
+    assert len(asked) == 1 + len(expected) + int(study.fits(together))
+
+
+def test_a_soft_limit_promotes_further_but_is_never_the_result(tmp_path: Path) -> None:
+    found = search(Haunter(soft_limit_factor=1.3), network_study(tmp_path, 17))
+    assert any(trial.ram_bytes > 17 for trial in found.trials)
+    assert found.best.ram_bytes <= 17
+
+
+@pytest.mark.parametrize(("good_from", "expected"), [(0, (0, 1)), (1, (0, 1)), (2, (1, 2)), (3, (2, 3)), (9, (2, 3))])
+def test_the_pair_encloses_the_float_accuracy(good_from: int, expected: tuple[int, int], tmp_path: Path) -> None:
+    """One homogeneous run per width, from the narrowest on, up to the first that is as good as float."""
+    study = network_study(tmp_path, 18)
+    offered = ("fixed8", "fixed8", "fixed16", "fixed16")  # four places on the ladder; what counts is the order
+    asking = choose_pair(replace(study, space=replace(study.space, formats=offered)))
+    score = study.evaluator.score(study.space.lower(study.space.uniform(study.space.high)))
+    asked: list[Ask] = []
+
+    def converse() -> None:
+        asked.append(next(asking))
+        while True:
+            disagreements = 0 if len(asked) > good_from else score.samples // 2
+            answer = replace(score, disagreements=disagreements)
+            asked.append(asking.send(Trial(0, asked[-1].candidate, "full", 0, True, answer)))
+
+    with pytest.raises(StopIteration) as end:
+        converse()
+    assert end.value.value == tuple(Choice(offered[place]) for place in expected)
+    assert len(asked) == min(good_from + 1, 3)
+    assert all(len(set(ask.candidate)) == 1 for ask in asked)
+
+
+# --- Shiftry ------------------------------------------------------------------------------------------------------
+
+
+def test_shiftry_tries_each_tensor_at_each_offset(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 10_000)
+    found = search(Shiftry(points=100.0), study)
+    groups = study.space.groups
+    alone = [t for t in found.trials if sum(choice.format == "fixed8" for choice in t.candidate) == 1]
+    for index, group in enumerate(groups):
+        offsets = {t.candidate[index].offset for t in alone if t.candidate[index].format == "fixed8"}
+        assert offsets == set(range(-8 if group.role == "input" else -2, 1))
+    assert all(choice.format == "fixed8" for choice in found.best.candidate)  # no loss is too much
+
+
+def test_shiftry_stops_at_the_first_prefix_that_loses_too_much(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 10_000)
+    found = search(Shiftry(points=1.0), study)
+    count = len(study.space.groups)
+    prefixes = found.trials[3 * count + 6 :]  # behind stage III: three offsets each, nine for the input
+    lost = [study.float_quality - trial.quality for trial in prefixes]
+    assert all(points <= 0.01 + 1e-9 for points in lost[:-1])
+    assert lost[-1] > 0.01 + 1e-9
+    assert found.best.candidate == prefixes[-2].candidate
+
+
+# --- interruption, budgets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["haunter", "lagrange", "random"])
+def test_a_killed_search_goes_on_with_the_same_trials(name: str, tmp_path: Path) -> None:
+    def run(path: Path | None, stop_at: int | None = None) -> tuple[Trial, ...]:
+        study = network_study(tmp_path, 18)
+        asked = []
+
+        def watch(trial: Trial, best: Trial | None) -> None:
+            asked.append(trial)
+            if stop_at is not None and len(asked) == stop_at:
+                raise KeyboardInterrupt
+
+        log = TrialLog(path, study.space, "key")
+        return search(make_strategy(name, ()), study, budget=Budget(evaluations=25), log=log, on_trial=watch).trials
+
+    whole = run(None)
+    path = tmp_path / "trials.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(path, stop_at=2)
+    with path.open("a") as file:
+        file.write('{"number": 2, "kind": "fu')  # what a kill in the middle of a write leaves
+    assert run(path) == whole
+    assert len(path.read_text().splitlines()) == len(whole) + 1
+
+
+def test_the_log_of_another_search_is_not_used(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 18)
+    path = tmp_path / "trials.jsonl"
+    search(Haunter(), study, log=TrialLog(path, study.space, "one"))
+    assert TrialLog(path, study.space, "one").read()
+    assert TrialLog(path, study.space, "two").read() == []
+
+
+def test_logged_trials_are_not_evaluated_again(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    study = network_study(tmp_path, 18)
+    search(Haunter(), study, log=TrialLog(path, study.space, "key"))
+    lines = path.read_text().splitlines()
+    first = json.loads(lines[1])
+    first["disagreements"] = 0
+    path.write_text("\n".join([lines[0], json.dumps(first), *lines[2:]]) + "\n")
+    again = search(Haunter(), network_study(tmp_path, 18), log=TrialLog(path, study.space, "key"))
+    assert again.trials[0].score.disagreements == 0
+
+
+def test_budgets(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 18)
+    few = search(make_strategy("random", ()), study, budget=Budget(evaluations=5))
+    assert (len(few.trials), few.finished) == (5, False)
+    reached = search(make_strategy("random", ()), study, budget=Budget(target=few.best.score.disagreements))
+    assert len(reached.trials) <= 5
+    assert search(make_strategy("random", ()), study, budget=Budget(seconds=0.0)).best.fits
+
+
+def test_a_budget_too_small_for_any_fitting_trial_still_gives_one(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 18)
+    found = search(make_strategy("layerwise", ()), study, budget=Budget(evaluations=1))
+    assert found.best.fits
+
+
+def test_the_same_question_is_answered_once(tmp_path: Path) -> None:
+    class Twice:
+        name: ClassVar[str] = "twice"
+        source: ClassVar[str] = "test"
+
+        def propose(self, study: Study) -> Asking:
+            low = study.space.uniform(study.space.low)
+            first = yield Ask(low, complete=True)
+            second = yield Ask(low)
+            assert first is second
+            return None
+
+    assert len(search(Twice(), network_study(tmp_path, 18)).trials) == 1
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+def test_an_infeasible_limit_names_the_least_and_the_tensors(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 5)
+    least = least_bytes(study)
+    with pytest.raises(ConfigError, match=rf"5 B of RAM are not feasible, the least is {least} B.*t2 6 B") as caught:
+        search(Haunter(), study)
+    assert f"--ram {least}" in str(caught.value)
+
+
+def test_unknown_strategies_and_options_list_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="known: lagrange, haunter"):
+        make_strategy("hunter", ())
+    with pytest.raises(ConfigError, match="it has: soft_limit_factor, percentile"):
+        make_strategy("haunter", ["factor=2"])
+    with pytest.raises(ConfigError, match="percentile=high is no float"):
+        make_strategy("haunter", ["percentile=high"])
+    with pytest.raises(ConfigError, match=r"1\.0 or more"):
+        make_strategy("haunter", ["soft_limit_factor=0.5"])
+    assert make_strategy("haunter", ["permit_overflow=true"]) == Haunter(permit_overflow=True)
+
+
+def test_one_format_is_no_choice(tmp_path: Path) -> None:
+    graph = network(tmp_path)
+    with pytest.raises(ConfigError, match="two formats"):
+        make_space(graph, calibrate(graph, np.ones((1, 1, 8), np.float32), {}), ["fixed8", "fixed8"])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((0, 1, 8), np.float32), "no samples"),
+        (np.full((3, 1, 8), np.nan, np.float32), "NaN"),
+        (np.ones((3, 1, 8), np.float32), "constant"),
+    ],
+)
+def test_data_that_decide_nothing(x: np.ndarray, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        make_examples(network(tmp_path), x, None)
+
+
+def test_a_single_class(tmp_path: Path) -> None:
+    graph = network(tmp_path)
+    x = np.random.default_rng(0).normal(size=(200, 1, 8)).astype(np.float32)
+    examples = make_examples(graph, x, None)
+    require_classes(examples)
+    same = examples.x[examples.classes == examples.classes[0]]
+    with pytest.raises(DataError, match="one class"):
+        require_classes(make_examples(graph, same, None))
+
+
+def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
+    from harness.search import write_assignment
+
+    study = network_study(tmp_path, 18)
+    found = search(Haunter(), study)
+    write_assignment(tmp_path / "a.yaml", study.space, found.best)
+    loaded = load_assignment(tmp_path / "a.yaml", study.space.graph)
+    for group, choice in zip(study.space.groups, found.best.candidate, strict=True):
+        assert loaded.format_of(group.members) == choice.format
+
+
+def test_memory_is_planned_once_per_mix_of_widths(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 18)
+    calls = []
+
+    def counting(program):  # type: ignore[no-untyped-def]
+        calls.append(program)
+        return place_apart(program)
+
+    memory = Memory(study.space, counting)
+    space = study.space
+    for _ in range(2):
+        for choice in (space.low, space.high, Choice("fixed8", -1)):
+            memory.planned_bytes(space.uniform(choice))
+    assert len(calls) == 2

@@ -1,0 +1,101 @@
+"""`hil search` as a user types it: a table, one JSON object, an assignment file that `hil run` takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from onnx_models import node, simple
+from scan_models import weights
+
+from tinyhil.errors import EXIT_USAGE
+
+KEYS = {
+    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
+    *("disagreements", "assignment_file"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model, and 120 labelled samples in one file."""
+    nodes = [node("MatMul", "x W", "t"), node("Tanh", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 8)}, {"W": weights(8, 6), "V": weights(6, 3)})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    random = np.random.default_rng(0)
+    x = random.normal(size=(120, 1, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x, y=random.integers(0, 3, 120))
+    np.savez(tmp_path / "one.npz", x=np.ones((1, 1, 8), np.float32))
+    np.savez(tmp_path / "nan.npz", x=np.full((8, 1, 8), np.nan, np.float32))
+    np.savez(tmp_path / "same.npz", x=np.ones((8, 1, 8), np.float32))
+    return tmp_path
+
+
+def hil(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def search(folder: Path, *arguments: str, inputs: str = "x.npz") -> subprocess.CompletedProcess[str]:
+    return hil(folder, "search", "--model", "net.onnx", "--inputs", inputs, "--evaluations", "12", *arguments)
+
+
+def test_json_and_the_assignment_run(folder: Path) -> None:
+    done = search(folder, "--ram", "11", "--strategy", "haunter", "--json", "--out", "widths.yaml")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record.keys() >= KEYS
+    assert record["ram_bytes"] <= record["ram_limit_bytes"] == 11
+    assert (record["strategy"], record["assignment_file"], record["samples"]) == ("haunter", "widths.yaml", 60)
+    np.savez(folder / "held.npz", **{name: a[60:] for name, a in np.load(folder / "x.npz").items()})
+    np.savez(folder / "seen.npz", x=np.load(folder / "x.npz")["x"][:60])
+    run = hil(
+        folder, "run", "--board", "host", "--model", "net.onnx", "--inputs", "held.npz", "--assignment", "widths.yaml",
+        "--json", "--calibrate", "seen.npz",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    measured = json.loads(run.stdout)
+    assert measured["disagreements"] == record["disagreements"]
+    assert measured["accuracy"] == record["accuracy"]
+    assert measured["saturations"] == record["saturations"]
+    assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
+
+
+def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
+    first = search(folder, "--ram", "11", "--strategy", "size_only")
+    second = search(folder, "--ram", "11", "--strategy", "size_only", "--evaluator", "reference")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    for word in ("tensor", "constant", "fixed16", "held out", "60 samples", "RAM", "of 11 B"):
+        assert word in first.stdout
+    kept = [[line for line in done.stdout.splitlines() if "evaluations" not in line] for done in (first, second)]
+    assert kept[0] == kept[1]
+    (assignment,) = (folder / "results" / "search" / "net").glob("*.yaml")
+    assert yaml.safe_load(assignment.read_text())["default"] in ("fixed8", "fixed16")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inputs", "message"),
+    [
+        (["--ram", "3"], "x.npz", r"3 B of RAM are not feasible, the least is 9 B"),
+        (["--ram", "11", "--strategy", "best"], "x.npz", "known: lagrange"),
+        (["--ram", "11", "--set", "depth=3"], "x.npz", "has no option 'depth'"),
+        (["--ram", "11", "--formats", "fixed8"], "x.npz", "two formats"),
+        (["--ram", "11", "--formats", "fixed8,float7"], "x.npz", "unknown number format 'float7'"),
+        (["--ram", "11"], "one.npz", "1 samples"),
+        (["--ram", "11"], "nan.npz", "NaN"),
+        (["--ram", "11"], "same.npz", "constant"),
+        (["--ram", "0"], "x.npz", "--ram"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], inputs: str, message: str, folder: Path) -> None:
+    done = search(folder, *arguments, inputs=inputs)
+    assert done.returncode == EXIT_USAGE
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("hil: ")
+    assert message in line
+    assert "Traceback" not in done.stderr

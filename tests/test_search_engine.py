@@ -1,0 +1,210 @@
+"""The host engine: the same integers as the reference, whatever the assignment, model and number of threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import graph, load, model, node, samples_for
+from random_models import extreme_inputs, random_cases
+from scan_models import weights
+from search_models import host_engine, network, network_study
+
+from harness.toolchain import default_cache_dir
+from harness.zoo import find_model, zoo_names
+from search.engine import Engine
+from search.evaluate import Evaluator, NumpyExecutor, make_examples
+from search.flatten import KERNELS, flatten
+from search.space import Choice, make_space
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.errors import BuildError, ModelError
+from tinyhil.formats.fixed import Fixed
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.lower import lower
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.program import Op, Program, Tensor, walk
+from tinyhil.reference import quantize_inputs, run_reference
+
+SEEDS = (0, 1000)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """From the user's cache: building it takes as long as all tests here."""
+    return host_engine(default_cache_dir())
+
+
+def test_the_engine_has_every_kernel() -> None:
+    assert set(KERNELS) == set(KERNEL_BY_NAME)
+
+
+IMAGE = (1, 4, 5, 6)
+ROWS = (3, 8)
+ONE_NODE: dict[str, tuple[onnx.NodeProto, tuple[int, ...], dict[str, object]]] = {
+    "conv": (node("Conv", "x w", "y", pads=[1, 0, 1, 1]), IMAGE, {"w": weights(3, 4, 3, 2)}),
+    "conv_bias": (node("Conv", "x w b", "y", group=2), IMAGE, {"w": weights(6, 2, 2, 2), "b": weights(6)}),
+    "max_pool": (node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[2, 1]), IMAGE, {}),
+    "average_pool": (node("AveragePool", "x", "y", kernel_shape=[3, 3]), IMAGE, {}),
+    "average_pool_inside": (node("AveragePool", "x", "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), IMAGE, {}),
+    "move": (node("Transpose", "x", "y", perm=[1, 0]), ROWS, {}),
+    "place_more": (node("Concat", "x c x", "y", axis=1), ROWS, {"c": weights(3, 2)}),
+    "gather_rows": (node("Gather", "x i", "y", axis=1), ROWS, {"i": [5, 0, 0, 2]}),
+    "softmax": (node("Softmax", "x", "y", axis=1), ROWS, {}),
+    "clip": (node("Clip", "x low high", "y"), ROWS, {"low": -0.3, "high": 0.8}),
+    "slopes": (node("LeakyRelu", "x", "y", alpha=0.17), ROWS, {}),
+    "hard_sigmoid": (node("HardSigmoid", "x", "y"), ROWS, {}),
+    "hard_swish": (node("HardSwish", "x", "y"), ROWS, {}),
+    "minimum": (node("Min", "x c", "y"), ROWS, {"c": weights(8)}),
+    "maximum": (node("Max", "x c", "y"), ROWS, {"c": weights(8)}),
+    "reduce_sum": (node("ReduceSum", "x i", "y"), ROWS, {"i": [0]}),
+    "reduce_max": (node("ReduceMax", "x", "y", axes=[1]), ROWS, {}),
+    "reduce_min": (node("ReduceMin", "x", "y", axes=[1]), ROWS, {}),
+    "arg_max": (node("ArgMax", "x", "y", axis=1), ROWS, {}),
+    "matmul": (node("MatMul", "x c", "y"), ROWS, {"c": weights(8, 2)}),
+}
+
+
+@pytest.mark.parametrize("name", ONE_NODE)
+def test_each_operator_in_every_width(name: str, engine: Engine, tmp_path: Path) -> None:
+    made, shape, constants = ONE_NODE[name]
+    main = graph([made, node("Add", "y one", "z")], {"x": shape}, "z", {**constants, "one": 1.0})
+    if name == "matmul":  # two operands of run time
+        second = [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "x t", "y"), node("Relu", "y", "z")]
+        main = graph(second, {"x": shape}, "z", {})
+    if name == "arg_max":
+        main = graph([made], {"x": shape}, "y", constants)
+    loaded = load(model(main), tmp_path)
+    ranges = calibrate(loaded, samples_for(shape, 4), {})
+    space = make_space(loaded, ranges, ("fixed8", "fixed16"))
+    seen = set()
+    for number in range(8):
+        random = np.random.default_rng(number)
+        program = space.lower(tuple(Choice(str(random.choice(space.formats)), -number % 3) for _ in space.groups))
+        seen |= {op.kernel for op in walk(program.body)}
+        inputs = extreme_inputs(program, number)
+        found, wanted = engine.run(program, inputs), run_reference(program, inputs)
+        np.testing.assert_array_equal(found.outputs, wanted.outputs)
+        np.testing.assert_array_equal(found.saturations, wanted.saturations)
+    assert name in seen
+
+
+@pytest.mark.parametrize("first", SEEDS)
+def test_random_models_in_random_widths(first: int, engine: Engine, tmp_path: Path) -> None:
+    """Loops, broadcasts and ranges that are wrong by orders of magnitude: saturations are compared too."""
+    saturated = 0
+    for case in random_cases(first, 40, tmp_path):
+        found, wanted = engine.run(case.program, case.inputs), run_reference(case.program, case.inputs)
+        np.testing.assert_array_equal(found.outputs, wanted.outputs, case.name)
+        np.testing.assert_array_equal(found.saturations, wanted.saturations, case.name)
+        saturated += int(wanted.saturations.sum() > 0)
+    assert saturated > 5
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_zoo_models_in_random_assignments(name: str, engine: Engine) -> None:
+    source = find_model(name)
+    zoo = load_onnx(source.path)
+    assert source.ranges is not None
+    space = make_space(zoo.graph, load_ranges(source.ranges, zoo.sha256), ("fixed8", "fixed16"))
+    random = np.random.default_rng(5)
+    x = random.normal(scale=0.5, size=(12, *zoo.graph.shapes[zoo.graph.inputs[0]])).astype(np.float32)
+    for _ in range(6):
+        candidate = tuple(Choice(str(random.choice(space.formats)), int(random.integers(-2, 1))) for _ in space.groups)
+        program = space.lower(candidate)
+        integers, _ = quantize_inputs(program, x)
+        found, wanted = engine.run(program, integers), run_reference(program, integers)
+        np.testing.assert_array_equal(found.outputs, wanted.outputs)
+        np.testing.assert_array_equal(found.saturations, wanted.saturations)
+
+
+def test_logged_values_are_the_reference_s(engine: Engine, tmp_path: Path) -> None:
+    for case in random_cases(300, 8, tmp_path):
+        found, wanted = engine.values(case.program, case.inputs), NumpyExecutor().values(case.program, case.inputs)
+        assert found.keys() == wanted.keys()
+        for name, values in wanted.items():
+            np.testing.assert_array_equal(found[name], values, f"{case.name} {name}")
+
+
+def test_threads_change_nothing(engine: Engine, tmp_path: Path) -> None:
+    case = random_cases(40, 1, tmp_path)[0]
+    inputs = np.repeat(case.inputs, 50, axis=0)
+    alone = Engine(engine.library, 1).run(case.program, inputs)
+    for threads in (2, 7):
+        several = Engine(engine.library, threads).run(case.program, inputs)
+        np.testing.assert_array_equal(alone.outputs, several.outputs)
+        np.testing.assert_array_equal(alone.saturations, several.saturations)
+
+
+def test_an_early_stop_depends_on_the_samples_only(engine: Engine, tmp_path: Path) -> None:
+    net = network(tmp_path)
+    x = np.random.default_rng(1).normal(size=(1500, 1, 8)).astype(np.float32)
+    space = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16"))
+    program = space.lower(space.uniform(space.low))
+    scores = []
+    for executor in (engine, Engine(engine.library, 3), NumpyExecutor()):
+        evaluator = Evaluator(executor, make_examples(net, x, None))
+        whole, early = evaluator.score(program), evaluator.score(program, stop_above=3)
+        assert whole.samples == 1500
+        assert early.samples < 1500
+        assert early.disagreements > 3
+        scores.append((whole, early))
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sorted(default_cache_dir().glob("engine-*"))
+    assert made
+
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError(f"a program was started: {arguments}")
+
+    monkeypatch.setattr("subprocess.run", never)
+    study = network_study(tmp_path, 1000, executor=host_engine(default_cache_dir()))
+    for choice in (study.space.low, study.space.high):
+        study.evaluator.score(study.space.lower(study.space.uniform(choice)))
+    assert sorted(default_cache_dir().glob("engine-*")) == made
+
+
+def test_no_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="--evaluator reference"):
+        host_engine(tmp_path)
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(BuildError, match="false could not build the host engine"):
+        host_engine(tmp_path)
+
+
+def one_operation(op: Op, bits: int) -> Program:
+    tensors = {name: Tensor(name, 2, Fixed(bits, 0), role) for name, role in (("x", "input"), ("y", "arena"))}
+    return Program("m", tensors, {}, (op,), "x", "y", (2,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bits", "message"),
+    [("nonsense", 16, "no kernel 'nonsense'"), ("relu", 12, "fixed12")],
+)
+def test_what_the_engine_lacks(kernel: str, bits: int, message: str) -> None:
+    program = one_operation(Op(kernel, "node", ("x",), "y", {"count": 2, "shift": 0}), bits)
+    with pytest.raises(ModelError, match=message):
+        flatten(program)
+
+
+def test_offsets_move_the_exponent_only(tmp_path: Path) -> None:
+    net = network(tmp_path)
+    ranges = calibrate(net, np.ones((2, 1, 8), np.float32), {})
+    space = make_space(net, ranges, ("fixed8", "fixed16"))
+    plain = lower(net, Assignment("fixed8"), ranges)
+    moved = space.lower(space.uniform(Choice("fixed8", -1)))
+    for name, tensor in plain.tensors.items():
+        if tensor.role != "table":
+            assert moved.tensors[name].format == Fixed(8, tensor.format.exponent - 1)
+    same = space.lower(space.uniform(Choice("fixed8")))
+    assert same.tensors == plain.tensors
+    assert same.body == plain.body
