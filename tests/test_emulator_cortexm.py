@@ -64,7 +64,7 @@ def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
     sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / chip.name).glob("*.cpp"))]
     script = ROOT / "firmware" / "hal" / chip.name / f"{chip.name}.ld"
     paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}"]
-    return ["arm-none-eabi-g++", *FLAGS, *chip.machine, *paths, *sources, "-o", elf]
+    return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *paths, *sources, "-o", elf]
 
 
 @functools.cache
