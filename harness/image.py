@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from tinyhil.errors import BuildError, DoesNotFit
 HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
+ARENA_IN_MAP = re.compile(rf"^ \.bss\.{ARENA_SYMBOL}\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 NAMED = 3  # how many symbols an error names
 
 
@@ -96,13 +98,18 @@ def check_fits(image: Image, board: BoardSpec) -> None:
 
 
 def check_arena(image: Image, arena_bytes: int) -> None:
-    """The linker must have given the arena exactly the bytes the plan asked for."""
-    linked = image.symbol(ARENA_SYMBOL).size_bytes
-    if linked != arena_bytes:
-        raise BuildError(
-            f"{image.board}: {ARENA_SYMBOL} has {linked} B in {image.elf.name}, planned {arena_bytes} B: "
-            f"stale build in {image.project_dir}? delete it and build again"
-        )
+    """The linker must have given the arena exactly the bytes the plan asked for, by its symbol and by its map file."""
+    linked = {image.elf.name: image.symbol(ARENA_SYMBOL).size_bytes}
+    map_path = image.elf.with_suffix(".map")
+    if map_path.is_file():  # the host's compiler writes none
+        found = ARENA_IN_MAP.search(map_path.read_text(encoding="utf-8", errors="replace"))
+        linked[map_path.name] = int(found["size"], 16) if found else 0
+    for name, size_bytes in linked.items():
+        if size_bytes != arena_bytes:
+            raise BuildError(
+                f"{image.board}: {ARENA_SYMBOL} has {size_bytes} B in {name}, planned {arena_bytes} B: "
+                f"stale build in {image.project_dir}? delete it and build again"
+            )
 
 
 def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:

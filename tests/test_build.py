@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -267,6 +268,20 @@ def test_too_much_flash_names_the_largest_constant(name, sources, boards, cache_
     with pytest.raises(DoesNotFit, match=r"flash exceeded by \d+ B .*largest: big_table ") as caught:
         build(big, board, cache_dir=cache_dir, log=print)
     assert str(board.chip.flash_bytes) in str(caught.value)
+
+
+@pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)
+def test_the_arena_is_checked_against_the_map_file_too(image, tmp_path) -> None:
+    check_arena(image, ARENA_BYTES)
+    elf = tmp_path / "firmware.elf"
+    elf.write_bytes(image.elf.read_bytes())
+    text = image.elf.with_suffix(".map").read_text()
+    assert hex(ARENA_BYTES) in text
+    elf.with_suffix(".map").write_text(text.replace(hex(ARENA_BYTES), hex(ARENA_BYTES + 4)))
+    with pytest.raises(
+        BuildError, match=rf"{ARENA_BYTES + 4} B in firmware\.map, planned {ARENA_BYTES} B"
+    ):
+        check_arena(dataclasses.replace(image, elf=elf), ARENA_BYTES)
 
 
 @pytest.mark.parametrize("image", ["due"], indirect=True)
