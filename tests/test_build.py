@@ -278,9 +278,7 @@ def test_the_arena_is_checked_against_the_map_file_too(image, tmp_path) -> None:
     text = image.elf.with_suffix(".map").read_text()
     assert hex(ARENA_BYTES) in text
     elf.with_suffix(".map").write_text(text.replace(hex(ARENA_BYTES), hex(ARENA_BYTES + 4)))
-    with pytest.raises(
-        BuildError, match=rf"{ARENA_BYTES + 4} B in firmware\.map, planned {ARENA_BYTES} B"
-    ):
+    with pytest.raises(BuildError, match=rf"{ARENA_BYTES + 4} B in firmware\.map, planned {ARENA_BYTES} B"):
         check_arena(dataclasses.replace(image, elf=elf), ARENA_BYTES)
 
 
