@@ -8,10 +8,10 @@ from pathlib import Path
 from harness.config import Boards
 from harness.inputs import read_inputs
 from harness.pipeline import compile_model, write_sources
-from harness.run import Request, find_assignment
+from harness.run import Request, find_assignment, known_ranges
 from harness.zoo import ModelSource, find_model
 from tinyhil import data
-from tinyhil.calibrate import Ranges, load_ranges, save_ranges
+from tinyhil.calibrate import Ranges, save_ranges
 from tinyhil.calibrate import calibrate as observe
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.onnx import Model, load_onnx
@@ -41,12 +41,11 @@ def generate_project(
 
 
 def ranges_of(model: Model, source: ModelSource, calibration: Path | None) -> Ranges:
-    if calibration is not None:
-        inputs = read_inputs(calibration)
-        return observe(model.graph, inputs.x, {"name": inputs.name, "sha256": inputs.sha256, "samples": len(inputs.x)})
-    if source.ranges is not None and source.ranges.is_file():
-        return load_ranges(source.ranges, model.sha256)
-    raise DataError(f"{source.path}: no calibrated ranges; give --calibrate inputs.npz")
+    """Ranges where there are no inputs to fall back on; DataError if none are known."""
+    known = known_ranges(model, source, calibration)
+    if known is None:
+        raise DataError(f"{source.path}: no calibrated ranges; give --calibrate inputs.npz")
+    return known
 
 
 def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:

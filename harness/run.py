@@ -20,7 +20,7 @@ from harness.build import build
 from harness.config import Boards, BoardSpec
 from harness.flash import flash, runs
 from harness.image import Image, check_arena, check_fits
-from harness.inputs import Inputs, load_inputs
+from harness.inputs import Inputs, load_inputs, read_inputs
 from harness.link import Link
 from harness.partial import PartialRun
 from harness.pipeline import Compiled, compile_model
@@ -187,10 +187,18 @@ def find_assignment(request: Request, model: Model) -> Assignment:
 
 
 def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
-    """Ranges from --calibrate, else those committed with the model, else from the first half of the inputs (said)."""
-    if calibration is not None:
-        from harness.inputs import read_inputs
+    """Known ranges, else from the first half of the inputs (said)."""
+    known = known_ranges(model, source, calibration)
+    if known is not None:
+        return known
+    half = max(1, len(inputs.x) // 2)
+    say(f"no calibrated ranges: calibrating on the first {half} of {len(inputs.x)} inputs (choose others: --calibrate)")
+    return calibrate(model.graph, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
 
+
+def known_ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges | None:
+    """Ranges from --calibrate, else those that lie beside the model, else None."""
+    if calibration is not None:
         data = read_inputs(calibration)
         origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
         try:
@@ -199,9 +207,7 @@ def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: 
             raise DataError(f"{calibration}: {error}") from None
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)
-    half = max(1, len(inputs.x) // 2)
-    say(f"no calibrated ranges: calibrating on the first {half} of {len(inputs.x)} inputs (choose others: --calibrate)")
-    return calibrate(model.graph, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+    return None
 
 
 def _measure(
