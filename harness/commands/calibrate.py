@@ -1,0 +1,20 @@
+"""`hil calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.common import say
+
+
+@click.command()
+@click.argument("model")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
+@click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
+def calibrate(model: str, inputs: Path | None, out: Path | None) -> None:
+    """Record the range of every value of MODEL over calibration inputs."""
+    from harness.generate import calibrate_model
+
+    click.echo(f"{calibrate_model(model, inputs, out, say)}: written", err=True)

@@ -1,0 +1,26 @@
+"""`hil generate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.common import BOARDS_OPTION, read_boards, say
+
+
+@click.command()
+@click.argument("model")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@BOARDS_OPTION
+def generate(
+    model: str, out: Path, format_: str, assignment: Path | None, calibrate: Path | None, boards_file: Path | None
+) -> None:
+    """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
+    from harness.generate import generate_project
+
+    written, total = generate_project(model, out, format_, assignment, calibrate, read_boards(boards_file), say)
+    click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -1,0 +1,52 @@
+"""`hil plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.common import BOARDS_OPTION, read_boards, say
+from tinyhil import errors
+
+
+@click.command()
+@click.argument("instance", required=False, type=click.Path(path_type=Path))
+@click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx file.")
+@click.option("--board", help="With --model: the memory is that of this board.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
+@click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
+@click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/memplan.md.")
+@click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice(["in-place", "gaps", "order"]),
+    help="With --model: leave out this pass; may be repeated.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
+@BOARDS_OPTION
+def plan(boards_file: Path | None, plot: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+    """Plan memory: the buffers of the CSV file INSTANCE, or the arena of a model; draw the memory map."""
+    import json
+
+    from rich.console import Console
+
+    from harness.memory_map import check_picture, print_map, save_map
+    from harness.plan import Wanted, find_plan
+
+    if plot is not None:
+        check_picture(plot)
+    found = find_plan(Wanted(format=format_, **options), read_boards(boards_file), say)
+    if as_json:
+        click.echo(json.dumps(found.record()))
+    else:
+        click.echo("\n".join(found.lines()))
+        print_map(found.map(), Console(highlight=False))
+    if plot is not None:
+        save_map(found.map(), plot)
+    if found.complaint is not None:
+        raise errors.DoesNotFit(found.complaint)

@@ -1,0 +1,94 @@
+"""`hil run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.common import BOARDS_OPTION, read_boards, say
+from tinyhil import errors
+
+
+@click.command()
+@click.option("--board", required=True, help="Board to run on: uno, due, h747 or host; see `hil boards`.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
+@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
+@click.option(
+    "--mode",
+    type=click.Choice(["quiet", "stream"]),
+    default="quiet",
+    show_default=True,
+    help="quiet: wire idle while timing; stream: receive during inference.",
+)
+@click.option(
+    "--uart",
+    type=click.Choice(["lifted", "true"]),
+    default="lifted",
+    show_default=True,
+    help="Emulated boards: wire as fast as it goes, or at its true speed.",
+)
+@click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")
+@click.option(
+    "--load",
+    type=click.Choice(["direct", "flash"]),
+    default="direct",
+    show_default=True,
+    help="Emulated boards: put the image into the flash, or have the real flashing program write it.",
+)
+@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="Seconds without progress before the board is given up.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Tries after a link failure; a run that needed one exits with 9.",
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+@BOARDS_OPTION
+def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+    """Compile, build, load, stream, measure, compare and record."""
+    import json
+
+    from rich.console import Console
+
+    from harness.progress import progress_on
+    from harness.record import store
+    from harness.report import print_record
+    from harness.run import Request
+    from harness.run import run as run_request
+    from harness.toolchain import default_cache_dir
+
+    request = Request(format=format_, **options)
+    log = Console(stderr=True, highlight=False, soft_wrap=True)
+    with progress_on(log, request.board) as progress:
+        outcome = run_request(request, read_boards(boards_file), default_cache_dir(), say, progress)
+    record, path = store(outcome)
+    if as_json:
+        click.echo(json.dumps(record))
+    else:
+        print_record(record, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        click.echo(f"record         {path}")
+    if not record["bit_exact"]:
+        click.echo(f"hil: gate failed: {record['samples'] - record['equal_samples']} samples differ", err=True)
+        sys.exit(errors.EXIT_GATE)
+    if record["flaky"]:
+        sys.exit(errors.EXIT_FLAKY)

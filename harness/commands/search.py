@@ -1,0 +1,55 @@
+"""`hil search`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.common import say
+
+
+@click.command()
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--ram", type=click.IntRange(min=1), required=True, help="Most bytes of the arena, model input apart.")
+@click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
+@click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
+@click.option("--formats", default="fixed8,fixed16", show_default=True, help="Formats on offer, with commas between.")
+@click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
+@click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
+@click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For strategies that draw.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option(
+    "--evaluator",
+    type=click.Choice(["engine", "reference"]),
+    default="engine",
+    show_default=True,
+    help="The compiled host engine, or numpy: slower, and without a compiler.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+def search(as_json: bool, **options: Any) -> None:
+    """Choose a format for every tensor under a RAM limit, so that the fewest outputs differ from the float model."""
+    import json
+
+    from rich.console import Console
+
+    from harness.search import SearchRequest, run_search
+    from harness.search_report import print_outcome, search_progress
+    from harness.toolchain import default_cache_dir
+
+    request = SearchRequest(**options)
+    with search_progress(Console(stderr=True), request.evaluations) as progress:
+        outcome = run_search(request, default_cache_dir(), say, progress)
+    if as_json:
+        click.echo(json.dumps(outcome.record))
+    else:
+        print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
