@@ -1,32 +1,33 @@
 """A problem reduced to what the exact search works on: rigid blocks over the sections of time that matter.
 
-A block is one buffer, or several that were joined because an alias between them is accepted: it has one offset and,
-over time, one or more pieces of different sizes. Buffers of no size are left out; they go to offset 0.
+A block is one buffer, or several that were joined because aliases between them are accepted: it has one offset and,
+over time, one or more pieces of different sizes; a member that starts above the block's offset counts from there. Buffers of no size are left out; they go to offset 0.
 Two pieces meet if and only if they meet at an instant after which one of the live pieces ends before another
 begins, so only those instants become sections.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from memplan.problem import Buffer, Problem
+from memplan.problem import Alias, Buffer, Problem
 
 FOUND, EXHAUSTED, STOPPED, NO_MEMORY = 1, 0, -1, -2  # as in search_core.c
 FEWEST, LOWEST, FORCED = 0, 1, 2
 
-Groups = Sequence[frozenset[str]]
+Groups = Sequence[Mapping[str, int]]  # of each group: name -> bytes above its lowest member
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Buffers that share one offset; pieces are (start, end, size_bytes), in order and apart."""
+    """Buffers at fixed distances; pieces are (start, end, size_bytes), in order and apart."""
 
     names: tuple[str, ...]
+    shifts: tuple[int, ...]  # of each name, in bytes
     pieces: tuple[tuple[int, int, int], ...]
     alignment: int
 
@@ -84,26 +85,44 @@ def make_blocks(problem: Problem, groups: Groups = ()) -> list[Block]:
     """One block per buffer, but one for each of the groups of buffers joined by accepted aliases."""
     by_name = {buffer.name: buffer for buffer in problem.buffers}
     joined = {name for group in groups for name in group}
-    members = [[buffer] for buffer in problem.buffers if buffer.name not in joined]
-    members += [[by_name[name] for name in sorted(group)] for group in groups]
-    return [_make_block(buffers) for buffers in members if any(b.size_bytes for b in buffers)]
+    members = [([buffer], (0,)) for buffer in problem.buffers if buffer.name not in joined]
+    for group in groups:
+        names = sorted(group)
+        members.append(([by_name[name] for name in names], tuple(group[name] for name in names)))
+    return [_make_block(buffers, shifts) for buffers, shifts in members if any(b.size_bytes for b in buffers)]
 
 
-def _make_block(buffers: list[Buffer]) -> Block:
+def _make_block(buffers: list[Buffer], shifts: tuple[int, ...]) -> Block:
     names = tuple(buffer.name for buffer in buffers)
     alignment = lcm_of(buffer.alignment for buffer in buffers)
     if len(buffers) == 1:
         size = buffers[0].size_bytes
-        return Block(names, tuple((start, end, size) for start, end in buffers[0].sections), alignment)
-    times = sorted({time for buffer in buffers for section in buffer.sections for time in section})
+        return Block(names, shifts, tuple((start, end, size) for start, end in buffers[0].sections), alignment)
+    begins, ends = _events(buffers, shifts)
     pieces: list[tuple[int, int, int]] = []
-    for start, end in pairwise(times):
-        size = max((b.size_bytes for b in buffers if b.live_at(start)), default=0)
+    live: list[int] = []  # sizes, ascending
+    for start, end in pairwise(sorted({*begins, *ends})):
+        for size in ends.get(start, ()):
+            live.remove(size)
+        for size in begins.get(start, ()):
+            insort(live, size)
+        size = live[-1] if live else 0
         if pieces and pieces[-1][1:] == (start, size):
             pieces[-1] = (pieces[-1][0], end, size)
         elif size:
             pieces.append((start, end, size))
-    return Block(names, tuple(pieces), alignment)
+    return Block(names, shifts, tuple(pieces), alignment)
+
+
+def _events(buffers: list[Buffer], shifts: tuple[int, ...]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Instants at which heights above the block's offset begin and end to be in use."""
+    begins: dict[int, list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    for buffer, shift in zip(buffers, shifts, strict=True):
+        for start, end in buffer.sections if buffer.size_bytes else ():
+            begins.setdefault(start, []).append(shift + buffer.size_bytes)
+            ends.setdefault(end, []).append(shift + buffer.size_bytes)
+    return begins, ends
 
 
 def lcm_of(values: Iterable[int]) -> int:
@@ -173,27 +192,65 @@ def split(blocks: Sequence[Block]) -> list[list[Block]]:
     return parts
 
 
-def accepted_groups(problem: Problem, wanted: Callable[[str, str], bool]) -> list[frozenset[str]]:
-    """Join the wanted aliases, one after another, as far as every overlapping pair of a group is permitted."""
+def accepted_groups(problem: Problem, wanted: Callable[[Alias], bool] = lambda alias: True) -> list[Mapping[str, int]]:
+    """Join the wanted aliases, one after another, as far as every pair of a group that meets is permitted to.
+
+    Each group is a mapping from names to bytes above the group's lowest member.
+    """
     by_name = {buffer.name: buffer for buffer in problem.buffers}
-    pairs = problem.alias_pairs()
-    group_of: dict[str, frozenset[str]] = {}
-
-    def compatible(one: str, other: str) -> bool:
-        a, b = by_name[one], by_name[other]
-        return frozenset((one, other)) in pairs or not _meet(a, b)
-
+    permitted = problem.alias_shifts()
+    group_of: dict[str, _Group] = {}
     for alias in problem.aliases:
-        if not wanted(alias.first, alias.second):
+        if not wanted(alias):
             continue
-        first = group_of.get(alias.first, frozenset((alias.first,)))
-        second = group_of.get(alias.second, frozenset((alias.second,)))
-        if first != second and all(compatible(a, b) for a in first for b in second):
-            for name in first | second:
-                group_of[name] = first | second
-    unique = dict.fromkeys(group_of.values())
-    return sorted(unique, key=sorted)
+        first = group_of.get(alias.first) or _Group({alias.first: 0}, [by_name[alias.first]])
+        second = group_of.get(alias.second) or _Group({alias.second: 0}, [by_name[alias.second]])
+        if first is second:
+            continue
+        moved_bytes = first.shifts[alias.first] + alias.shift_bytes - second.shifts[alias.second]
+        joined = _joined(first, second, moved_bytes, permitted)
+        if joined is not None:
+            group_of.update(dict.fromkeys(joined.shifts, joined))
+    unique = {id(group): group for group in group_of.values()}
+    return sorted((group.from_zero() for group in unique.values()), key=sorted)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Bytes of each member above one of them, and the members in the order in which they end."""
+
+    shifts: dict[str, int]
+    members: list[Buffer]
+
+    def from_zero(self) -> dict[str, int]:
+        lowest = min(self.shifts.values())
+        return {name: shift - lowest for name, shift in self.shifts.items()}
+
+
+def _joined(
+    first: _Group, second: _Group, moved_bytes: int, permitted: Mapping[tuple[str, str], frozenset[int]]
+) -> _Group | None:
+    """Both as one, the second moved up; None if two members would meet that may not, or lose their alignment."""
+    for other in second.members:
+        place = second.shifts[other.name] + moved_bytes
+        for one in reversed(first.members):
+            if one.end <= other.start:
+                break  # the rest ended earlier still
+            apart = place - first.shifts[one.name]
+            if one.start >= other.end or apart >= one.size_bytes or -apart >= other.size_bytes or not _meet(one, other):
+                continue
+            if apart not in permitted.get((one.name, other.name), ()):
+                return None
+    moved = {name: shift + moved_bytes for name, shift in second.shifts.items()}
+    group = _Group(first.shifts | moved, sorted((*first.members, *second.members), key=lambda b: b.end))
+    if moved_bytes or len({buffer.alignment for buffer in group.members}) > 1:
+        shifts = group.from_zero()
+        if any(shifts[buffer.name] % buffer.alignment for buffer in group.members):
+            return None
+    return group
 
 
 def _meet(one: Buffer, other: Buffer) -> bool:
+    if not one.gaps and not other.gaps:
+        return one.start < other.end and other.start < one.end
     return any(max(a, c) < min(b, d) for a, b in one.sections for c, d in other.sections)

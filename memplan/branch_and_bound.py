@@ -16,11 +16,11 @@ from memplan.bound import Bound, lower_bound
 from memplan.exact import MOST_BLOCKS, Account, Solved, minimise
 from memplan.placing import make_plan
 from memplan.planner import Budget, Planner
-from memplan.problem import Buffer, Plan, Problem, ProblemError
+from memplan.problem import Alias, Buffer, Plan, Problem, ProblemError
 from tinyhil.errors import DoesNotFit
 
 NAME = "branch-and-bound"
-FEW_ALIASES = 4
+FEW_ALIASES, MANY_ALIASES = 4, 40
 STARTS = (greedy_by_size, greedy_by_area, greedy_by_duration)
 
 
@@ -70,17 +70,22 @@ def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
 
 
 def _variants(problem: Problem) -> list[Groups]:
-    """Which aliases to accept: all that go together, all but one or, where they are few, any; none."""
-    names = [frozenset((alias.first, alias.second)) for alias in problem.aliases]
-    fewest = 0 if len(names) <= FEW_ALIASES else len(names) - 1
-    found: dict[tuple[frozenset[str], ...], None] = {}
-    for count in range(len(names), fewest - 1, -1):
-        for kept in combinations(names, count):
-            accepted = frozenset(kept)
-            groups = accepted_groups(problem, lambda first, second: frozenset((first, second)) in accepted)  # noqa: B023
-            found[tuple(groups)] = None
-    found[()] = None
-    return list(found)
+    """Which aliases to accept: all that go together, those in place alone, all but one where they are not many, any
+    where they are few; none."""
+    aliases = problem.aliases
+    in_place = tuple(alias for alias in aliases if alias.shift_bytes == 0)
+    choices: list[tuple[Alias, ...]] = [aliases, in_place]
+    if len(aliases) <= FEW_ALIASES:
+        choices += [kept for count in range(len(aliases) - 1, 0, -1) for kept in combinations(aliases, count)]
+    elif len(aliases) <= MANY_ALIASES:
+        choices += combinations(aliases, len(aliases) - 1)
+    found: dict[tuple[tuple[tuple[str, int], ...], ...], Groups] = {}
+    for kept in choices:
+        accepted = frozenset(kept)
+        groups = accepted_groups(problem, accepted.__contains__)
+        found.setdefault(tuple(tuple(sorted(group.items())) for group in groups), groups)
+    found.setdefault((), ())
+    return list(found.values())
 
 
 def checked_size(problem: Problem, plan: Plan) -> Plan:
@@ -124,7 +129,7 @@ def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Ou
         lower, peak = max(lower, solved.lower), max(peak, solved.peak)
         goal = max(goal, lower)
         for block, offset in zip(part, solved.offsets, strict=True):
-            offsets.update(dict.fromkeys(block.names, offset))
+            offsets.update((name, offset + shift) for name, shift in zip(block.names, block.shifts, strict=True))
     return Outcome(offsets, peak, lower, account.nodes)
 
 

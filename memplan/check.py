@@ -7,6 +7,7 @@ certificate. It uses the definition of a load at the plan's witness instant (bou
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 
 from memplan.bound import fixed_height, load_bytes, lower_bound
 from memplan.problem import Buffer, Plan, Problem, first_shared_instant
@@ -59,13 +60,13 @@ def _check_place(problem: Problem, plan: Plan, buffer: Buffer) -> None:
 
 def _check_overlap(problem: Problem, plan: Plan) -> None:
     """Sweep over time; whatever begins is compared with everything still live."""
-    pairs = problem.alias_pairs()
+    shifts = problem.alias_shifts()
     live: list[tuple[int, int, Buffer]] = []
     for index, buffer in enumerate(sorted(problem.buffers, key=lambda b: b.start)):
         while live and live[0][0] <= buffer.start:
             heapq.heappop(live)
         for _, _, other in live:
-            if _share_bytes(plan, buffer, other) and not _aliased(plan, pairs, buffer, other):
+            if _share_bytes(plan, buffer, other) and not _aliased(plan, shifts, buffer, other):
                 _report_overlap(plan, other, buffer)
         heapq.heappush(live, (buffer.end, index, buffer))
 
@@ -81,8 +82,9 @@ def _share_bytes(plan: Plan, one: Buffer, other: Buffer) -> bool:
     )
 
 
-def _aliased(plan: Plan, pairs: frozenset[frozenset[str]], one: Buffer, other: Buffer) -> bool:
-    return frozenset((one.name, other.name)) in pairs and plan.offsets[one.name] == plan.offsets[other.name]
+def _aliased(plan: Plan, shifts: Mapping[tuple[str, str], frozenset[int]], one: Buffer, other: Buffer) -> bool:
+    apart = plan.offsets[other.name] - plan.offsets[one.name]
+    return apart in shifts.get((one.name, other.name), ())
 
 
 def _report_overlap(plan: Plan, one: Buffer, other: Buffer) -> None:

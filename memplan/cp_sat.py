@@ -64,7 +64,7 @@ def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple
         if buffer.offset is not None:
             model.add(offsets[buffer.name] == buffer.offset)
         model.add_hint(multiple, start.offsets[buffer.name] // buffer.alignment)
-    pairs = problem.alias_pairs()
+    shifts = problem.alias_shifts()
     sized = [buffer for buffer in problem.buffers if buffer.size_bytes]
     for one, other in combinations(sized, 2):
         if first_shared_instant(one, other) is None:
@@ -74,9 +74,9 @@ def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple
         model.add(a + one.size_bytes <= b).only_enforce_if(below)
         model.add(b + other.size_bytes <= a).only_enforce_if(above)
         choices = [below, above]
-        if frozenset((one.name, other.name)) in pairs:
+        for shift in sorted(shifts.get((one.name, other.name), ())):
             same = model.new_bool_var("")
-            model.add(a == b).only_enforce_if(same)
+            model.add(b - a == shift).only_enforce_if(same)
             choices.append(same)
         model.add_bool_or(choices)
     model.minimize(peak)

@@ -26,7 +26,7 @@ class Placing:
         self.problem = problem
         self.offsets: dict[str, int] = {}
         self.regions: dict[str, str] = {}
-        self._pairs = problem.alias_pairs()
+        self._shifts = problem.alias_shifts()
         self._origin = min((b.start for b in problem.buffers), default=0)
         horizon = max((b.end for b in problem.buffers), default=1) - self._origin
         buckets = 1 + len(problem.buffers) // BUFFERS_PER_BUCKET
@@ -64,14 +64,15 @@ class Placing:
 
     def _offset_in(self, region: str, buffer: Buffer, conflicts: list[Buffer], fit: str) -> int:
         taken: list[Interval] = []
-        shared: list[tuple[Buffer, Interval]] = []
+        shared: list[tuple[frozenset[int], Interval]] = []
         for other in conflicts:
             if self.regions[other.name] != region:
                 continue
             offset = self.offsets[other.name]
             span = (offset, offset + other.size_bytes)
-            if self._pairs and frozenset((buffer.name, other.name)) in self._pairs:
-                shared.append((other, span))
+            shifts = self._shifts.get((other.name, buffer.name)) if self._shifts else None
+            if shifts:
+                shared.append((shifts, span))
             else:
                 taken.append(span)
         if not shared:
@@ -79,16 +80,17 @@ class Placing:
         return self._with_aliases(buffer, taken, shared, fit)
 
     def _with_aliases(
-        self, buffer: Buffer, taken: list[Interval], shared: list[tuple[Buffer, Interval]], fit: str
+        self, buffer: Buffer, taken: list[Interval], shared: list[tuple[frozenset[int], Interval]], fit: str
     ) -> int:
-        """The lowest of: declining all aliases, or starting exactly where one of the aliases starts."""
+        """The lowest of: declining all aliases, or starting exactly where one of the aliases permits."""
         best = find_hole(taken + [span for _, span in shared], buffer.size_bytes, buffer.alignment, fit)
-        for partner, (offset, _) in shared:
-            others = taken + [span for other, span in shared if other is not partner and span[0] != offset]
+        for offset in {span[0] + shift for shifts, span in shared for shift in shifts}:
+            if not 0 <= offset < best or offset % buffer.alignment:
+                continue
+            others = taken + [span for shifts, span in shared if offset - span[0] not in shifts]
             end = offset + buffer.size_bytes
-            free = all(b <= offset or a >= end for a, b in others)
-            if free and offset % buffer.alignment == 0:
-                best = min(best, offset)
+            if all(b <= offset or a >= end for a, b in others):
+                best = offset
         return best
 
     def _conflicts(self, buffer: Buffer) -> list[Buffer]:

@@ -40,7 +40,7 @@ def _best_simple(problem: Problem, budget: Budget) -> Plan:
     failure: DoesNotFit | None = None
     bound = lower_bound(problem)
     variants = [problem]
-    if problem.aliases and accepted_groups(problem, lambda first, second: True):
+    if problem.aliases and accepted_groups(problem):
         variants.append(Problem(problem.buffers, problem.regions))
     # best-fit has no compiled twin: beyond some thousand buffers it alone would take most of the time
     planners = SIMPLE if len(problem.buffers) <= MOST_BLOCKS else SIMPLE[:-1]

@@ -90,11 +90,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Both buffers may hold the same bytes while both are live, provided they start at the same offset
-    (an operator that works in place). A planner may decline it."""
+    """Both buffers may hold the same bytes while both are live, provided `second` starts `shift_bytes` above `first`:
+    0 for an operator that works in place, more for a view of a part. A planner may decline it."""
 
     first: str
     second: str
+    shift_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,14 @@ class Problem:
 
     def alias_pairs(self) -> frozenset[frozenset[str]]:
         return frozenset(frozenset((alias.first, alias.second)) for alias in self.aliases)
+
+    def alias_shifts(self) -> dict[tuple[str, str], frozenset[int]]:
+        """How many bytes the second of a pair may start above the first; every pair both ways round."""
+        found: dict[tuple[str, str], set[int]] = {}
+        for alias in self.aliases:
+            found.setdefault((alias.first, alias.second), set()).add(alias.shift_bytes)
+            found.setdefault((alias.second, alias.first), set()).add(-alias.shift_bytes)
+        return {pair: frozenset(shifts) for pair, shifts in found.items()}
 
 
 def _check_names(problem: Problem) -> None:
@@ -157,11 +166,12 @@ def _check_sizes(problem: Problem) -> None:
 
 
 def _check_fixed(problem: Problem) -> None:
-    pairs = problem.alias_pairs()
+    shifts = problem.alias_shifts()
     fixed = [buffer for buffer in problem.buffers if buffer.offset is not None]
     for index, one in enumerate(fixed):
         for other in fixed[:index]:
-            same_place = one.offset == other.offset and frozenset((one.name, other.name)) in pairs
+            apart = (one.offset or 0) - (other.offset or 0)
+            same_place = apart in shifts.get((other.name, one.name), ())
             if one.region != other.region or same_place or not _bytes_meet(one, other):
                 continue
             instant = first_shared_instant(one, other)

@@ -49,8 +49,8 @@ def buffers(draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1, 1
 def aliased(draw: st.DrawFn) -> Problem:
     found = draw(buffers(8, (1,)))
     names = st.sampled_from([buffer.name for buffer in found])
-    pairs = draw(st.lists(st.tuples(names, names), max_size=5))
-    return Problem(found, aliases=tuple(Alias(a, b) for a, b in pairs if a != b))
+    links = draw(st.lists(st.tuples(names, names, st.sampled_from((0, 0, 1, 4, -3))), max_size=5))
+    return Problem(found, aliases=tuple(Alias(a, b, shift) for a, b, shift in links if a != b))
 
 
 @pytest.mark.parametrize("name", QUICK)
