@@ -1,4 +1,4 @@
-"""ONNX file -> Graph: checked, shapes inferred for one sample, constants folded.
+"""ONNX file -> Model: read, checked, handed call by call to the builder.
 
 Refusals are precise: node, operator, attribute, what is supported and what to do.
 """
@@ -6,44 +6,31 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from tinyhil.errors import ModelError
-from tinyhil.frontend.fold import fold_batch_norm
-from tinyhil.graph import Graph, Node, Shape, element_count
-from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.frontend.builder import Builder, node_of
+from tinyhil.frontend.classical import rewrite_classical
+from tinyhil.frontend.external import with_external_data
+from tinyhil.frontend.listing import Call, Model
+from tinyhil.graph import Shape
+from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
 
-T = TypeVar("T")
+__all__ = ["Model", "load_onnx", "model_of"]
 
 OLDEST_OPSET = 13
-MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
+INTEGER_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING}
+STANDARD_DOMAINS = ("", "ai.onnx")
 
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A graph and the file it came from."""
-
-    graph: Graph
-    path: Path
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What the nodes of one level can see: shapes and constants of this level and those around it."""
-
-    shapes: dict[str, Shape]
-    constants: dict[str, np.ndarray]
-    taken: set[str]  # names used anywhere, so that all levels share one name space
+Local = dict[str, str]  # the file's names to those of the builder
 
 
 def load_onnx(path: Path) -> Model:
@@ -56,43 +43,80 @@ def load_onnx(path: Path) -> Model:
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from None
     try:
-        proto = onnx.load_model_from_string(data)
-        onnx.checker.check_model(proto)
-    except Exception as error:  # protobuf and the checker raise a wide family; all of them mean a damaged file
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(f"{path}: not a valid ONNX model ({reason[:160]})") from None
-    opset = max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-    if opset < OLDEST_OPSET:
-        raise ModelError(
-            f"{path}: opset {opset} is older than {OLDEST_OPSET}; use onnx.version_converter or export again"
-        )
-    if opset > onnx.defs.onnx_opset_version():
-        raise ModelError(
-            f"{path}: opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest onnx here knows; "
-            "upgrade onnx or export for an older opset"
-        )
-    try:
-        graph = _main_graph(proto.graph, path.stem)
+        proto, digest = _checked(data, path)
+        return model_of(proto, path, digest)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    return Model(graph, path, hashlib.sha256(data).hexdigest())
 
 
-def _main_graph(proto: onnx.GraphProto, name: str) -> Graph:
-    scope, local = Scope({}, {}, set()), dict[str, str]()
-    _add_initializers(proto, local, scope)
-    inputs = [info for info in proto.input if info.name not in local]
-    if len(inputs) != 1 or len(proto.output) != 1:
+def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
+    """The model in `proto`, called after `path`; errors do not name the path."""
+    builder, local, notes = Builder(), Local(), list[str]()
+    main = rewrite_classical(_main_output(proto.graph, notes))
+    _add_initializers(main, local, builder)
+    inputs = [info for info in main.input if info.name not in local]
+    if len(inputs) != 1 or len(main.output) != 1:
         raise ModelError(
-            f"{len(inputs)} inputs and {len(proto.output)} outputs; exactly one of each is supported; "
+            f"{len(inputs)} inputs and {len(main.output)} outputs; exactly one of each is supported; "
             "concatenate them inside of the model"
         )
-    source = _unique(inputs[0].name, local, scope)
-    scope.shapes[source] = _declared_shape(inputs[0])
-    graph = _level(proto, scope, local, (source,), frozenset())
-    if graph.outputs[0] in graph.constants:
-        raise ModelError(f"output '{graph.outputs[0]}' does not depend on the input")
-    return _without_unused_constants(fold_batch_norm(replace(graph, name=name)))
+    source = builder.value(inputs[0].name, _declared_shape(inputs[0]))
+    local[inputs[0].name] = source
+    (output,) = _level(main, local, builder)
+    graph, listing = builder.finish(path.stem, source, output)
+    return Model(graph, path, sha256, listing, notes=tuple(notes))
+
+
+def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
+    """The model in `data` with the weights of its side files, valid and of a known opset, and the hash of it all."""
+    digest = hashlib.sha256(data)
+    try:
+        proto = onnx.load_model_from_string(data)
+        with_external_data(proto, path.parent, digest)
+        onnx.checker.check_model(proto)
+    except ModelError:
+        raise
+    except Exception as error:  # protobuf and the checker raise a wide family; all of them mean a damaged file
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ModelError(f"not a valid ONNX model ({reason[:160]})") from None
+    opset = max((entry.version for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS), default=0)
+    if opset < OLDEST_OPSET:
+        raise ModelError(f"opset {opset} is older than {OLDEST_OPSET}; use onnx.version_converter or export again")
+    if opset > onnx.defs.onnx_opset_version():
+        raise ModelError(
+            f"opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest onnx here knows; "
+            "upgrade onnx or export for an older opset"
+        )
+    return proto, digest.hexdigest()
+
+
+def _main_output(proto: onnx.GraphProto, notes: list[str]) -> onnx.GraphProto:
+    """The graph with its one real output. A classifier's labels beside its scores are left out, and said."""
+    labels = [info for info in proto.output if info.type.tensor_type.elem_type in INTEGER_TYPES]
+    if not labels or len(proto.output) - len(labels) != 1:
+        return proto
+    kept = onnx.GraphProto()
+    kept.CopyFrom(proto)
+    del kept.output[:]
+    kept.output.extend(info for info in proto.output if info not in labels)
+    del kept.node[:]
+    kept.node.extend(_needed(proto.node, {kept.output[0].name}))
+    names = ", ".join(f"'{info.name}'" for info in labels)
+    notes.append(f"output {names} is left out: the class is the largest element of '{kept.output[0].name}'")
+    return kept
+
+
+def _needed(nodes: Iterable[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodeProto]:
+    """The nodes that lead to the `wanted` values."""
+    kept = []
+    for item in reversed(list(nodes)):
+        if wanted.intersection(item.output):
+            kept.append(item)
+            wanted.update(item.input)
+            for attribute in item.attribute:  # a body reads values from outside by their names
+                wanted.update(name for inner in attribute.g.node for name in inner.input)
+                wanted.update(info.name for info in attribute.g.output)
+    return kept[::-1]
 
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
@@ -118,20 +142,23 @@ def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     return tuple(dims)
 
 
-def _add_initializers(proto: onnx.GraphProto, local: dict[str, str], scope: Scope) -> None:
+def _add_initializers(proto: onnx.GraphProto, local: Local, builder: Builder) -> None:
     if proto.sparse_initializer:
         raise ModelError("sparse initializers are not supported; store the weights densely")
     for tensor in proto.initializer:
-        _bind((tensor.name,), [_array(tensor, tensor.name)], local, scope)
+        local[tensor.name] = builder.constant(tensor.name, _array(tensor, tensor.name))
 
 
 def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise ModelError(f"weights '{name}' are in another file; save the model with the weights inside")
     try:
         array = np.array(numpy_helper.to_array(tensor))
     except Exception as error:  # a damaged tensor: sizes that do not agree, unknown element type
         raise ModelError(f"weights '{name}' can not be read ({str(error)[:120]})") from None
+    return checked_weights(array, name)
+
+
+def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
+    """`array` with floats as float32; ModelError if it holds anything but finite numbers."""
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
     if array.dtype.kind == "f":
@@ -143,31 +170,30 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
     return array
 
 
-def _level(
-    proto: onnx.GraphProto,
-    scope: Scope,
-    local: dict[str, str],
-    inputs: tuple[str, ...],
-    outside: frozenset[str],
-) -> Graph:
-    """Convert the nodes of one level. `local` maps the file's names to unique ones, `outside` are the levels around."""
-    nodes: list[Node] = []
+def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str, ...]:
+    """Add the nodes of one level; returns its outputs."""
     for index, item in enumerate(proto.node):
-        converted = _convert(_node(item, index, local), item, local, scope)
-        if converted is not None:
-            nodes.append(converted)
-    outputs = tuple(_resolve(info.name, local, "graph output") for info in proto.output)
-    own = {name: shape for name, shape in scope.shapes.items() if name not in outside}
-    constants = {name: array for name, array in scope.constants.items() if name in own}
-    deeper = {name for node in nodes if node.body is not None for name in node.body.all_shapes()}
-    return Graph(
-        proto.name or "graph",
-        inputs,
-        outputs,
-        tuple(nodes),
-        {name: shape for name, shape in own.items() if name not in deeper},
-        {name: array for name, array in constants.items() if name not in deeper},
-    )
+        call = _call(item, index, local)
+        if call.op == "Constant":
+            results: tuple[str, ...] = (builder.constant(call.outputs[0], _constant_value(call)),)
+        elif call.op in LOOP_BY_NAME:
+            results = _loop(call, item, local, builder)
+        else:
+            results = builder.add(call)
+        local.update(zip(call.outputs, results, strict=False))
+    return tuple(_resolve(info.name, local, "graph output") for info in proto.output)
+
+
+def _loop(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> tuple[str, ...]:
+    body = next((a.g for a in item.attribute if a.type == onnx.AttributeProto.GRAPH), onnx.GraphProto())
+    inner = dict(local)
+
+    def fill(inputs: tuple[str, ...]) -> tuple[str, ...]:
+        inner.update((info.name, name) for info, name in zip(body.input, inputs, strict=True))
+        _add_initializers(body, inner, builder)
+        return _level(body, inner, builder)
+
+    return builder.loop(call, [info.name for info in body.input], fill)
 
 
 def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
@@ -176,105 +202,23 @@ def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
     return local[name]
 
 
-def _node(item: onnx.NodeProto, index: int, local: Mapping[str, str]) -> Node:
+def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     name = item.name or f"{item.op_type}_{index}"
-    if item.domain not in ("", "ai.onnx"):
+    if item.domain not in STANDARD_DOMAINS:
         raise ModelError(f"node '{name}': operator {item.domain}.{item.op_type} is not standard ONNX")
-    known = OPERATOR_BY_NAME.get(item.op_type) or LOOP_BY_NAME.get(item.op_type)
-    if known is None and item.op_type != "Constant":
-        supported = ", ".join(sorted([*OPERATOR_BY_NAME, *LOOP_BY_NAME, "Constant"]))
-        raise ModelError(f"node '{name}': operator {item.op_type} is not supported; supported: {supported}")
     attrs: dict[str, Any] = {}
     for attribute in item.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            continue
-        if known is not None and attribute.name not in known.attributes:
-            raise ModelError(f"node '{name}' ({item.op_type}): attribute '{attribute.name}' is not supported")
-        attrs[attribute.name] = onnx.helper.get_attribute_value(attribute)
-    if any(not value for value in item.input) and (known is None or getattr(known, "settle", None) is None):
-        raise ModelError(f"node '{name}' ({item.op_type}): optional inputs left out in the middle are not supported")
+        if attribute.type != onnx.AttributeProto.GRAPH:
+            attrs[attribute.name] = onnx.helper.get_attribute_value(attribute)
     where = f"node '{name}' ({item.op_type})"
     inputs = tuple(_resolve(value, local, where) if value else "" for value in item.input)
-    return Node(item.op_type, name, inputs, tuple(item.output), attrs)
+    return Call(item.op_type, name, inputs, tuple(item.output), attrs)
 
 
-def _convert(node: Node, item: onnx.NodeProto, local: dict[str, str], scope: Scope) -> Node | None:
-    """The node with shapes inferred and names made unique; None if it was folded into constants."""
-    if node.op == "Constant":
-        _bind(node.outputs, [_constant_value(node)], local, scope)
-        return None
-    shapes = [scope.shapes.get(name, ()) for name in node.inputs]  # an optional input left out has no name
-    if node.op in LOOP_BY_NAME:
-        return _loop(node, item, shapes, local, scope)
-    operator = OPERATOR_BY_NAME[node.op]
-    values = [scope.constants.get(name) for name in node.inputs]
-    if operator.settle is not None:
-        settle = operator.settle
-        node = _inferred(node, shapes, lambda: settle(node, shapes, values))
-        shapes = [scope.shapes[name] for name in node.inputs]
-        values = [scope.constants.get(name) for name in node.inputs]
-    inferred = _inferred(node, shapes, lambda: operator.infer(node, shapes, values))
-    if operator.is_view:  # shape and axes have done their work; the view keeps only what it shows
-        node = replace(node, inputs=node.inputs[:1], attrs={"shape": inferred[0]})
-        values = values[:1]
-    known = [value for value in values if value is not None]
-    if len(known) == len(values):
-        _bind(node.outputs, _folded(node, known, inferred), local, scope)
-        return None
-    for name, value in zip(node.inputs, values, strict=True):
-        if value is not None and value.dtype.kind != "f":
-            raise refuse(node, f"operand '{name}' holds {value.dtype} values", "store it as float32")
-    if any(0 in shape for shape in (*shapes[: len(values)], *inferred)):
-        raise refuse(node, "an operand has no elements", "the file is damaged")
-    outputs = tuple(_unique(name, local, scope) for name in node.outputs[: len(inferred)])
-    scope.shapes.update(zip(outputs, inferred, strict=True))
-    return replace(node, outputs=outputs)
-
-
-def _inferred(node: Node, shapes: list[Shape], infer: Callable[[], T]) -> T:
-    """What `infer` returns; whatever it stumbles over is the file's fault."""
-    try:
-        return infer()
-    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
-        sizes = ", ".join(str(list(shape)) for shape in shapes)
-        raise refuse(node, f"inputs of shapes {sizes} make no sense ({error})", "the file is damaged") from None
-
-
-def _folded(node: Node, known: list[np.ndarray], inferred: list[Shape]) -> list[np.ndarray]:
-    """Outputs of a node whose inputs are all constant."""
-    elements = sum(element_count(shape) for shape in inferred)
-    if elements > MAX_FOLDED_ELEMENTS:
-        raise refuse(node, f"makes {elements} constant elements of its inputs", "compute them at run time")
-    with np.errstate(all="ignore"):
-        arrays = [array[0] for array in OPERATOR_BY_NAME[node.op].evaluate(node, [value[None] for value in known])]
-    for array in arrays:
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise refuse(node, "its constant result is NaN or infinite", "check the weights")
-    return arrays
-
-
-def _bind(names: tuple[str, ...], arrays: list[np.ndarray], local: dict[str, str], scope: Scope) -> None:
-    for name, array in zip(names, arrays, strict=False):
-        unique = _unique(name, local, scope)
-        scope.constants[unique] = array
-        scope.shapes[unique] = tuple(array.shape)
-
-
-def _unique(name: str, local: dict[str, str], scope: Scope) -> str:
-    """A name no level uses yet; the same name where possible, since names show in reports."""
-    unique, copies = name, 1
-    while unique in scope.taken:
-        copies += 1
-        unique = f"{name}.{copies}"
-    scope.taken.add(unique)
-    local[name] = unique
-    return unique
-
-
-def _constant_value(node: Node) -> np.ndarray:
-    attrs = node.attrs
+def _constant_value(call: Call) -> np.ndarray:
+    attrs = call.attrs
     if "value" in attrs:
-        return _array(attrs["value"], node.outputs[0])
+        return _array(attrs["value"], call.outputs[0])
     for key, kind in (
         ("value_float", np.float32),
         ("value_floats", np.float32),
@@ -282,46 +226,5 @@ def _constant_value(node: Node) -> np.ndarray:
         ("value_ints", np.int64),
     ):
         if key in attrs:
-            return np.array(attrs[key], kind)
-    raise refuse(node, f"attributes {sorted(attrs)}", "only numbers are supported")
-
-
-def _loop(node: Node, item: onnx.NodeProto, shapes: list[Shape], local: dict[str, str], scope: Scope) -> Node:
-    loop = LOOP_BY_NAME[node.op]
-    body = next((a.g for a in item.attribute if a.type == onnx.AttributeProto.GRAPH), None)
-    if body is None or len(body.input) != len(node.inputs):
-        raise refuse(node, "its body does not take the node's inputs", "the file is damaged")
-    scans = int(node.attrs.get("num_scan_inputs", 0))
-    if not 1 <= scans <= len(node.inputs) or len(body.output) < len(node.inputs) - scans:
-        raise refuse(node, f"num_scan_inputs {scans} for {len(node.inputs)} inputs", "the file is damaged")
-    if node.attrs.get("scan_input_axes") is not None and len(node.attrs["scan_input_axes"]) != scans:
-        raise refuse(node, "scan_input_axes does not name one axis per sequence", "the file is damaged")
-    if len(node.outputs) != len(body.output) or not all(node.outputs):
-        raise refuse(node, f"takes {len(node.outputs)} of {len(body.output)} results", "name them all")
-    outside, inner = frozenset(scope.shapes), dict(local)
-    rows = _inferred(node, shapes, lambda: loop.body_shapes(node, shapes))
-    if any(0 in shape for shape in (*shapes, *rows)):
-        raise refuse(node, "an operand has no elements", "the file is damaged")
-    inputs = tuple(_unique(info.name, inner, scope) for info in body.input)
-    scope.shapes.update(zip(inputs, rows, strict=True))
-    _add_initializers(body, inner, scope)
-    graph = _level(body, scope, inner, inputs, outside)
-    result = loop.infer(node, shapes, [scope.shapes[name] for name in graph.outputs])
-    outputs = tuple(_unique(name, local, scope) for name in node.outputs)
-    scope.shapes.update(zip(outputs, result, strict=False))
-    return replace(node, outputs=outputs, body=graph)
-
-
-def _without_unused_constants(graph: Graph) -> Graph:
-    used = {name for node in graph.walk() for name in node.inputs} | set(graph.outputs)
-    for level in graph.levels():
-        used.update(level.outputs)
-
-    def clean(level: Graph) -> Graph:
-        constants = {name: array for name, array in level.constants.items() if name in used}
-        dropped = set(level.constants) - set(constants)
-        shapes = {name: shape for name, shape in level.shapes.items() if name not in dropped}
-        nodes = tuple(replace(n, body=clean(n.body)) if n.body is not None else n for n in level.nodes)
-        return replace(level, nodes=nodes, constants=constants, shapes=shapes)
-
-    return clean(graph)
+            return checked_weights(np.array(attrs[key], kind), call.outputs[0])
+    raise refuse(node_of(call), f"attributes {sorted(attrs)}", "only numbers are supported")
