@@ -11,7 +11,20 @@ from typing import Any
 
 import click
 
-from harness.commands import boards, calibrate, doctor, flash, generate, inspect, plan, run, search
+from harness.commands import (
+    bench,
+    boards,
+    calibrate,
+    compare,
+    doctor,
+    flash,
+    generate,
+    golden,
+    inspect,
+    plan,
+    run,
+    search,
+)
 from harness.names import check_names
 from tinyhil import errors
 
@@ -40,6 +53,9 @@ for _command in (
     inspect.inspect,
     plan.plan,
     search.search,
+    bench.bench,
+    compare.compare,
+    golden.golden,
     boards.boards,
     doctor.doctor,
 ):

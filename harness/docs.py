@@ -44,7 +44,7 @@ def _measured() -> str:
     newest: dict[tuple[int, str], Mapping[str, Any]] = {}
     tracked = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in sorted(tracked.stdout.split()):
-        if name.endswith(".json"):
+        if name.endswith(".json") and not name.startswith("results/golden/"):
             record = json.loads((ROOT / name).read_text())
             newest[BOARDS.index(record["board"]), record["format"]] = record
     lines = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import datetime
 import itertools
 import json
@@ -57,8 +58,22 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "wall_seconds": outcome.wall_seconds,
         "assignment": _assignment(outcome),
         "plan": _plan(outcome),
-        "raw": {"ticks": outcome.ticks.tolist(), "instructions": [t.instructions for t in outcome.traces]},
+        "raw": _raw(outcome),
         "provenance": _provenance(outcome),
+    }
+
+
+def _raw(outcome: Outcome) -> dict[str, Any]:
+    """Per sample: what went in (CRC-32 of its integers), what came out (hexadecimal, as on the wire), and its cost."""
+    rows = np.ascontiguousarray(outcome.integers, "<i8").reshape(len(outcome.integers), -1)
+    output = outcome.compiled.program.tensors[outcome.compiled.program.output]
+    storage = np.dtype(f"<i{output.format.storage_bytes}")
+    return {
+        "ticks": outcome.ticks.tolist(),
+        "instructions": [trace.instructions for trace in outcome.traces],
+        "inputs_crc32": [f"{binascii.crc32(row.tobytes()):08x}" for row in rows],
+        "outputs": [row.astype(storage).tobytes().hex() for row in outcome.outputs],
+        "saturations": outcome.saturations.tolist(),
     }
 
 

@@ -1,0 +1,89 @@
+"""`hil bench`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.commands.common import BOARDS_OPTION, read_boards, say
+from tinyhil import errors
+
+if TYPE_CHECKING:
+    from harness.compare import Difference
+
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.command()
+@click.option("--board", required=True, help="Board to measure: uno, due, h747 or host; see `hil boards`.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
+)
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
+@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")
+@click.option("--inferences", type=AT_LEAST_ONE, default=30, show_default=True, help="Measured in each boot.")
+@click.option(
+    "--warm-up", type=click.IntRange(min=0), default=1, show_default=True, help="More of them first, left out."
+)
+@click.option(
+    "--against", type=click.Path(exists=True, path_type=Path), help="Record that must hold; exits with 1 if not."
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+@BOARDS_OPTION
+def bench(boards_file: Path | None, against: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+    """Measure the time of a model over several resets, with a quiet wire."""
+    import json
+
+    from harness.bench import Plan, gate, store
+    from harness.bench import bench as run_bench
+    from harness.figures import read_record
+    from harness.run import Request
+    from harness.toolchain import default_cache_dir
+
+    plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))
+    request = Request(format=format_, **options)
+    boards, cache = read_boards(boards_file), default_cache_dir()
+    differences: list[Difference] = []
+    if against is None:
+        record = run_bench(request, plan, boards, cache, say, lambda done, total: None)
+    else:
+        record, differences = gate(read_record(against), request, plan, boards, cache, say)
+    path = store(record, request.results) if record["bit_exact"] else None
+    if as_json:
+        click.echo(json.dumps(record))
+    elif path:
+        click.echo(_table(record))
+        click.echo(f"record   {path}")
+    for difference in differences:
+        click.echo(f"{'FAIL' if difference.fails else 'note'} {difference}", err=True)
+    if not record["bit_exact"] or any(difference.fails for difference in differences):
+        click.echo(f"hil: gate failed: {'not bit-exact' if not record['bit_exact'] else f'see {against}'}", err=True)
+        sys.exit(errors.EXIT_GATE)
+
+
+def _table(record: dict[str, Any]) -> str:
+    latency = record["latency"]
+    truth = f" (emulated: {record['emulator']['truth']})" if record["emulator"] else ""
+    low, high = latency["interval"]
+    lines = [f"{record['model']} {record['format']} on {record['board']}{truth}, {latency['unit']}"]
+    lines.append(f"{'boot':8} {'first':>12} {'min':>12} {'median':>12} {'p95':>12} {'max':>12}")
+    for number, boot in enumerate(record["boots"], 1):
+        lines.append(_row(str(number), boot))
+    lines.append(_row("all", latency))
+    lines.append(f"median   {latency['median_us'] / 1000:,.3f} ms; 95 % over resets: {low:,.0f} to {high:,.0f}")
+    return "\n".join(lines)
+
+
+def _row(name: str, times: dict[str, Any]) -> str:
+    return f"{name:8} " + " ".join(f"{times[key]:>12,.0f}" for key in ("first", "min", "median", "p95", "max"))

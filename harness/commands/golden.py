@@ -1,0 +1,110 @@
+"""`hil golden`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.common import BOARDS_OPTION, read_boards, say
+from tinyhil import errors
+
+FOLDER_OPTION = click.option(
+    "--golden",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("results/golden"),
+    show_default=True,
+    help="Folder of the golden records.",
+)
+PATHS = click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+
+
+@click.group()
+def golden() -> None:
+    """Hold models to golden records: what they gave when somebody looked at it."""
+
+
+@golden.command()
+@PATHS
+@FOLDER_OPTION
+@click.option("--samples", type=click.IntRange(min=1), help="Only the first N samples of each record.")
+@click.option("--port", help="Serial port of the board; default: found by USB identity, else emulated.")
+@BOARDS_OPTION
+def check(
+    paths: tuple[Path, ...], folder: Path, samples: int | None, port: str | None, boards_file: Path | None
+) -> None:
+    """Run the golden records (all, or those given) again and say what differs."""
+    from harness.golden import Bench, check_golden, describe, find_golden
+    from harness.toolchain import default_cache_dir
+
+    chosen = list(paths) or find_golden(folder)
+    if not chosen:
+        raise errors.DataError(
+            f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
+        )
+    bench = Bench(read_boards(boards_file), default_cache_dir(), lambda line: None, port)
+    failures = 0
+    for path in chosen:
+        differences = check_golden(path, bench, samples)
+        if any(difference.fails for difference in differences):
+            failures += 1
+            click.echo(describe(path, differences))
+            continue
+        click.echo(f"{path}: holds")
+        for difference in differences:
+            click.echo(f"  note {difference}")
+    if failures:
+        click.echo(f"hil: gate failed: {failures} of {len(chosen)} golden records differ", err=True)
+        sys.exit(errors.EXIT_GATE)
+
+
+@golden.command()
+@PATHS
+@FOLDER_OPTION
+@click.option("--model", help="Make a record of this model: a name in the zoo, or path to an .onnx file.")
+@click.option("--board", "board_names", multiple=True, help="With --model: the board, may be repeated.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="With --model: the number format.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="With --model: inputs to calibrate the ranges on.")
+@click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
+@BOARDS_OPTION
+def update(paths: tuple[Path, ...], folder: Path, boards_file: Path | None, **options: Any) -> None:
+    """Measure golden records anew (all, or those given), or make one of --model on each --board."""
+    from harness.golden import Bench, find_golden, make_golden, measure, path_of, read_golden, write_golden
+    from harness.toolchain import default_cache_dir
+
+    if options["model"]:
+        orders = {path_of(order, folder): order for order in _orders(options)}
+    else:
+        orders = {path: read_golden(path)[0] for path in list(paths) or find_golden(folder)}
+    if not orders:
+        raise errors.DataError(
+            f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
+        )
+    bench = Bench(read_boards(boards_file), default_cache_dir(), say)
+    for path, order in orders.items():
+        record = measure(order, bench)
+        if not record["bit_exact"]:
+            different = record["samples"] - record["equal_samples"]
+            click.echo(
+                f"hil: gate failed: {path}: {different} samples differ from the reference; not written", err=True
+            )
+            sys.exit(errors.EXIT_GATE)
+        write_golden(path, make_golden(order, record))
+        click.echo(f"{path}: {record['samples']} samples, median {record['latency']['median']:,.0f}")
+
+
+def _orders(options: dict[str, Any]) -> list[Any]:
+    from harness.golden import Order
+
+    if not options["board_names"]:
+        raise click.UsageError("--model needs --board, once or more")
+    rest = {key: str(options[key]) if options[key] else None for key in ("assignment", "inputs", "calibrate")}
+    return [
+        Order(board, options["model"], options["format_"], **rest, samples=options["samples"])
+        for board in options["board_names"]
+    ]

@@ -1,0 +1,151 @@
+"""Golden records: what a model must give on a board, kept in the repository beside it.
+
+A golden record is the record of a run, less what passes (times of day, versions, wall seconds), plus the `order`
+that repeats it. Its inputs are a file of the repository's, or drawn from a seed over the model's calibrated range,
+so that it can be repeated without a data set.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.compare import Difference, compare
+from harness.config import Boards
+from harness.figures import figures, read_record
+from harness.partial import writing
+from harness.record import make_record
+from harness.run import Request, known_ranges, run
+from harness.zoo import find_model
+from tinyhil.errors import DataError
+from tinyhil.frontend.onnx import load_onnx
+
+FOLDER = Path("results/golden")
+SAMPLES = 16
+SEED = 1
+KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
+KEPT_PROVENANCE = ("compiler", "model_sha256")
+UPDATE = "if the change is meant: hil golden update"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is run; paths are relative to the folder `hil golden` is called in. `inputs` None: drawn from the seed."""
+
+    board: str
+    model: str
+    format: str = "fixed16"
+    assignment: str | None = None
+    inputs: str | None = None
+    calibrate: str | None = None
+    samples: int = SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where runs take place: the boards, the cache of builds, the port of a physical board."""
+
+    boards: Boards
+    cache_dir: Path
+    say: Say
+    port: str | None = None
+    timeout_s: float = 30.0
+
+
+def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str, Any]:
+    """The record of running the first `samples` of `order` (None: all). Leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
+        inputs = Path(order.inputs) if order.inputs else draw_inputs(order, Path(folder))
+        request = Request(
+            order.board,
+            order.model,
+            order.format,
+            assignment=Path(order.assignment) if order.assignment else None,
+            inputs=inputs,
+            calibrate=Path(order.calibrate) if order.calibrate else None,
+            samples=min(samples or order.samples, order.samples),
+            port=bench.port,
+            timeout_s=bench.timeout_s,
+            results=Path(folder),
+        )
+        outcome = run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None)
+        return make_record(outcome)
+
+
+def draw_inputs(order: Order, folder: Path) -> Path:
+    """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
+    source = find_model(order.model)
+    model = load_onnx(source.path)
+    ranges = known_ranges(model, source, Path(order.calibrate) if order.calibrate else None)
+    if ranges is None:
+        raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")
+    name = model.graph.inputs[0]
+    low, high = ranges.values[name]
+    noise = np.random.default_rng(SEED).random((order.samples, *model.graph.shapes[name]))
+    reach = np.where(np.arange(order.samples) % 2, 1.0, 0.25).reshape(-1, *[1] * (noise.ndim - 1))
+    middle, half = (high + low) / 2, (high - low) / 2
+    path = folder / "seeded.npz"
+    np.savez(path, x=(middle + half * reach * (2 * noise - 1)).astype(np.float32))
+    return path
+
+
+def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a run's record that must be the same next time."""
+    return {
+        "kind": "golden",
+        "order": asdict(order),
+        **{key: record[key] for key in KEPT},
+        "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
+        "memory": dict(record["memory"]),
+        "raw": dict(record["raw"]),
+        "provenance": {key: record["provenance"][key] for key in KEPT_PROVENANCE},
+        **({"boots": record["boots"]} if "boots" in record else {}),
+    }
+
+
+def path_of(order: Order, folder: Path) -> Path:
+    """<folder>/<board>/<model>-<format>.json"""
+    name = Path(order.model).stem if order.model.endswith(".onnx") else order.model
+    what = Path(order.assignment).stem if order.assignment else order.format
+    return folder / order.board / f"{name}-{what}.json"
+
+
+def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".tmp")
+        partial.write_text(json.dumps(golden, indent=1) + "\n")
+        partial.replace(path)
+
+
+def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
+    """The order and the record; DataError if the file is no golden record."""
+    record = read_record(path)
+    try:
+        return Order(**record["order"]), record
+    except (KeyError, TypeError):
+        raise DataError(f"{path}: not a golden record; make one with `hil golden update`") from None
+
+
+def find_golden(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.json"))
+
+
+def check_golden(path: Path, bench: Bench, samples: int | None = None) -> list[Difference]:
+    """What the first `samples` of a golden record's order give otherwise now."""
+    order, golden = read_golden(path)
+    return compare(figures(golden), figures(measure(order, bench, samples)))
+
+
+def describe(path: Path, differences: list[Difference]) -> str:
+    """What is wrong, one line each, and what to do."""
+    lines = [f"{path}: {difference}" for difference in differences if difference.fails]
+    return "\n".join([*lines, f"read the change; {UPDATE} {path}"])
