@@ -9,11 +9,11 @@ import numpy as np
 
 from codegen.identifiers import comment, identifiers
 from codegen.transfer import Transfer
+from codegen.views import is_done_by_plan
 from memplan import Plan
 from tinyhil.errors import ModelError
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 
 MAX_RANK = 16
@@ -72,7 +72,7 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 def _c_type(tensor: Tensor) -> str:
     if tensor.role == "table":
         return "uint16_t"
-    return {1: "int8_t", 2: "int16_t"}[tensor.format.storage_bytes]
+    return tensor.format.c_type
 
 
 def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_hash: bytes) -> str:
@@ -126,7 +126,7 @@ def _transfer(target: Target) -> list[str]:
     ]
 
 
-def _describe(fmt: Fixed, shape: tuple[int, ...]) -> bytes:
+def _describe(fmt: Format, shape: tuple[int, ...]) -> bytes:
     head = bytes((fmt.storage_bytes, fmt.exponent & 0xFF, len(shape)))
     return head + b"".join(dim.to_bytes(2, "little") for dim in shape)
 
@@ -184,7 +184,7 @@ def _body(program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapp
     lines = []
     for item in body:
         if isinstance(item, Op):
-            if _is_done_by_plan(plan, item):
+            if is_done_by_plan(program, plan, item):
                 lines.append(f"{indent}// {comment(item.name)}: {names[item.inputs[0]]} is already in its place")
                 continue
             lines += [indent + line for line in _call(program, item, names)]
@@ -198,15 +198,6 @@ def _body(program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapp
         lines += _body(program, plan, item.body, names, depth + 1)
         lines.append(f"{indent}}}")
     return lines
-
-
-def _is_done_by_plan(plan: Plan, op: Op) -> bool:
-    """A copy between tensors that the plan put into the same place."""
-    return (
-        op.kernel == COPY.name
-        and op.inputs[0] in plan.offsets
-        and plan.offsets[op.inputs[0]] == plan.offsets[op.output]
-    )
 
 
 def _row(program: Program, sequence: str, row: str, counter: str, names: Mapping[str, str]) -> str:

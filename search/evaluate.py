@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate, shape_inputs
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
@@ -108,7 +108,7 @@ class Evaluator:
 
     executor: Executor
     examples: Examples
-    _inputs: dict[Fixed, np.ndarray] = field(default_factory=dict)
+    _inputs: dict[Format, np.ndarray] = field(default_factory=dict)
 
     def score(self, program: Program, stop_above: int | None = None) -> Score:
         """All samples, or up to the block in which the disagreements exceed `stop_above`."""

@@ -9,9 +9,8 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
-from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
-from tinyhil.lower import Lowering, formats, lower, tied_values
+from tinyhil.lower import lower, tied_values
 from tinyhil.program import Program
 
 INPUT, CONSTANT, ARENA = "input", "constant", "arena"
@@ -75,36 +74,12 @@ class Space:
 
     def assignment(self, candidate: Candidate) -> Assignment:
         values = {group.name: choice.format for group, choice in zip(self.groups, candidate, strict=True)}
-        return Assignment(self.formats[-1], values)
+        pairs = zip(self.groups, candidate, strict=True)
+        offsets = {group.name: choice.offset for group, choice in pairs if choice.offset}
+        return Assignment(self.formats[-1], values, offsets)
 
     def lower(self, candidate: Candidate) -> Program:
-        assignment = self.assignment(candidate)
-        if not any(choice.offset for choice in candidate):
-            return lower(self.graph, assignment, self.ranges)
-        chosen = formats(self.graph, assignment, self.ranges)
-        for group, choice in zip(self.groups, candidate, strict=True):
-            for name in group.members:
-                chosen[name] = Fixed(chosen[name].bits, chosen[name].exponent + choice.offset)
-        return _lower_as(self.graph, chosen)
-
-
-def _lower_as(graph: Graph, chosen: Mapping[str, Fixed]) -> Program:
-    """`tinyhil.lower.lower` for formats that are decided already."""
-    lowering = Lowering(graph, chosen)
-    source, result = graph.inputs[0], graph.outputs[0]
-    lowering.define(source, role="input")
-    lowering.body = lowering.lower_body(graph)
-    output = lowering.operand(result)
-    return Program(
-        name=graph.name,
-        tensors=lowering.tensors,
-        constants=lowering.constants,
-        body=tuple(lowering.body),
-        input=source,
-        output=output,
-        input_shape=graph.shapes[source],
-        output_shape=graph.shapes[result],
-    )
+        return lower(self.graph, self.assignment(candidate), self.ranges)
 
 
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:

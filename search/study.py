@@ -13,7 +13,7 @@ from search.flatten import executions
 from search.memory import Memory
 from search.space import ARENA, Candidate, Choice, Space
 from search.trial import Trial
-from tinyhil.formats.fixed import dequantize
+from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program
 
 LOG_BYTES = 16 << 20  # of values logged for the heat map

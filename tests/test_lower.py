@@ -56,8 +56,8 @@ def test_describe() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("default: fixed4", "unknown number format 'fixed4'"),
-        ("default: fixed8\nvalues: {x: fixed9}", "unknown number format 'fixed9'"),
+        ("default: fixed1", "unknown number format 'fixed1'"),
+        ("default: fixed8\nvalues: {x: fixed99}", "unknown number format 'fixed99'"),
         ("default: fixed8\nvalues: {x: }", "unknown number format 'None'"),
         ("default: fixed8\nvalues: {ghost: fixed8}", "the model has no value 'ghost'"),
         ("default: fixed8\nvalues: [x]", "'values' must map"),

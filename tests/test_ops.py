@@ -16,7 +16,8 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
-from tinyhil.formats.fixed import Fixed, dequantize, quantize
+from tinyhil.formats.codec import dequantize, quantize
+from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
 from tinyhil.lower import formats, lower
 from tinyhil.ops import activation as activations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import INTEGER, Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Tensor:
 
     name: str
     count: int
-    format: Fixed
+    format: Format
     role: str
 
     @property
@@ -34,6 +34,7 @@ class Op:
 
     `accumulator_bits` is the two's complement width proven sufficient for every intermediate sum, rounding included.
     `scratch` names an arena tensor that means something during the call only; empty if there is none.
+    `domain` is that of its operands; in the coded one sums live in a window whose lowest bit weighs 2**`low`.
     """
 
     kernel: str
@@ -43,6 +44,8 @@ class Op:
     params: Mapping[str, int]
     accumulator_bits: int = 32
     scratch: str = ""
+    domain: str = INTEGER
+    low: int = 0
 
     @property
     def tensors(self) -> tuple[str, ...]:

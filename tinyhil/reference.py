@@ -1,13 +1,14 @@
-"""The numpy reference: executes a Program in int64, exactly as every board must."""
+"""The numpy reference: executes a Program exactly as every board must."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.fixed import dequantize, quantize
+from tinyhil.arithmetic import load
+from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program
 
@@ -41,7 +42,7 @@ def _run(
 ) -> None:
     for item in body:
         if isinstance(item, Op):
-            arrays = [values[name] for name in item.inputs]
+            arrays = [_operand(program, item, index, values) for index in range(len(item.inputs))]
             result, clipped = KERNEL_BY_NAME[item.kernel].execute(item, arrays, program.tensors[item.output].format)
             values[item.output] = result
             saturations += clipped.sum(axis=1)
@@ -53,6 +54,15 @@ def _run(
                 count = program.tensors[row].count
                 values[row] = values[sequence][:, step * count : (step + 1) * count]
             _run(program, item.body, values, saturations, watch)
+
+
+def _operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Input `index` of `op` as its kernel sees it."""
+    tensor = program.tensors[op.inputs[index]]
+    codes = values[tensor.name]
+    if tensor.role == "table" or index in KERNEL_BY_NAME[op.kernel].codes:
+        return codes
+    return load(codes, tensor.format, op.domain)
 
 
 def quantize_inputs(program: Program, inputs: np.ndarray) -> tuple[np.ndarray, int]:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinyhil.errors import ConfigError
+from tinyhil.formats import fixed
+from tinyhil.formats.format import NamedFormat
 
-
-@dataclass(frozen=True, slots=True)
-class NamedFormat:
-    """A format before its scale is known: the name users write, its family and width."""
-
-    name: str
-    bits: int
-    summary: str
-
-
-FORMATS = (
-    NamedFormat("fixed8", 8, "8-bit two's complement, power-of-two scale per tensor"),
-    NamedFormat("fixed16", 16, "16-bit two's complement, power-of-two scale per tensor"),
-)
+FORMATS: tuple[NamedFormat, ...] = (*fixed.NAMED,)
+FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 
 
 def named(name: str) -> NamedFormat:
     """The format called `name`; ConfigError lists the known ones."""
-    for fmt in FORMATS:
-        if fmt.name == name:
-            return fmt
-    raise ConfigError(f"unknown number format '{name}'; known: {', '.join(f.name for f in FORMATS)}")
+    if name not in FORMAT_BY_NAME:
+        raise ConfigError(f"unknown number format '{name}'; known: {', '.join(FORMAT_BY_NAME)}")
+    return FORMAT_BY_NAME[name]

@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+
+from tinyhil.formats.format import CODED, INTEGER, NamedFormat
+
+WIDTHS = (*range(2, 17), 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,41 @@ class Fixed:
         """Bytes of one element in memory: the next of 1, 2, 4."""
         return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
 
+    @property
+    def domain(self) -> str:
+        """Products of 32-bit operands need the window of the coded formats."""
+        return INTEGER if self.bits <= 16 else CODED
+
+    @property
+    def c_type(self) -> str:
+        plain = {8: "int8_t", 16: "int16_t", 32: "int32_t"}
+        return plain.get(self.bits, f"hil::Fixed<{self.bits}>")
+
+    @property
+    def largest(self) -> float:
+        return float(-self.lowest)
+
+    @property
+    def smallest(self) -> float:
+        return 1.0
+
+    @property
+    def granule(self) -> int:
+        return 0
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return codes.astype(np.float64)
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        integers = np.floor(values + 0.5)
+        if residue is not None:  # a tie that is none, from below
+            integers = integers - ((values + 0.5 == integers) & (residue < 0))
+        clipped = np.clip(integers, self.lowest, self.highest)
+        return clipped.astype(np.int64), clipped != integers
+
+    def scaled(self, exponent: int) -> Fixed:
+        return Fixed(self.bits, exponent)
+
     def __str__(self) -> str:
         return f"fixed{self.bits} * 2^{self.exponent}"
 
@@ -46,24 +86,14 @@ def exponent_for(magnitude: float, bits: int) -> int:
     return power - (bits - 1)
 
 
-def quantize(real: np.ndarray, fmt: Fixed) -> tuple[np.ndarray, np.ndarray]:
-    """Integers (int64) nearest to `real`, saturated, and a mask of the elements that saturated."""
-    integers = np.floor(np.ldexp(real.astype(np.float64), -fmt.exponent) + 0.5)
-    clipped = np.clip(integers, fmt.lowest, fmt.highest)
-    return clipped.astype(np.int64), clipped != integers
+def fit(magnitude: float, bits: int) -> Fixed:
+    """The finest format of `bits` that holds `magnitude`."""
+    return Fixed(bits, exponent_for(magnitude, bits))
 
 
-def dequantize(integers: np.ndarray, fmt: Fixed) -> np.ndarray:
-    """Real values (float64, exact) of `integers`."""
-    return np.ldexp(integers.astype(np.float64), fmt.exponent)
-
-
-def requantize(accumulator: np.ndarray, shift: int, fmt: Fixed) -> tuple[np.ndarray, np.ndarray]:
-    """Scale an exact accumulator by 2**-shift into `fmt`, one rounding; returns (integers, saturated mask).
-
-    A negative shift moves left and is exact. `accumulator` is int64 and must keep 2**(shift-1) of headroom.
-    """
-    half = (1 << (shift - 1)) if shift > 0 else 0
-    rounded = (accumulator + half) >> shift if shift > 0 else accumulator << -shift
-    clipped = np.clip(rounded, fmt.lowest, fmt.highest)
-    return clipped, clipped != rounded
+NAMED = tuple(
+    NamedFormat(
+        f"fixed{bits}", bits, f"{bits}-bit two's complement, power-of-two scale per tensor", partial(fit, bits=bits)
+    )
+    for bits in WIDTHS
+)

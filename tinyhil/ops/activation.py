@@ -12,17 +12,15 @@ error of the table in absolute terms.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 STEPS_LOG2 = 5  # table steps of 1/32
 LAST = 11 << STEPS_LOG2
@@ -71,7 +69,7 @@ def _lower(kernel_name: str, doubling: int) -> Callable[[Node, Lowering], None]:
         table = lowering.add_table(TABLE_NAME, sigmoid_table())
         out = lowering.define(node.outputs[0])
         # table position = |X| * 2**(exponent + 5 + doubling): that many bits below the point
-        below_point = -(lowering.format(node.inputs[0]).exponent + STEPS_LOG2 + doubling)
+        below_point = -(lowering.loaded(node.inputs[0]).exponent + STEPS_LOG2 + doubling)
         fraction_bits = min(max(below_point, 0), MAX_FRACTION_BITS)
         params = {
             "count": out.count,
@@ -87,7 +85,7 @@ def _lower(kernel_name: str, doubling: int) -> Callable[[Node, Lowering], None]:
     return lower
 
 
-def _execute_sigmoid(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_sigmoid(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     table, x = arrays[0].reshape(-1), arrays[1]
     y = interpolate(np.abs(x), p["drop"], p["fraction_bits"], p["lift"], table)
@@ -95,7 +93,7 @@ def _execute_sigmoid(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np
     return requantize(np.where(x < 0, half - y, half + y), p["shift"], out)
 
 
-def _execute_tanh(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_tanh(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     table, x = arrays[0].reshape(-1), arrays[1]
     y = interpolate(np.abs(x), p["drop"], p["fraction_bits"], p["lift"], table)

@@ -8,20 +8,18 @@ place once for all output channels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, exponent_for, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
 from tinyhil.ops import window
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
+from tinyhil.ops.sums import Constant, emit_layer
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 EXACT_FLOAT_BITS = 53  # float64 products and sums of integers below 2**53 are exact in any order
 
@@ -57,20 +55,6 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     return [out.reshape(len(x), *window.output_shape(x.shape[1:], len(weights), w)).astype(np.float32)]
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """Weights or bias of a convolution: the name to store them under, and their format."""
-
-    name: str
-    array: np.ndarray
-    format: Fixed
-
-    @staticmethod
-    def derived(name: str, array: np.ndarray, bits: int) -> Constant:
-        """One that is not a value of the model."""
-        return Constant(name, array, Fixed(bits, exponent_for(float(np.abs(array).max(initial=0.0)), bits)))
-
-
 def _constant(node: Node, lowering: Lowering, index: int) -> Constant:
     name = node.inputs[index]
     array = lowering.constant(name)
@@ -91,33 +75,14 @@ def emit_convolution(
 ) -> None:
     """The operation on the node's first input for `constants`: weights with the outputs in front, bias."""
     weights, bias = constants
-    x, out = lowering.tensor(node.inputs[0]), lowering.define(node.outputs[0])
+    x = node.inputs[0]
     outputs = len(weights.array)
-    inner = weights.array.size // outputs
-    x_format = lowering.format(node.inputs[0])
-    names = [lowering.add_constant(weights.name, weights.array, weights.format), x]
-    exponent = x_format.exponent + weights.format.exponent
-    # |sum| <= largest sum of |w| over the output channels times the largest |x| the format can hold
-    sums = np.abs(lowering.integers(names[0]).reshape(outputs, inner)).sum(axis=1) * -x_format.lowest
-    bias_shift = 0
-    if bias is not None:
-        # the bias joins the exact sum: never finer than the accumulator, moved left into its scale
-        fmt = Fixed(bias.format.bits, max(bias.format.exponent, exponent))
-        bias_shift = fmt.exponent - exponent
-        names.append(lowering.add_constant(bias.name, bias.array, fmt))
-        magnitudes = [int(v) << bias_shift for v in np.abs(lowering.integers(names[2]))]
-        bound = max(int(a) + b for a, b in zip(sums, magnitudes, strict=True))
-    else:
-        bound = int(sums.max())
-    shift = out.format.exponent - exponent
-    patch = lowering.scratch(f"{out.name}.patch", inner, x_format)
-    params = {**w.params(), "groups": groups, "outputs": outputs, "bias_shift": bias_shift, "shift": shift}
-    kernel = CONV if bias is None else CONV_BIAS
-    bits = accumulator_bits(bound, shift)
-    lowering.emit(node, Op(kernel.name, node.name, tuple(names), out.name, params, bits, patch.name))
+    patch = lowering.scratch(f"{node.outputs[0]}.patch", weights.array.size // outputs, lowering.format(x))
+    params = {**w.params(), "groups": groups, "outputs": outputs}
+    emit_layer(node, lowering, (CONV, CONV_BIAS), (weights, x, bias), params, patch)
 
 
-def _execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     w = window.window_of(p)
     number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64

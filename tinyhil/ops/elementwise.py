@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.arithmetic import plus, scaled, times
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.lowering import Lowering
 from tinyhil.ops.movement import spread
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -54,7 +53,7 @@ def lower_aligned(kernel: Kernel) -> Callable[[Node, Lowering], None]:
         a, b = node.inputs
         names, periods = zip(*(repeated(node, lowering, value) for value in (a, b)), strict=True)
         out = lowering.define(node.outputs[0])
-        formats = [lowering.format(value) for value in (a, b)]
+        formats = [lowering.loaded(value) for value in (a, b)]
         exponent = min(fmt.exponent for fmt in formats)
         shifts = [fmt.exponent - exponent for fmt in formats]
         shift = out.format.exponent - exponent
@@ -76,7 +75,7 @@ def _lower_mul(node: Node, lowering: Lowering) -> None:
     a, b = node.inputs
     names, periods = zip(*(repeated(node, lowering, value) for value in (a, b)), strict=True)
     out = lowering.define(node.outputs[0])
-    a_format, b_format = lowering.format(a), lowering.format(b)
+    a_format, b_format = lowering.loaded(a), lowering.loaded(b)
     shift = out.format.exponent - a_format.exponent - b_format.exponent
     bits = accumulator_bits(a_format.lowest * b_format.lowest, shift)
     params = {"count": out.count, "a_period": periods[0], "b_period": periods[1], "shift": shift}
@@ -85,7 +84,7 @@ def _lower_mul(node: Node, lowering: Lowering) -> None:
 
 def _lower_relu(node: Node, lowering: Lowering) -> None:
     x = lowering.operand(node.inputs[0])
-    x_format = lowering.format(node.inputs[0])
+    x_format = lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     shift = out.format.exponent - x_format.exponent
     params = {"count": out.count, "shift": shift}
@@ -100,23 +99,23 @@ def aligned(op: Op, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """Both operands repeated to the size of the output and shifted to one scale."""
     p = op.params
     a, b = (_repeat(array, p["count"]) for array in arrays)
-    return a << p["a_shift"], b << p["b_shift"]
+    return scaled(a, p["a_shift"]), scaled(b, p["b_shift"])
 
 
-def _execute_sum(sign: int) -> Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]:
-    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_sum(sign: int) -> Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         a, b = aligned(op, arrays)
-        return requantize(a + sign * b, op.params["shift"], out)
+        return requantize(plus(a, b if sign > 0 else -b), op.params["shift"], out)
 
     return execute
 
 
-def _execute_mul(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     a, b = (_repeat(array, op.params["count"]) for array in arrays)
-    return requantize(a * b, op.params["shift"], out)
+    return requantize(times(a, b), op.params["shift"], out)
 
 
-def _execute_relu(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_relu(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     return requantize(np.maximum(arrays[0], 0), op.params["shift"], out)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
+from tinyhil.ops.sums import Constant, emit_layer
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 
 def _infer_matmul(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -110,45 +109,30 @@ def _lower_gemm(node: Node, lowering: Lowering) -> None:
 def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np.ndarray, bias: str | None) -> None:
     """out[r, n] = sum_k matrix[n, k] * x[r, k] + bias[n]: `matrix` holds one row of weights per output."""
     outputs, inner = matrix.shape
-    x_format, w_format = lowering.format(x), lowering.format(w)
-    weights = lowering.add_constant(w, matrix, w_format)
-    exponent = x_format.exponent + w_format.exponent
-    out = lowering.define(node.outputs[0])
-    shift = out.format.exponent - exponent
-    inputs: tuple[str, ...] = (weights, lowering.tensor(x))
-    # |sum| <= largest row sum of |w| times the largest |x| the format can hold
-    bound = int(np.abs(lowering.integers(weights).reshape(outputs, inner)).sum(axis=1).max())
-    bound *= -x_format.lowest
-    bias_shift = 0
+    by_output = None
     if bias is not None:
         values = lowering.constant(bias)
         assert values is not None
         by_row = np.broadcast_to(values, (rows, outputs))
         if (by_row != by_row[0]).any():
             raise refuse(node, "a bias of its own for each row", "use MatMul and Add")
-        wanted = lowering.format(bias)
-        # the bias joins the exact sum: never finer than the accumulator, moved left into its scale
-        fmt = Fixed(wanted.bits, max(wanted.exponent, exponent))
-        bias_shift = fmt.exponent - exponent
-        name = lowering.add_constant(bias, by_row[0], fmt)
-        bound += int(np.abs(lowering.integers(name)).max()) << bias_shift
-        inputs += (name,)
-    params = {"rows": rows, "outputs": outputs, "inner": inner, "bias_shift": bias_shift, "shift": shift}
-    kernel = DENSE if bias is None else DENSE_BIAS
-    lowering.emit(node, Op(kernel.name, node.name, inputs, out.name, params, accumulator_bits(bound, shift)))
+        by_output = Constant(bias, by_row[0], lowering.format(bias))
+    params = {"rows": rows, "outputs": outputs, "inner": inner}
+    operands = (Constant(w, matrix, lowering.format(w)), x, by_output)
+    emit_layer(node, lowering, (DENSE, DENSE_BIAS), operands, params)
 
 
 def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int) -> None:
     a, b = (lowering.operand(name) for name in node.inputs)
     out = lowering.define(node.outputs[0])
-    a_format, b_format = lowering.format(node.inputs[0]), lowering.format(node.inputs[1])
+    a_format, b_format = lowering.loaded(node.inputs[0]), lowering.loaded(node.inputs[1])
     shift = out.format.exponent - a_format.exponent - b_format.exponent
     bits = accumulator_bits(inner * a_format.lowest * b_format.lowest, shift)
     params = {"rows": rows, "inner": inner, "columns": columns, "shift": shift}
     lowering.emit(node, Op(MATMUL.name, node.name, (a, b), out.name, params, bits))
 
 
-def _execute_dense(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     weights = arrays[0].reshape(p["outputs"], p["inner"])
     x = arrays[1].reshape(-1, p["rows"], p["inner"])
@@ -158,7 +142,7 @@ def _execute_dense(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.n
     return requantize(total.reshape(len(total), -1), p["shift"], out)
 
 
-def _execute_matmul(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_matmul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a = arrays[0].reshape(-1, p["rows"], p["inner"])
     b = arrays[1].reshape(-1, p["inner"], p["columns"])

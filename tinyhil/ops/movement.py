@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, quantize, requantize
+from tinyhil.formats.codec import quantize, requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, refuse
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 RANK = 4
 FIELDS = ("offset", "size_0", "size_1", "size_2", "size_3", "stride_0", "stride_1", "stride_2", "stride_3")
@@ -73,7 +71,7 @@ def indices(params: dict[str, int]) -> np.ndarray:
 
 def emit_move(node: Node, lowering: Lowering, output: str, params: dict[str, int]) -> None:
     """`output` takes the elements of the first input at the positions of the block."""
-    source, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+    source, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(output)
     shift = out.format.exponent - fmt.exponent
     bits = accumulator_bits(-fmt.lowest, shift)
@@ -81,7 +79,7 @@ def emit_move(node: Node, lowering: Lowering, output: str, params: dict[str, int
 
 
 def _emit_place(node: Node, lowering: Lowering, part: str, target: str, params: dict[str, int], first: bool) -> None:
-    source, fmt, out = lowering.operand(part), lowering.format(part), lowering.tensors[target]
+    source, fmt, out = lowering.operand(part), lowering.loaded(part), lowering.tensors[target]
     shift = out.format.exponent - fmt.exponent
     inputs = (source,) if first else (source, target)
     kernel = PLACE if first else PLACE_MORE
@@ -90,11 +88,11 @@ def _emit_place(node: Node, lowering: Lowering, part: str, target: str, params: 
     lowering.emit(node, Op(kernel.name, node.name, inputs, target, params, bits))
 
 
-def _execute_move(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_move(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     return requantize(arrays[0][:, indices(dict(op.params))], op.params["shift"], out)
 
 
-def _execute_place(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_place(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     part, clipped = requantize(arrays[0], op.params["shift"], out)
     whole = arrays[1] if len(arrays) == 2 else np.zeros((1, op.params["count"]), np.int64)
     samples = max(len(part), len(whole))
@@ -322,7 +320,7 @@ def _lower_gather(node: Node, lowering: Lowering) -> None:
     shape, axis = lowering.shape(node.inputs[0]), node.attrs["axis"]
     if shape[axis] > 1 << 16:
         raise refuse(node, f"chooses of {shape[axis]} elements, the limit is {1 << 16}", "gather outside of the model")
-    source, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+    source, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     chosen = node.attrs["indices"].reshape(-1)
     table = lowering.add_table(f"{out.name}.indices", chosen)
@@ -338,7 +336,7 @@ def _lower_gather(node: Node, lowering: Lowering) -> None:
     lowering.emit(node, Op(GATHER.name, node.name, (table, source), out.name, params, bits))
 
 
-def _execute_gather(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     x = arrays[1].reshape(-1, p["outer"], p["size"], p["inner"])
     return requantize(x[:, :, arrays[0].reshape(-1)].reshape(len(x), -1), p["shift"], out)

@@ -7,17 +7,15 @@ convolution of one position.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.ops.conv import Constant, emit_convolution
+from tinyhil.lowering import Lowering
+from tinyhil.ops.conv import emit_convolution
 from tinyhil.ops.operator import Arrays, Operator, attr, refuse
+from tinyhil.ops.sums import Constant
 from tinyhil.ops.window import Window
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 
 def scale_and_offset(node: Node, statistics: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +48,8 @@ def _lower(node: Node, lowering: Lowering) -> None:
     shape = lowering.shape(node.inputs[0])
     channels, length = shape[1], element_count(shape[2:])
     w = Window(channels, 1, length, 1, length, 1, 1, 1, 1, 0, 0, 1, 1)
-    weights = Constant.derived(f"{node.inputs[1]}.factor", factor, lowering.format(node.inputs[1]).bits)
-    bias = Constant.derived(f"{node.inputs[2]}.offset", offset, lowering.format(node.inputs[2]).bits)
+    weights = Constant.derived(f"{node.inputs[1]}.factor", factor, lowering.format(node.inputs[1]))
+    bias = Constant.derived(f"{node.inputs[2]}.offset", offset, lowering.format(node.inputs[2]))
     emit_convolution(node, lowering, w, channels, (weights, bias))
 
 

@@ -1,33 +1,29 @@
 """What one operator is: a record that drives shape inference, the float reference, lowering and the docs table.
 
-An `Operator` is an ONNX operator as the graph knows it; a `Kernel` is the integer routine it is lowered to, with its
-readable numpy reference here and its C++ template of the same name in `firmware/kernels/`.
+An `Operator` is an ONNX operator as the graph knows it; a `Kernel` (tinyhil/kernel.py) is what it is lowered to.
 
 Float arrays carry a leading sample axis: value of shape (1, 32) over S samples is an array (S, 1, 32); a constant has a
-sample axis of 1. Integer arrays are flat: (S, count), constants (1, count).
+sample axis of 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Node, Shape
-from tinyhil.program import Op
+from tinyhil.kernel import Arrays, Execute, Kernel
+from tinyhil.lowering import Lowering
 
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
+__all__ = ["Arrays", "Execute", "Kernel", "Operator"]
 
-Arrays = Sequence[np.ndarray]
 Infer = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], list[Shape]]
 Settle = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], Node]
 Evaluate = Callable[[Node, Arrays], list[np.ndarray]]
-Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +42,6 @@ class Operator:
     attributes: tuple[str, ...] = ()
     is_view: bool = False
     settle: Settle | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One integer routine. `params` are the names of `Op.params` in the order of the C++ arguments.
-
-    Those in `static_params` become compile-time constants in C++ (shifts: a variable 32-bit shift costs an AVR a loop).
-    `is_sum`: its inner loop is a dot product, which has accumulators of its own on some chips.
-    `struct` is a C++ record and the params that are its fields: they go before the others as one argument.
-    `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
-    """
-
-    name: str
-    summary: str
-    execute: Execute
-    params: tuple[str, ...]
-    static_params: tuple[str, ...] = ()
-    is_sum: bool = False
-    in_place: bool = False
-    struct: tuple[str, tuple[str, ...]] | None = None
 
 
 def refuse(node: Node, what: str, remedy: str) -> ModelError:

@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
 from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, broadcast, refuse, signed_bits
 from tinyhil.program import Op
 
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
-
 MAX_FRACTION_BITS = 40
-Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
+Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -63,7 +61,7 @@ def _evaluate_clip(node: Node, arrays: Arrays) -> list[np.ndarray]:
 
 
 def _lower_clip(node: Node, lowering: Lowering) -> None:
-    fmt = lowering.format(node.inputs[0])
+    fmt = lowering.loaded(node.inputs[0])
 
     def nearest(value: float) -> int:
         scaled = min(max(value * 2.0**-fmt.exponent, fmt.lowest), fmt.highest)  # infinity is the format's end
@@ -77,7 +75,7 @@ def _emit(
     kernel: Kernel, node: Node, lowering: Lowering, params: dict[str, int], growth: int = 1, bits: int = 0
 ) -> None:
     """`growth`: largest factor between operand and accumulator, which has `bits` more fraction bits."""
-    x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+    x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     shift = out.format.exponent - fmt.exponent + bits
     params = {"count": out.count, **params, "shift": shift}
@@ -85,7 +83,7 @@ def _emit(
     lowering.emit(node, Op(kernel.name, node.name, (x,), out.name, params, width))
 
 
-def _execute_clip(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_clip(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     return requantize(np.clip(arrays[0], op.params["low"], op.params["high"]), op.params["shift"], out)
 
 
@@ -111,7 +109,7 @@ def _lower_slopes(node: Node, lowering: Lowering) -> None:
     _emit(SLOPES, node, lowering, {"below": factor, "above": other}, max(abs(factor), abs(other)), bits)
 
 
-def _execute_slopes(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_slopes(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     x, p = arrays[0], op.params
     return requantize(np.where(x < 0, p["below"], p["above"]) * x, p["shift"], out)
 
@@ -141,7 +139,7 @@ def _evaluate_hard_swish(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
     def lower(node: Node, lowering: Lowering) -> None:
         alpha, beta = _line(node)
-        x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+        x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
         out = lowering.define(node.outputs[0])
         factor, bits = slope(alpha * 2.0**fmt.exponent)
         offset, one = math.floor(beta * 2.0**bits + 0.5), 1 << bits
@@ -158,7 +156,7 @@ def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
 
 
 def _execute_gate(times_operand: bool) -> Execute:
-    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         p, x = op.params, arrays[0]
         gate = np.clip(x * p["factor"] + p["offset"], 0, p["one"])
         return requantize(gate * x if times_operand else gate, p["shift"], out)
@@ -170,7 +168,7 @@ def _execute_gate(times_operand: bool) -> Execute:
 
 
 def _execute_extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Execute:
-    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         return requantize(choose(*aligned(op, arrays)), op.params["shift"], out)
 
     return execute

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
 from tinyhil.ops import reciprocal, window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
-
-Execute = Callable[[Op, Arrays, Fixed], tuple[np.ndarray, np.ndarray]]
+Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
 
 def _window(node: Node, shape: Shape) -> Window:
@@ -71,7 +69,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _lower_max(node: Node, lowering: Lowering) -> None:
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
     w = _window(node, lowering.shape(node.inputs[0]))
-    fmt = lowering.format(node.inputs[0])
+    fmt = lowering.loaded(node.inputs[0])
     shift = out.format.exponent - fmt.exponent
     params = {**w.params(), "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
@@ -81,7 +79,7 @@ def _lower_max(node: Node, lowering: Lowering) -> None:
 def _lower_average(node: Node, lowering: Lowering) -> None:
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
     w = _window(node, lowering.shape(node.inputs[0]))
-    fmt = lowering.format(node.inputs[0])
+    fmt = lowering.loaded(node.inputs[0])
     counts = np.array([w.positions]) if _counts_padding(node) else np.unique(w.valid_counts())
     if int(counts.max()) > reciprocal.MAX_COUNT:
         limit = f"the limit is {reciprocal.MAX_COUNT}"
@@ -108,13 +106,13 @@ def _reduced(x: np.ndarray, w: Window, reduce: Callable[[np.ndarray], np.ndarray
     return out
 
 
-def _execute_max(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_max(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     w = window.window_of(op.params)
     top = _reduced(arrays[0], w, lambda patches: patches.max(axis=2), -(1 << 15))
     return requantize(top.reshape(len(top), -1), op.params["shift"], out)
 
 
-def _execute_average(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_average(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     w = window.window_of(op.params)
     total = _reduced(arrays[-1], w, lambda patches: patches.sum(axis=2), 0)
     if len(arrays) == 2:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed
+from tinyhil.lowering import Loaded
 
 MAX_COUNT = 1 << 14  # the error stays below a quarter of a unit
 
 
-def fraction_bits(fmt: Fixed) -> int:
+def fraction_bits(fmt: Loaded) -> int:
     """k for means of elements in `fmt`."""
     return fmt.bits + 14
 
@@ -24,7 +24,7 @@ def reciprocal(count: int, bits: int) -> int:
     return ((2 << bits) + count) // (2 * count)
 
 
-def mean_bound(fmt: Fixed, count: int) -> int:
+def mean_bound(fmt: Loaded, count: int) -> int:
     """Largest magnitude of a sum of `count` elements times the reciprocal of `count`."""
     return -fmt.lowest * count * reciprocal(count, fraction_bits(fmt))
 

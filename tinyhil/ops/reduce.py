@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed, requantize
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.lowering import Lowering
 from tinyhil.ops import reciprocal
 from tinyhil.ops.movement import ints
 from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, accumulator_bits, attr, axis_of, refuse
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 Reduce = Callable[[np.ndarray], np.ndarray]
 Lower = Callable[[Node, "Lowering"], None]
@@ -72,7 +70,7 @@ def _extent(node: Node, shape: Shape) -> dict[str, int]:
 
 
 def _lower_sum(node: Node, lowering: Lowering) -> None:
-    x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+    x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out, extent = lowering.define(node.outputs[0]), _extent(node, lowering.shape(node.inputs[0]))
     if extent["along"] > reciprocal.MAX_COUNT:
         raise refuse(node, f"{extent['along']} elements, the limit is {reciprocal.MAX_COUNT}", "reduce in two steps")
@@ -87,7 +85,7 @@ def _lower_sum(node: Node, lowering: Lowering) -> None:
 
 def _lower_extreme(kernel: Kernel) -> Callable[[Node, Lowering], None]:
     def lower(node: Node, lowering: Lowering) -> None:
-        x, fmt = lowering.operand(node.inputs[0]), lowering.format(node.inputs[0])
+        x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
         out, extent = lowering.define(node.outputs[0]), _extent(node, lowering.shape(node.inputs[0]))
         shift, bound = out.format.exponent - fmt.exponent, -fmt.lowest
         if node.op == "ArgMax":
@@ -99,7 +97,7 @@ def _lower_extreme(kernel: Kernel) -> Callable[[Node, Lowering], None]:
 
 
 def _execute(reduce: Reduce) -> Execute:
-    def execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         p = op.params
         result = reduce(arrays[0].reshape(-1, p["outer"], p["along"], p["inner"]))
         return requantize(result.reshape(len(result), -1) * p.get("factor", 1), p["shift"], out)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
+from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Tensor
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 
@@ -148,11 +145,11 @@ def _copy_op(node: Node, lowering: Lowering, source: str, target: str) -> Op:
     return Op(COPY.name, f"{node.name}.{target}", (source,), target, params)
 
 
-def _execute_copy(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_copy(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     return arrays[0], np.zeros(arrays[0].shape, bool)
 
 
-def _execute_fill(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute_fill(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     values = np.full((1, op.params["count"]), op.params["value"], np.int64)
     return values, np.zeros(values.shape, bool)
 

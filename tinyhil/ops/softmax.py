@@ -11,17 +11,15 @@ element gives exactly 1 and so sum(e) >= 1, y is wrong by at most 5.3e-5 * (1 + 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of, refuse
 from tinyhil.program import Op
-
-if TYPE_CHECKING:
-    from tinyhil.lower import Lowering
 
 STEPS_LOG2 = 5
 LAST = 12 << STEPS_LOG2
@@ -71,7 +69,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "outer": element_count(shape[:axis]),
         "count": shape[axis],
         "inner": element_count(shape[axis + 1 :]),
-        "scale": lowering.format(node.inputs[0]).exponent + FRACTION_BITS,
+        "scale": lowering.loaded(node.inputs[0]).exponent + FRACTION_BITS,
         "fraction_bits": -out.format.exponent,
     }
     if not 0 <= params["fraction_bits"] <= 40:
@@ -79,15 +77,14 @@ def _lower(node: Node, lowering: Lowering) -> None:
     lowering.emit(node, Op(SOFTMAX.name, node.name, (table, x), out.name, params, 63))
 
 
-def _execute(op: Op, arrays: Arrays, out: Fixed) -> tuple[np.ndarray, np.ndarray]:
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     x = arrays[1].reshape(-1, p["outer"], p["count"], p["inner"])
     distance = x.max(axis=2, keepdims=True) - x
     e = exp_negative(distance, p["scale"] - FRACTION_BITS, arrays[0].reshape(-1))
     total = e.sum(axis=2, keepdims=True)
     y = ((e << p["fraction_bits"]) + total // 2) // total
-    clipped = np.minimum(y, out.highest)
-    return clipped.reshape(len(x), -1), (clipped != y).reshape(len(x), -1)
+    return requantize(y.reshape(len(x), -1), 0, out)
 
 
 _PARAMS = ("outer", "count", "inner", "scale", "fraction_bits")

@@ -1,0 +1,83 @@
+"""What a number format is. A tensor in format F holds codes; real = F.decode(code) * 2**F.exponent.
+
+Three domains of arithmetic, in which kernels load operands:
+- integer: a code stands for an integer of at most 16 bits; sums are exact integers.
+- coded: a code stands for mantissa * 2**n (posit, minifloat); sums are exact in a window placed at compile time.
+- single: IEEE single precision in element order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+INTEGER, CODED, SINGLE = "integer", "coded", "single"
+
+
+class Format(Protocol):
+    """One tensor's format. `exponent` scales the whole tensor by a power of two."""
+
+    @property
+    def bits(self) -> int:
+        """Width of a code."""
+        ...
+
+    @property
+    def exponent(self) -> int: ...
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of one element in RAM: 1, 2 or 4."""
+        ...
+
+    @property
+    def domain(self) -> str: ...
+
+    @property
+    def c_type(self) -> str:
+        """The C++ element type."""
+        ...
+
+    @property
+    def largest(self) -> float:
+        """The largest decoded value."""
+        ...
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive decoded value."""
+        ...
+
+    @property
+    def granule(self) -> int:
+        """Every decoded value is a multiple of 2**granule."""
+        ...
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """float64, exact, without the tensor's exponent."""
+        ...
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(int64 codes, saturated mask): one rounding. `residue` has the sign of what float64 `values` leave out."""
+        ...
+
+    def scaled(self, exponent: int) -> Format:
+        """This format with another tensor exponent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFormat:
+    """A format before its scale is known: the name users write, and how it is fitted to a tensor's magnitude.
+
+    `values` names the format of run-time values when this one is for constants only; empty otherwise.
+    """
+
+    name: str
+    bits: int
+    summary: str
+    fit: Callable[[float], Format]
+    values: str = ""

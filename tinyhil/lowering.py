@@ -1,0 +1,171 @@
+"""What the operators' `lower` functions may ask and do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tinyhil.arithmetic import load
+from tinyhil.errors import ModelError
+from tinyhil.formats.codec import quantize
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
+from tinyhil.graph import Graph, Node, Shape, element_count
+from tinyhil.kernel import Kernel
+from tinyhil.program import Loop, Op, Tensor
+
+MAX_ACCUMULATOR_BITS = 63
+LowerNode = Callable[[Node, "Lowering"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a kernel sees of a tensor: numbers in units of 2**exponent, in the integer domain of lowest..highest."""
+
+    exponent: int
+    lowest: int
+    highest: int
+    bits: int
+
+
+def loaded(fmt: Format) -> Loaded:
+    """Coded and single operands keep their own unit and have no bounds that matter."""
+    if isinstance(fmt, Fixed):
+        return Loaded(fmt.exponent, fmt.lowest, fmt.highest, fmt.bits)
+    if fmt.domain != INTEGER:
+        return Loaded(fmt.exponent, -1, 1, 2)
+    largest = int(fmt.largest * 2.0**-fmt.granule)
+    return Loaded(fmt.exponent + fmt.granule, -largest, largest, largest.bit_length() + 1)
+
+
+def domain_of(formats: Iterable[Format]) -> str:
+    """The widest domain of `formats`: single over coded over integer."""
+    domains = {fmt.domain for fmt in formats}
+    return SINGLE if SINGLE in domains else CODED if CODED in domains else INTEGER
+
+
+class Lowering:
+    """What the operators' `lower` functions may ask and do. Lives for one call of `lower()`."""
+
+    def __init__(
+        self, graph: Graph, formats: Mapping[str, Format], kernels: Mapping[str, Kernel], lower_node: LowerNode
+    ) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.body: list[Op | Loop] = []
+        self._formats = formats
+        self._shapes = graph.all_shapes()
+        self._floats = graph.all_constants()
+        self._alias: dict[str, str] = {}
+        self._kernels = kernels
+        self._lower_node = lower_node
+
+    def shape(self, value: str) -> Shape:
+        return self._shapes[value]
+
+    def count(self, value: str) -> int:
+        return element_count(self._shapes[value])
+
+    def format(self, value: str) -> Format:
+        return self._formats[value]
+
+    def constant(self, value: str) -> np.ndarray | None:
+        """The float array behind `value` if it is known at compile time."""
+        return self._floats.get(value)
+
+    def tensor(self, value: str) -> str:
+        """Name of the run-time tensor that holds `value`, views resolved."""
+        while value in self._alias:
+            value = self._alias[value]
+        return value
+
+    def operand(self, value: str) -> str:
+        """Tensor of `value`, constant or not; a constant is quantized and registered on first use."""
+        constant = self.constant(value)
+        if constant is None:
+            return self.tensor(value)
+        return self.add_constant(value, constant, self.format(value))
+
+    def magnitudes(self, tensor: str) -> np.ndarray:
+        """Absolute values of a constant tensor, flat, as kernels see them in the domain of its format."""
+        fmt = self.tensors[tensor].format
+        return np.abs(load(self.constants[tensor], fmt, fmt.domain))
+
+    def add_constant(self, value: str, array: np.ndarray, fmt: Format) -> str:
+        """Quantize `array` in kernel order into `fmt`; the same data under the same value is stored once."""
+        integers = quantize(array.reshape(-1), fmt)[0]
+        name, copies = value, 1
+        while name in self.tensors or (name != value and name in self._shapes):
+            stored = self.constants.get(name)
+            if stored is not None and self.tensors[name].format == fmt and np.array_equal(stored, integers):
+                return name
+            copies += 1
+            name = f"{value}.{copies}"
+        self.tensors[name] = Tensor(name, integers.size, fmt, "constant")
+        self.constants[name] = integers
+        return name
+
+    def add_table(self, name: str, entries: np.ndarray) -> str:
+        """Register a shared look-up table of unsigned 16-bit entries."""
+        while name in self._shapes:  # a value of the model has this name
+            name += "_"
+        if name not in self.tensors:
+            self.tensors[name] = Tensor(name, entries.size, Fixed(16, 0), "table")
+            self.constants[name] = entries
+        return name
+
+    def define(self, value: str, role: str = "arena") -> Tensor:
+        """The tensor that holds run-time `value`."""
+        tensor = Tensor(value, self.count(value), self.format(value), role)
+        self.tensors[value] = tensor
+        return tensor
+
+    def scratch(self, name: str, count: int, fmt: Format) -> Tensor:
+        """A run-time tensor the model has no value for; `name` is a wish."""
+        wish, copies = name, 1
+        while name in self.tensors or name in self._shapes:
+            copies += 1
+            name = f"{wish}.{copies}"
+        self.tensors[name] = Tensor(name, count, fmt, "arena")
+        return self.tensors[name]
+
+    def alias(self, value: str, target: str) -> None:
+        """`value` is another name for `target`."""
+        self._alias[value] = target
+
+    def loaded(self, value: str) -> Loaded:
+        """What kernels see of `value`."""
+        return loaded(self._formats[value])
+
+    def domain(self, values: Sequence[str]) -> str:
+        """The domain in which an operation on `values` computes: the widest of theirs."""
+        return domain_of(self._formats[value] for value in values)
+
+    def emit(self, node: Node, op: Op) -> None:
+        """Append an operation in the domain of its operands, after checking that its accumulator exists."""
+        kernel = self._kernels[op.kernel]
+        tensors = [self.tensors[name] for name in op.inputs]
+        domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
+        if domain == CODED and kernel.coded == SINGLE:
+            domain = SINGLE
+        if domain != INTEGER and kernel.integer_only:
+            raise ModelError(f"node '{node.name}' ({node.op}): no kernel for operands in {tensors[-1].format}")
+        if domain == INTEGER and op.accumulator_bits > MAX_ACCUMULATOR_BITS:
+            raise ModelError(
+                f"node '{node.name}' ({node.op}): exact sums need {op.accumulator_bits} bits, the limit is "
+                f"{MAX_ACCUMULATOR_BITS}; operands of very different scale: use 8 bits for one of them"
+            )
+        self.body.append(replace(op, domain=domain))
+
+    def append(self, item: Op | Loop) -> None:
+        self.body.append(item)
+
+    def lower_body(self, graph: Graph) -> list[Op | Loop]:
+        """Lower the nodes of one level into a list of its own."""
+        outer, self.body = self.body, []
+        for node in graph.nodes:
+            self._lower_node(node, self)
+        inner, self.body = self.body, outer
+        return inner

@@ -1,0 +1,67 @@
+"""The sum a layer computes, sum_k w[n][k] * x[k] + b[n]: its constants, its scale and the width that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.formats.fixed import exponent_for
+from tinyhil.formats.format import INTEGER, Format
+from tinyhil.graph import Node
+from tinyhil.kernel import Kernel
+from tinyhil.lowering import Lowering, loaded
+from tinyhil.ops.operator import accumulator_bits
+from tinyhil.program import Op, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Weights (outputs in front) or bias (outputs,) of a layer: the name to store them under, and their format."""
+
+    name: str
+    array: np.ndarray
+    format: Format
+
+    @staticmethod
+    def derived(name: str, array: np.ndarray, like: Format) -> Constant:
+        """One that is not a value of the model, in a format like that of one that is."""
+        return Constant(name, array, like.scaled(exponent_for(float(np.abs(array).max(initial=0.0)), like.bits)))
+
+
+def emit_layer(
+    node: Node,
+    lowering: Lowering,
+    kernels: tuple[Kernel, Kernel],
+    operands: tuple[Constant, str, Constant | None],
+    params: dict[str, int],
+    scratch: Tensor | None = None,
+) -> None:
+    """One call of `kernels` (without bias, with bias) on the constant weights, the value x and the bias.
+
+    `params` lacks the shifts. The bias joins the exact sum: never finer than the sum's unit, moved left into its scale.
+    """
+    weights, x, bias = operands
+    out = lowering.define(node.outputs[0])
+    unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
+    names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
+    outputs = len(weights.array)
+    # |sum| <= sum of |w| of an output times the largest |x| the format can hold, plus |b|
+    bounds = lowering.magnitudes(names[0]).reshape(outputs, -1).sum(axis=1).astype(object) * -lowering.loaded(x).lowest
+    bias_shift = 0
+    if bias is not None:
+        granule = loaded(bias.format).exponent - bias.format.exponent
+        fmt = bias.format
+        if fmt.domain == INTEGER:
+            fmt = fmt.scaled(max(fmt.exponent, unit - granule))
+        bias_shift = fmt.exponent + granule - unit
+        names.append(lowering.add_constant(bias.name, bias.array, fmt))
+        if bias_shift >= 0:
+            bounds = bounds + (lowering.magnitudes(names[2]).astype(object) * (1 << bias_shift))
+    shift = out.format.exponent - unit
+    kernel = kernels[0] if bias is None else kernels[1]
+    params = {**params, "bias_shift": bias_shift, "shift": shift}
+    bits = accumulator_bits(int(bounds.max(initial=0)), shift)
+    lowering.emit(
+        node, Op(kernel.name, node.name, tuple(names), out.name, params, bits, scratch.name if scratch else "")
+    )
