@@ -15,11 +15,12 @@ from tinyhil.program import Program
 @dataclass(frozen=True, slots=True)
 class Passes:
     """`in_place`: operations may write over operands. `gaps`: loop states rest between reader and writer, in place
-    where that is on too. `order`: operations may change places."""
+    where that is on too. `order`: operations may change places. `views`: parts may lie where the whole lies."""
 
     in_place: bool = True
     gaps: bool = True
     order: bool = True
+    views: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,12 @@ def place(
 
 
 def _candidates(program: Program, passes: Passes) -> Iterator[tuple[Program, Problem]]:
-    plain = problem_of(program, in_place=passes.in_place)
+    plain = problem_of(program, in_place=passes.in_place, views=passes.views)
     yield program, plain
+    if passes.views:
+        copied = problem_of(program, in_place=passes.in_place, views=False)
+        if copied != plain:
+            yield program, copied
     if passes.gaps:
         idle = with_gaps(program, plain, in_place=passes.in_place)
         if idle != plain:
@@ -54,7 +59,7 @@ def _candidates(program: Program, passes: Passes) -> Iterator[tuple[Program, Pro
     if passes.order:
         ordered = reorder(program)
         if ordered is not program:
-            problem = problem_of(ordered, in_place=passes.in_place)
+            problem = problem_of(ordered, in_place=passes.in_place, views=passes.views)
             if passes.gaps:
                 problem = with_gaps(ordered, problem, in_place=passes.in_place)
             yield ordered, problem

@@ -6,9 +6,11 @@ the present one lay. Both follow from gaps in the live range, which the planner 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codegen.arena import Step, made_again, overwritable, steps_of
+from codegen.arena import overwritable
+from codegen.steps import Step, made_again, readers_of, steps_of, writers_of
 from memplan import Alias, Buffer, Problem
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program
@@ -28,7 +30,12 @@ def with_gaps(program: Program, problem: Problem, *, in_place: bool = True) -> P
     """`problem`, as `problem_of` made it of `program`, with the gaps of loop states and, `in_place`, the aliases these
     permit."""
     steps = list(steps_of(program.body, (), {}))
-    gaps = {buffer.name: _gaps(steps, buffer) for buffer in problem.buffers}
+    writers, readers = writers_of(steps), readers_of(steps)
+    extents = _extents(steps)
+    gaps = {
+        buffer.name: _gaps(steps, writers.get(buffer.name, ()), readers.get(buffer.name, ()), extents)
+        for buffer in problem.buffers
+    }
     buffers = tuple(replace(b, gaps=tuple(gap.instants for gap in gaps[b.name])) for b in problem.buffers)
     by_name = {buffer.name: buffer for buffer in buffers}
     known = problem.alias_pairs()
@@ -38,35 +45,47 @@ def with_gaps(program: Program, problem: Problem, *, in_place: bool = True) -> P
             target = step.op.output
             if name == target or frozenset((name, target)) in known:
                 continue
-            if _meet_once(by_name[name], by_name[target], now) and _read_once(steps, gaps[name], name, now):
+            anew = _read_once(steps, gaps[name], writers.get(name, ()), now)
+            if anew and _meet_once(by_name[name], by_name[target], now):
                 aliases.append(Alias(name, target))
                 known |= {frozenset((name, target))}
     return Problem(buffers, problem.regions, tuple(aliases))
 
 
-def _gaps(steps: list[Step], buffer: Buffer) -> list[Gap]:
+def _gaps(
+    steps: Sequence[Step], writers: Iterable[int], readers: Sequence[int], extents: Mapping[tuple[int, ...], Interval]
+) -> list[Gap]:
+    """The gaps of one tensor, given the instants at which it is written and read."""
     found = []
-    for now, step in enumerate(steps):
-        if step.op.output != buffer.name or not step.loops or buffer.name in step.reads:
+    writers = tuple(writers)
+    for now in writers:
+        loops = steps[now].loops
+        if not loops or now in readers:
             continue
-        first, end = _extent(steps, step.loops)
-        writers = sum(steps[i].op.output == buffer.name for i in range(first, end))
-        read = [_last_instant(steps, i, step.loops) for i in range(first, now) if buffer.name in steps[i].reads]
-        if writers == 1 and read and max(read) + 1 < now:
-            found.append(Gap((max(read) + 1, now), step.loops))
+        first, end = extents[loops]
+        inside = sum(first <= i < end for i in writers)
+        read = [_last_instant(steps, i, loops, extents) for i in readers if first <= i < now]
+        if inside == 1 and read and max(read) + 1 < now:
+            found.append(Gap((max(read) + 1, now), loops))
     return found
 
 
-def _extent(steps: list[Step], loops: tuple[int, ...]) -> Interval:
-    """The instants of the innermost of `loops`."""
-    inside = [now for now, step in enumerate(steps) if step.loops[: len(loops)] == loops]
-    return inside[0], inside[-1] + 1
+def _extents(steps: Sequence[Step]) -> dict[tuple[int, ...], Interval]:
+    """The instants of the innermost of each nest of loops."""
+    found: dict[tuple[int, ...], Interval] = {}
+    for now, step in enumerate(steps):
+        for depth in range(1, len(step.loops) + 1):
+            first, _ = found.get(step.loops[:depth], (now, now))
+            found[step.loops[:depth]] = (first, now + 1)
+    return found
 
 
-def _last_instant(steps: list[Step], reader: int, loops: tuple[int, ...]) -> int:
+def _last_instant(
+    steps: Sequence[Step], reader: int, loops: tuple[int, ...], extents: Mapping[tuple[int, ...], Interval]
+) -> int:
     """When `reader` reads for the last time in one step of `loops`: within a loop further in, when that one ends."""
     around = steps[reader].loops[: len(loops) + 1]
-    return reader if len(around) == len(loops) else _extent(steps, around)[1] - 1
+    return reader if len(around) == len(loops) else extents[around][1] - 1
 
 
 def _places(program: Program, op: Op) -> list[str]:
@@ -83,8 +102,8 @@ def _meet_once(source: Buffer, target: Buffer, now: int) -> bool:
     return meetings == [(now, now + 1)] and now + 1 in ends and now in begins
 
 
-def _read_once(steps: list[Step], gaps: list[Gap], name: str, now: int) -> bool:
+def _read_once(steps: Sequence[Step], gaps: list[Gap], writers: Sequence[int], now: int) -> bool:
     """Whether every value met at `now` was written anew: nothing needs it again after this reader."""
     if any(gap.instants[0] == now + 1 and gap.loops == steps[now].loops for gap in gaps):
         return True
-    return made_again(steps, name, steps[now])
+    return made_again(steps, writers, steps[now])

@@ -23,6 +23,7 @@ from codegen.level import Level, level_of
 from codegen.order import given_peak, order_body, reorder
 from codegen.placement import Passes, Placement, place
 from codegen.states import with_gaps
+from codegen.views import is_done_by_plan
 from harness.build import build
 from harness.config import load_boards
 from harness.image import check_arena
@@ -38,12 +39,11 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.lower import lower
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 from tinyhil.reference import run_reference
 
-ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=3)]
-NONE = Passes(False, False, False)
+ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=4)]
+NONE = Passes(False, False, False, False)
 Body = tuple[Op | Loop, ...]
 Written = dict[str, list[list[int]]]  # every value a tensor takes on, in order
 
@@ -69,6 +69,7 @@ class Arena:
     def __init__(self, placed: Placement, offsets: dict[str, int] | None = None) -> None:
         self.program = placed.program
         self.offsets = offsets or dict(placed.plan.offsets)
+        self.plan = replace(placed.plan, offsets=self.offsets)
         self.bytes = np.random.default_rng(1).integers(0, 256, placed.plan.peak_bytes, np.uint8)
 
     def run(self, sample: np.ndarray) -> np.ndarray:
@@ -100,8 +101,7 @@ class Arena:
                 self._execute(item.body)
 
     def _operation(self, op: Op) -> None:
-        together = self.offsets.get(op.inputs[0]) == self.offsets[op.output] if op.inputs else False
-        if not (op.kernel == COPY.name and together):
+        if not is_done_by_plan(self.program, self.plan, op):
             arrays = [self._value(name).astype(np.int64)[None, :] for name in op.inputs]
             fmt = self.program.tensors[op.output].format
             self._place(op.output)[:] = KERNEL_BY_NAME[op.kernel].execute(op, arrays, fmt)[0][0]
@@ -219,7 +219,8 @@ def test_shrunk_arenas_on_boards(board: str, tmp_path: Path, monkeypatch: pytest
 
 def peaks(program: Program) -> list[int]:
     """Without passes, then with one more each."""
-    steps = [NONE, Passes(True, False, False), Passes(True, True, False), Passes()]
+    steps = [replace(NONE, in_place=True), replace(NONE, in_place=True, gaps=True), Passes()]
+    steps.insert(0, NONE)
     return [place(program, passes).plan.peak_bytes for passes in steps]
 
 

@@ -1,0 +1,52 @@
+"""The operations of a program one after another, as the live ranges count them, with the loops around each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tinyhil.program import Loop, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation, the loops around it, and the tensors it reads with the rows of sequences traced back to them.
+
+    Its index among the steps is its instant in the live ranges.
+    """
+
+    op: Op
+    loops: tuple[int, ...]  # identities: names may repeat
+    reads: frozenset[str]
+
+
+def steps_of(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+    for item in body:
+        if isinstance(item, Op):
+            yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
+        else:
+            rows = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
+            yield from steps_of(item.body, (*loops, id(item)), {**sequence_of, **rows})
+
+
+def writers_of(steps: Sequence[Step]) -> dict[str, list[int]]:
+    """The instants at which each tensor is written, in order."""
+    found: dict[str, list[int]] = {}
+    for now, step in enumerate(steps):
+        found.setdefault(step.op.output, []).append(now)
+    return found
+
+
+def readers_of(steps: Sequence[Step]) -> dict[str, list[int]]:
+    """The instants at which each tensor is read, in order."""
+    found: dict[str, list[int]] = {}
+    for now, step in enumerate(steps):
+        for name in step.reads:
+            found.setdefault(name, []).append(now)
+    return found
+
+
+def made_again(steps: Sequence[Step], writers: Sequence[int], reader: Step) -> bool:
+    """Whether every value that `reader` meets was written anew by one of the `writers`: no loop around it reuses an
+    older one."""
+    return all(steps[i].loops[: len(reader.loops)] == reader.loops for i in writers)
