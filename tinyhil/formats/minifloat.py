@@ -1,0 +1,152 @@
+"""Small binary floating-point numbers: sign, exponent, mantissa, with subnormals; scale per tensor.
+
+Rounding: to nearest, ties to the even code. Values that round beyond the largest finite number become it and count as
+saturated: no encoder makes an infinity. NaN encodes to the format's NaN, or to 0 where it has none, and counts as
+saturated. Zeros are +0; a negative value that underflows is -0, which decodes to 0. What the codes at the top stand for
+is the policy: FINITE numbers throughout; NAN: all ones is NaN; IEEE: the highest exponent is infinity and NaNs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinyhil.formats.format import CODED, NamedFormat
+from tinyhil.formats.rounding import magnitudes, round_up
+
+FINITE, NAN, IEEE = "Finite", "Nan", "Ieee"
+
+
+@dataclass(frozen=True, slots=True)
+class Minifloat:
+    """1 sign bit, `exponent_bits`, `mantissa_bits`; value = 1.m * 2**(e - bias), scaled by 2**`exponent`."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    policy: str = FINITE
+    exponent: int = 0
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.exponent_bits <= 8 and 0 <= self.mantissa_bits <= 10 and self.bits <= 16):
+            raise ValueError(f"{self.c_type}: limits: 1 to 8 exponent bits, 0 to 10 mantissa bits, 16 bits in all")
+        if self.policy not in (FINITE, NAN, IEEE) or (self.policy == NAN and self.mantissa_bits == 0):
+            raise ValueError(f"{self.c_type}: unknown policy, or no mantissa bits for a NaN beside numbers")
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def storage_bytes(self) -> int:
+        return 1 if self.bits <= 8 else 2
+
+    @property
+    def domain(self) -> str:
+        return CODED
+
+    @property
+    def c_type(self) -> str:
+        fields = f"{self.exponent_bits}, {self.mantissa_bits}, {self.bias}, hil::Top::{self.policy}"
+        return f"hil::Minifloat<{fields}>"
+
+    @property
+    def highest_code(self) -> int:
+        """The code of the largest finite number."""
+        codes = 1 << (self.bits - 1)
+        return codes - {FINITE: 1, NAN: 2, IEEE: (1 << self.mantissa_bits) + 1}[self.policy]
+
+    @property
+    def nan_code(self) -> int | None:
+        """The code a NaN encodes to: quiet, positive."""
+        top = (1 << self.exponent_bits) - 1 << self.mantissa_bits
+        if self.policy == IEEE and self.mantissa_bits:
+            return top | (1 << self.mantissa_bits >> 1)
+        return (1 << (self.bits - 1)) - 1 if self.policy == NAN else None
+
+    @property
+    def granule(self) -> int:
+        return 1 - self.bias - self.mantissa_bits
+
+    @property
+    def largest(self) -> float:
+        return float(self.decode(np.array([self.highest_code]))[0])
+
+    @property
+    def smallest(self) -> float:
+        return math.ldexp(1.0, self.granule)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        codes = np.asarray(codes, np.int64)
+        body = codes & ((1 << (self.bits - 1)) - 1)
+        values = decode_fields(body, self.mantissa_bits, self.granule)
+        if self.policy == IEEE:
+            infinity = self.highest_code + 1
+            values = np.where(body > infinity, np.nan, np.where(body == infinity, np.inf, values))
+        elif self.policy == NAN:
+            values = np.where(body > self.highest_code, np.nan, values)
+        return np.where(codes >> (self.bits - 1) & 1, -values, values) + 0.0
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        size, rest = magnitudes(values, residue)
+        finite = np.isfinite(size)
+        body = encode_fields(np.where(finite, size, 0.0), rest, self.mantissa_bits, self.granule)
+        saturated = (body > self.highest_code) | ~finite
+        body = np.where(saturated, self.highest_code, body)
+        codes = body | (np.asarray(values) < 0).astype(np.int64) << (self.bits - 1)
+        return np.where(np.isnan(size), self.nan_code or 0, codes), saturated
+
+    def scaled(self, exponent: int) -> Minifloat:
+        return Minifloat(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)
+
+    def __str__(self) -> str:
+        return f"e{self.exponent_bits}m{self.mantissa_bits} * 2^{self.exponent}"
+
+
+def decode_fields(body: np.ndarray, mantissa_bits: int, granule: int) -> np.ndarray:
+    """Values of sign-less codes: exponent field 0 is subnormal, every other doubles the step."""
+    field = body >> mantissa_bits
+    implied = np.where(field > 0, np.int64(1) << mantissa_bits, 0)
+    mantissa = (body & ((1 << mantissa_bits) - 1)) + implied
+    return np.ldexp(mantissa.astype(np.float64), np.maximum(field - 1, 0) + granule)
+
+
+def encode_fields(size: np.ndarray, rest: np.ndarray, mantissa_bits: int, granule: int) -> np.ndarray:
+    """Sign-less codes nearest to finite values, without an upper limit: the exponent's steps above the subnormals, then
+    the mantissa, whose implied one adds the last step."""
+    _, power = np.frexp(size)
+    steps = np.maximum(power.astype(np.int64) - 1 - mantissa_bits - granule, 0)
+    units = np.ldexp(size, -(steps + granule))
+    whole = np.floor(units)
+    body = (steps << mantissa_bits) + whole.astype(np.int64)
+    return body + round_up(units - whole, 0.5, (body & 1) == 1, rest)
+
+
+E4M3 = Minifloat(4, 3, 7, NAN)
+E5M2 = Minifloat(5, 2, 15, IEEE)
+E2M1 = Minifloat(2, 1, 1)
+E2M1_BIAS_0 = Minifloat(2, 1, 0)
+E3M0 = Minifloat(3, 0, 3)
+
+
+def fit(magnitude: float, shape: Minifloat) -> Minifloat:
+    """The tensor's largest magnitude is scaled below the largest number, as near to it as a power of two allows."""
+    if magnitude == 0.0:
+        return shape
+    exponent = math.frexp(magnitude)[1] - math.frexp(shape.largest)[1]
+    return shape.scaled(exponent + (magnitude > math.ldexp(shape.largest, exponent)))
+
+
+NAMED = tuple(
+    NamedFormat(name, shape.bits, summary, partial(fit, shape=shape))
+    for name, shape, summary in (
+        ("fp8e4m3", E4M3, "FP8 E4M3: largest 448, no infinities"),
+        ("fp8e5m2", E5M2, "FP8 E5M2: largest 57344"),
+        ("fp4e2m1", E2M1, "FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6"),
+        ("fp4e2m1b0", E2M1_BIAS_0, "FP4 E2M1 with bias 0: twice the values of fp4e2m1"),
+        ("fp4e3m0", E3M0, "FP4 E3M0: powers of two from 1/4 to 16"),
+    )
+)

@@ -1,0 +1,106 @@
+"""IEEE numbers whose arithmetic is IEEE single precision: float32, and bfloat16 and float16 as its storage forms.
+
+Rounding: to nearest, ties to even. Values that round beyond the largest finite number become it and count as saturated,
+infinities too; NaN stays NaN and counts as saturated. Zeros keep their sign, subnormals are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinyhil.formats.format import SINGLE, NamedFormat
+from tinyhil.formats.minifloat import decode_fields, encode_fields
+from tinyhil.formats.rounding import magnitudes
+
+NAMES = {(8, 23): "Float32", (8, 7): "BFloat16", (5, 10): "Float16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """float32 (8, 23), bfloat16 (8, 7) or float16 (5, 10); real = value * 2**`exponent`."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    exponent: int = 0
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def storage_bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def domain(self) -> str:
+        return SINGLE
+
+    @property
+    def c_type(self) -> str:
+        return f"hil::{NAMES[self.exponent_bits, self.mantissa_bits]}"
+
+    @property
+    def highest_code(self) -> int:
+        """The code of the largest finite number."""
+        return (((1 << self.exponent_bits) - 1) << self.mantissa_bits) - 1
+
+    @property
+    def nan_code(self) -> int:
+        return self.highest_code + 1 + (1 << (self.mantissa_bits - 1))
+
+    @property
+    def granule(self) -> int:
+        return 2 - (1 << (self.exponent_bits - 1)) - self.mantissa_bits
+
+    @property
+    def largest(self) -> float:
+        return float(self.decode(np.array([self.highest_code]))[0])
+
+    @property
+    def smallest(self) -> float:
+        return math.ldexp(1.0, self.granule)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        codes = np.asarray(codes, np.int64)
+        body = codes & ((1 << (self.bits - 1)) - 1)
+        infinity = self.highest_code + 1
+        values = decode_fields(np.minimum(body, self.highest_code), self.mantissa_bits, self.granule)
+        values = np.where(body > infinity, np.nan, np.where(body == infinity, np.inf, values))
+        return np.where(codes >> (self.bits - 1) & 1, -values, values)
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        size, rest = magnitudes(values, residue)
+        finite = np.isfinite(size)
+        body = encode_fields(np.where(finite, size, 0.0), rest, self.mantissa_bits, self.granule)
+        saturated = (body > self.highest_code) | ~finite
+        body = np.where(saturated, self.highest_code, body)
+        codes = body | np.signbit(values).astype(np.int64) << (self.bits - 1)
+        return np.where(np.isnan(size), self.nan_code, codes), saturated
+
+    def scaled(self, exponent: int) -> Single:
+        return Single(self.exponent_bits, self.mantissa_bits, exponent)
+
+    def __str__(self) -> str:
+        return f"{NAMES[self.exponent_bits, self.mantissa_bits].lower()} * 2^{self.exponent}"
+
+
+FLOAT32, BFLOAT16, FLOAT16 = Single(8, 23), Single(8, 7), Single(5, 10)
+
+
+def fit(magnitude: float, shape: Single) -> Single:
+    """Its own exponent suffices: no scale, except where float16's ends."""
+    return shape.scaled(max(0, math.frexp(magnitude)[1] - math.frexp(shape.largest)[1] + 1))
+
+
+NAMED = tuple(
+    NamedFormat(name, shape.bits, summary, partial(fit, shape=shape))
+    for name, shape, summary in (
+        ("float32", FLOAT32, "IEEE single precision"),
+        ("bfloat16", BFLOAT16, "float32's upper half, arithmetic in single precision"),
+        ("float16", FLOAT16, "IEEE half precision, arithmetic in single precision"),
+    )
+)
