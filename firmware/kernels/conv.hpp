@@ -66,16 +66,11 @@ inline void accumulate_window(Acc &sum, W weights, X plane, const Span &down, co
     }
 }
 
-template <class Acc, class BiasShift>
-inline Acc started(int16_t bias, BiasShift bias_shift) {
-    return Acc(static_cast<int64_t>(bias) * (int64_t(1) << int(bias_shift)));
-}
-
 // out[n * pixels] = sum_k weights[n][k] * patch[k] + bias[n] * 2^bias_shift for n in [0, outputs)
 template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
 inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Size outputs, Size inner, Shift shift,
                               BiasShift bias_shift) {
-    const auto start = [&](Size n) { return started<Acc>(bias[n], bias_shift); };
+    const auto start = [&](Size n) { return Start<Acc>::of(bias[n], bias_shift); };
     Size n = 0;
 #ifndef __AVR__
     constexpr Size together = sizeof(Acc) == 4 ? 4 : 2;
@@ -114,7 +109,7 @@ HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Wi
             for (Size column = 0; column < w.out_width; ++column, ++at) {
                 const Span across = inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width);
                 if (depthwise) {
-                    Acc sum = started<Acc>(bias[0], bias_shift);
+                    Acc sum = Start<Acc>::of(bias[0], bias_shift);
                     accumulate_window(sum, weights, x, down, across, w);
                     *at = requantize<Out>(sum, shift);
                     continue;

@@ -6,7 +6,7 @@ namespace hil {
 
 template <class Acc, class A, class B>
 inline void accumulate(Acc &sum, A a, B b, Size count) {
-    for (Size i = 0; i < count; ++i) sum += static_cast<Acc>(a[i]) * b[i];
+    for (Size i = 0; i < count; ++i) sum += Multiply<Acc>::of(a[i], b[i]);
 }
 
 #ifndef __AVR__
@@ -17,7 +17,7 @@ inline void accumulate_rows(Acc (&sums)[4], W weights, X x, Size count) {
     const W second = weights + count, third = second + count, fourth = third + count;
     Acc a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (Size i = 0; i < count; ++i) {
-        const Acc factor = x[i];
+        const Acc factor = static_cast<Acc>(x[i]);
         a += weights[i] * factor;
         b += second[i] * factor;
         c += third[i] * factor;
@@ -34,7 +34,7 @@ inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
     const W second = weights + count;
     Acc a = sums[0], b = sums[1];
     for (Size i = 0; i < count; ++i) {
-        const Acc factor = x[i];
+        const Acc factor = static_cast<Acc>(x[i]);
         a += weights[i] * factor;
         b += second[i] * factor;
     }

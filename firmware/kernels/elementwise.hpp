@@ -29,8 +29,8 @@ inline Walk<Period, Count> walk(Period period, Count count) { return {period, co
 template <class Acc, int Sign, class Out, class A, class B, class Count, class I, class J, class L, class R, class Shift>
 inline void aligned_sum(Out *out, A a, B b, Count count, I i, J j, L a_shift, R b_shift, Shift shift) {
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const Acc left = static_cast<Acc>(a[i.next(n)]) * (static_cast<Acc>(1) << int(a_shift));
-        const Acc right = static_cast<Acc>(b[j.next(n)]) * (static_cast<Acc>(1) << int(b_shift));
+        const Acc left = scaled(static_cast<Acc>(a[i.next(n)]), a_shift);
+        const Acc right = scaled(static_cast<Acc>(b[j.next(n)]), b_shift);
         out[n] = requantize<Out>(static_cast<Acc>(Sign > 0 ? left + right : left - right), shift);
     }
 }
@@ -50,15 +50,15 @@ void mul(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift shift) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        out[n] = requantize<Out>(static_cast<Acc>(static_cast<Acc>(a[i.next(n)]) * b[j.next(n)]), shift);
+        out[n] = requantize<Out>(Multiply<Acc>::of(a[i.next(n)], b[j.next(n)]), shift);
     }
 }
 
 template <class Acc, class Out, class X, class Count, class Shift>
 void relu(Out *out, X x, Count count, Shift shift) {
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const Acc value = x[n];
-        out[n] = requantize<Out>(static_cast<Acc>(value > 0 ? value : 0), shift);
+        const Acc value = static_cast<Acc>(x[n]);
+        out[n] = requantize<Out>(value > Acc(0) ? value : Acc(0), shift);
     }
 }
 

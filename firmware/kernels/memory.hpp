@@ -42,4 +42,18 @@ inline Ram<T> ram(const T *p) { return {p}; }
 template <class T>
 inline Flash<T> flash(const T *p) { return {p}; }
 
+template <bool> struct FixedCode { using type = int16_t; };
+template <> struct FixedCode<true> { using type = int8_t; };
+
+// Fixed point of an odd width: as an operand the integer that stores it, as a result saturated to its own width.
+template <int Bits>
+struct Fixed {
+    using Code = typename FixedCode<(Bits <= 8)>::type;
+    Code code;
+};
+template <int Bits>
+inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->code}; }
+template <int Bits>
+inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
+
 }  // namespace hil

@@ -51,14 +51,53 @@ inline uint32_t shift_left(uint16_t value, Const<N>) { return shift_left_const<N
 template <class T> struct Limits;
 template <> struct Limits<int8_t> { static constexpr int8_t lowest = -128, highest = 127; };
 template <> struct Limits<int16_t> { static constexpr int16_t lowest = -32768, highest = 32767; };
+template <> struct Limits<int32_t> { static constexpr int32_t lowest = -2147483647 - 1, highest = 2147483647; };
+
+template <class Out>
+struct Saturate {
+    template <class Number>
+    static Out of(Number value) {
+        const Out low = static_cast<Out>(value);
+        if (low == value) return low;
+        ++saturations;
+        return value < 0 ? Limits<Out>::lowest : Limits<Out>::highest;
+    }
+};
+
+template <int Bits>
+struct Saturate<Fixed<Bits>> {
+    template <class Number>
+    static Fixed<Bits> of(Number value) {
+        using Code = typename Fixed<Bits>::Code;
+        constexpr Code highest = static_cast<Code>((int32_t(1) << (Bits - 1)) - 1), lowest = static_cast<Code>(-highest - 1);
+        if (value >= lowest && value <= highest) return {static_cast<Code>(value)};
+        ++saturations;
+        return {value < 0 ? lowest : highest};
+    }
+};
 
 template <class Out, class Number>
-inline Out saturate(Number value) {
-    const Out low = static_cast<Out>(value);
-    if (low == value) return low;
-    ++saturations;
-    return value < 0 ? Limits<Out>::lowest : Limits<Out>::highest;
+inline Out saturate(Number value) { return Saturate<Out>::of(value); }
+
+// value * 2^shift, exact; accumulators that are no integers overload it
+template <class Number, class Shift>
+inline Number scaled(Number value, Shift shift) {
+    return static_cast<Number>(value * (static_cast<Number>(1) << int(shift)));
 }
+
+// a * b as an accumulator: integers widen by their own rules, which chips have instructions for
+template <class Acc>
+struct Multiply {
+    template <class A, class B>
+    static Acc of(A a, B b) { return static_cast<Acc>(static_cast<Acc>(a) * b); }
+};
+
+// The sum a layer starts from: bias * 2^shift
+template <class Acc>
+struct Start {
+    template <class Bias, class Shift>
+    static Acc of(Bias bias, Shift shift) { return Acc(static_cast<int64_t>(bias) * (int64_t(1) << int(shift))); }
+};
 
 // sum * 2^-shift, to nearest, ties towards plus infinity, saturated. The width proof of the sum covers the rounding
 // addend (shift > 0) or the left shift (shift < 0).

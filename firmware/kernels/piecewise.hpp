@@ -40,8 +40,8 @@ void hard_swish(Out *out, X x, Size count, Acc factor, Acc offset, Acc one, Shif
 template <class Acc, bool Larger, class Out, class A, class B, class Count, class I, class J, class L, class R, class Shift>
 inline void extreme(Out *out, A a, B b, Count count, I i, J j, L a_shift, R b_shift, Shift shift) {
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const Acc left = static_cast<Acc>(a[i.next(n)]) * (static_cast<Acc>(1) << int(a_shift));
-        const Acc right = static_cast<Acc>(b[j.next(n)]) * (static_cast<Acc>(1) << int(b_shift));
+        const Acc left = scaled(static_cast<Acc>(a[i.next(n)]), a_shift);
+        const Acc right = scaled(static_cast<Acc>(b[j.next(n)]), b_shift);
         out[n] = requantize<Out>((left < right) == Larger ? right : left, shift);
     }
 }
