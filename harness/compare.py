@@ -51,11 +51,16 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
         text = f"{before.compiler} before, {now.compiler} now: cycles and bytes are not held to each other"
         found.append(Difference("compiler", text, fails=False))
     found += [difference for difference in _costs(before, now, common, history) if same_compiler]
-    if before.accuracy is not None and now.accuracy is not None and before.accuracy != now.accuracy:
-        text = f"{100 * before.accuracy:.2f} % -> {100 * now.accuracy:.2f} %"
-        better = now.accuracy > before.accuracy
-        found.append(Difference("accuracy", text, fails=not better, better=better))
+    if before.inputs == now.inputs:
+        found += _accuracy(before.accuracy, now.accuracy)
     return found
+
+
+def _accuracy(before: float | None, now: float | None) -> list[Difference]:
+    if before is None or now is None or before == now:
+        return []
+    text = f"{100 * before:.2f} % -> {100 * now:.2f} %"
+    return [Difference("accuracy", text, fails=now < before, better=now > before)]
 
 
 def _costs(before: Figures, now: Figures, common: int, history: Sequence[float]) -> list[Difference]:

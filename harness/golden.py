@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,40 +51,59 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where runs take place: the boards, the cache of builds, the port of a physical board."""
+    """Where runs take place: the boards, the cache of builds, the port of a physical board, where paths start."""
 
     boards: Boards
     cache_dir: Path
     say: Say
     port: str | None = None
+    root: Path = Path()
     timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`record` is what was measured; `missing`: there is no golden record at `path` to compare it with."""
+
+    path: Path
+    record: Mapping[str, Any]
+    differences: list[Difference]
+    missing: bool = False
 
 
 def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str, Any]:
     """The record of running the first `samples` of `order` (None: all). Leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
-        inputs = Path(order.inputs) if order.inputs else draw_inputs(order, Path(folder))
-        request = Request(
-            order.board,
-            order.model,
-            order.format,
-            assignment=Path(order.assignment) if order.assignment else None,
-            inputs=inputs,
-            calibrate=Path(order.calibrate) if order.calibrate else None,
-            samples=min(samples or order.samples, order.samples),
-            port=bench.port,
-            timeout_s=bench.timeout_s,
-            results=Path(folder),
-        )
-        outcome = run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None)
-        return make_record(outcome)
+        request = request_of(order, bench, Path(folder), samples)
+        return make_record(run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None))
 
 
-def draw_inputs(order: Order, folder: Path) -> Path:
+def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) -> Request:
+    """The run that `order` means; drawn inputs and unfinished samples go into `folder`."""
+    return Request(
+        order.board,
+        model_of(order, bench),
+        order.format,
+        assignment=bench.root / order.assignment if order.assignment else None,
+        inputs=bench.root / order.inputs if order.inputs else draw_inputs(order, bench, folder),
+        calibrate=bench.root / order.calibrate if order.calibrate else None,
+        samples=min(samples or order.samples, order.samples),
+        port=bench.port,
+        timeout_s=bench.timeout_s,
+        results=folder,
+    )
+
+
+def model_of(order: Order, bench: Bench) -> str:
+    """A name in the zoo, or the path of a file."""
+    return str(bench.root / order.model) if "/" in order.model or "." in order.model else order.model
+
+
+def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
     """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
-    source = find_model(order.model)
+    source = find_model(model_of(order, bench))
     model = load_onnx(source.path)
-    ranges = known_ranges(model, source, Path(order.calibrate) if order.calibrate else None)
+    ranges = known_ranges(model, source, bench.root / order.calibrate if order.calibrate else None)
     if ranges is None:
         raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")
     name = model.graph.inputs[0]
@@ -111,11 +130,11 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def path_of(order: Order, folder: Path) -> Path:
-    """<folder>/<board>/<model>-<format>.json"""
-    name = Path(order.model).stem if order.model.endswith(".onnx") else order.model
+def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
+    """<folder>/<board>/<model>-<format>.json; the times of a physical board are in a file of their own."""
+    name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
     what = Path(order.assignment).stem if order.assignment else order.format
-    return folder / order.board / f"{name}-{what}.json"
+    return folder / order.board / f"{name}-{what}{'.physical' if physical else ''}.json"
 
 
 def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
@@ -143,6 +162,51 @@ def check_golden(path: Path, bench: Bench, samples: int | None = None) -> list[D
     """What the first `samples` of a golden record's order give otherwise now."""
     order, golden = read_golden(path)
     return compare(figures(golden), figures(measure(order, bench, samples)))
+
+
+def check_or_update(
+    order: Order, folder: Path, bench: Bench, samples: int | None, resets: int, update: bool
+) -> Checked:
+    """Hold `order` to its golden record, or write it. A physical board (a port) is booted `resets` times."""
+    physical = bench.port is not None
+    path = path_of(order, folder, physical)
+    if physical and not update and not path.is_file():
+        path = path_of(order, folder)  # outputs and bytes are the same everywhere
+    measured = (
+        measure_physical(order, bench, samples, resets, path) if physical else (measure(order, bench, samples), None)
+    )
+    record, differences = measured
+    if update:
+        if not record["bit_exact"]:
+            return Checked(path, record, [Difference("bit-exact", "outputs differ from the reference; not written")])
+        write_golden(path, make_golden(order, record))
+        return Checked(path, record, [])
+    if not path.is_file():
+        return Checked(path, record, [], missing=True)
+    if differences is None:
+        differences = compare(figures(read_golden(path)[1]), figures(record))
+    return Checked(path, record, differences)
+
+
+def measure_physical(
+    order: Order, bench: Bench, samples: int | None, resets: int, path: Path
+) -> tuple[dict[str, Any], list[Difference] | None]:
+    """Record and differences from the golden record at `path` (None: there is none), by `harness.bench`."""
+    from harness import bench as timing
+
+    count = samples or order.samples
+    plan = timing.Plan(resets, max(1, count - 1), 1 if count > 1 else 0)
+    with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
+        request = replace(request_of(order, bench, Path(folder), samples), results=bench.root / "results")
+        if path.is_file():
+            golden = read_golden(path)[1]
+            record, differences = timing.gate(golden, request, plan, bench.boards, bench.cache_dir, bench.say)
+        else:
+            nothing = lambda done, total: None  # noqa: E731
+            record = timing.bench(request, plan, bench.boards, bench.cache_dir, bench.say, nothing)
+            return record, None
+    timing.store(record, bench.root / "results")
+    return record, differences
 
 
 def describe(path: Path, differences: list[Difference]) -> str:

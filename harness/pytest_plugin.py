@@ -1,0 +1,211 @@
+"""pytest plugin: hold models to golden records on boards (docs/regression.md).
+
+    pytest --board uno --board due
+
+gives every test that takes the fixture `board` one run per board. Loaded through the entry point `pytest11` in every
+pytest of the environment, so nothing of weight is imported before a test asks for a board.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.compare import Difference
+    from harness.golden import Bench, Order
+
+PROPERTY = "hil"
+MARKERS = (
+    "hil_boards(*names): run on these boards only",
+    "hil_physical: run on attached boards only",
+    "hil_emulated: run on emulated boards only",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hil", "boards")
+    group.addoption("--board", action="append", default=[], metavar="NAME", help="board to test on, may be repeated")
+    group.addoption(
+        "--board-port", action="append", default=[], metavar="NAME=PORT", help="serial port of a board, may be repeated"
+    )
+    group.addoption("--hil-samples", type=int, default=None, metavar="N", help="only the first N samples of each model")
+    group.addoption("--hil-resets", type=int, default=3, metavar="N", help="boots of a physical board for its times")
+    group.addoption("--hil-update", action="store_true", help="write golden records instead of comparing with them")
+    group.addoption("--hil-json", type=Path, default=None, metavar="PATH", help="write all results as JSON")
+    parser.addini("hil_boards", "boards to test on without --board", type="args", default=[])
+    parser.addini("hil_golden", "folder of the golden records, relative to rootdir", default="golden")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    path = config.getoption("--hil-json")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(JsonReport(path), "hil-json")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    definitions = metafunc._arg2fixturedefs.get("board", ())
+    if (
+        not definitions or definitions[-1].func.__module__ != __name__
+    ):  # parametrized or defined by the tests themselves
+        return
+    names = chosen_boards(metafunc.config)
+    only = [name for marker in metafunc.definition.iter_markers("hil_boards") for name in marker.args]
+    names = [name for name in names if not only or name in only]
+    metafunc.parametrize("board", names or [None], ids=names or ["none"], indirect=True)
+
+
+def chosen_boards(config: pytest.Config) -> list[str]:
+    """Those of --board, else those of the ini file, each once."""
+    return list(dict.fromkeys(config.getoption("--board") or config.getini("hil_boards")))
+
+
+def ports(config: pytest.Config) -> dict[str, str]:
+    """Board -> port of the options --board-port."""
+    pairs = [option.partition("=") for option in config.getoption("--board-port")]
+    for name, _, port in pairs:
+        if not name or not port:
+            raise pytest.UsageError("--board-port takes NAME=PORT")
+    return {name: port for name, _, port in pairs}
+
+
+@pytest.fixture
+def board(request: pytest.FixtureRequest) -> BoardUnderTest:
+    """The board of this run of the test; skipped if none was chosen."""
+    if request.param is None:
+        pytest.skip("no board chosen for this test: pytest --board uno")
+    found = BoardUnderTest(request.param, request.config, request.node)
+    for marker, wanted in (("hil_physical", False), ("hil_emulated", True)):
+        if request.node.get_closest_marker(marker) and found.is_emulated != wanted:
+            pytest.skip(f"{found.name} is {'emulated' if found.is_emulated else 'physical'}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BoardUnderTest:
+    """What a test does with a board. Failures are one line each, without a trace."""
+
+    name: str
+    config: pytest.Config
+    node: pytest.Item
+
+    @property
+    def port(self) -> str | None:
+        """Where the board is attached; None for an emulated one and for the host."""
+        return self._bench().port
+
+    @property
+    def is_emulated(self) -> bool:
+        return self.port is None
+
+    def run(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
+        """The record of running `model`, which must be bit-exact.
+
+        `options`: format, assignment, inputs, calibrate, samples. Paths start at pytest's rootdir.
+        """
+        from harness.golden import measure
+
+        with _in_one_line():
+            record = measure(self._order(model, options), self._bench(), self.config.getoption("--hil-samples"))
+        self._report(record, None, [])
+        if not record["bit_exact"]:
+            count = record["samples"] - record["equal_samples"]
+            pytest.fail(f"{self.name}: {count} of {record['samples']} samples differ from the reference", pytrace=False)
+        return record
+
+    def check(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
+        """As `run`, and nothing may differ from the model's golden record; --hil-update writes it."""
+        from harness.golden import check_or_update
+
+        order = self._order(model, options)
+        with _in_one_line():
+            found = check_or_update(
+                order,
+                self.config.rootpath / self.config.getini("hil_golden"),
+                self._bench(),
+                samples=self.config.getoption("--hil-samples"),
+                resets=self.config.getoption("--hil-resets"),
+                update=self.config.getoption("--hil-update"),
+            )
+        self._report(found.record, found.path, found.differences)
+        if found.missing:
+            pytest.fail(f"{found.path}: no golden record yet; write it: pytest --hil-update", pytrace=False)
+        failing = [difference for difference in found.differences if difference.fails]
+        if failing:
+            lines = [f"{found.path}: {difference}" for difference in failing]
+            pytest.fail("\n".join([*lines, "read the change; if it is meant: pytest --hil-update"]), pytrace=False)
+        return found.record
+
+    def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
+        from harness.golden import Order
+
+        paths = {key: str(options[key]) for key in ("assignment", "inputs", "calibrate") if key in options}
+        return replace(Order(self.name, str(model)), **{**options, **paths})
+
+    def _bench(self) -> Bench:
+        from harness.config import load_boards
+        from harness.golden import Bench
+        from harness.run import choose_port
+        from harness.toolchain import default_cache_dir
+
+        with _in_one_line():
+            boards = load_boards()
+            port = choose_port(boards.board(self.name), ports(self.config).get(self.name))
+        return Bench(boards, default_cache_dir(), lambda line: None, port, self.config.rootpath)
+
+    def _report(self, record: Mapping[str, Any], golden: Path | None, differences: list[Difference]) -> None:
+        """For JUnit (a property of the test case) and for --hil-json."""
+        result = {
+            "test": self.node.nodeid,
+            "board": record["board"],
+            "emulator": record["emulator"],
+            "model": record["model"],
+            "format": record["format"],
+            "samples": record["samples"],
+            "bit_exact": record["bit_exact"],
+            "median": record["latency"]["median"],
+            "unit": record["latency"]["unit"],
+            "flash_bytes": record["flash_bytes"],
+            "static_bytes": record["memory"]["static_bytes"],
+            "stack_bytes": record["memory"]["stack_bytes"],
+            "golden": golden.relative_to(self.config.rootpath).as_posix() if golden else None,
+            "differences": [str(difference) for difference in differences],
+        }
+        self.node.user_properties.append((PROPERTY, json.dumps(result)))
+
+
+class _in_one_line:
+    """An error of ours fails the test with its one line, not with a trace."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        from tinyhil.errors import HilError
+
+        if isinstance(error, HilError):
+            pytest.fail(f"{error} (exit code {error.exit_code})", pytrace=False)
+
+
+class JsonReport:
+    """Collects what tests reported, from all workers if there are several, and writes it at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._results: list[dict[str, Any]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            texts = [str(text) for name, text in report.user_properties if name == PROPERTY]
+            self._results += [{**json.loads(text), "outcome": report.outcome} for text in texts]
+
+    def pytest_sessionfinish(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps({"schema_version": 1, "results": self._results}, indent=1) + "\n")

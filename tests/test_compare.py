@@ -1,0 +1,259 @@
+"""Two records against each other, the statistics of physical boards, and the commands that use them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hil_command import check_failure, hil, record_of
+from wire_bench import write_tiny_model
+
+from harness.bench_stats import Summary, Times, bootstrap, compare_times, spread
+from harness.compare import compare
+from harness.figures import figures
+
+Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compare")
+    write_tiny_model(folder / "tiny.onnx")
+    x = np.random.default_rng(5).uniform(-1, 1, (40, 1, 32)).astype(np.float32)
+    np.savez(folder / "x.npz", x=x, y=np.arange(40) % 4)
+    return folder
+
+
+def tiny(files: Path) -> list[object]:
+    return ["--model", files / "tiny.onnx", "--inputs", files / "x.npz", "--calibrate", files / "x.npz"]
+
+
+@pytest.fixture(scope="session")
+def record(files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run of the tiny model on the emulated Uno."""
+    folder = tmp_path_factory.mktemp("run")
+    return record_of(hil("run", "--board", "uno", *tiny(files), "--samples", 8, "--json", cwd=folder))
+
+
+def plus(path: str, amount: int) -> Change:
+    """Adds to the number at a.b.c."""
+
+    def change(record: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        for step in way:
+            record = record[int(step)] if isinstance(record, list) else record[step]
+        key = int(last) if isinstance(record, list) else last
+        record[key] += amount
+
+    return change
+
+
+def put(path: str, value: object) -> Change:
+    def change(record: dict[str, Any]) -> None:
+        *way, last = path.split(".")
+        for step in way:
+            record = record[int(step)] if isinstance(record, list) else record[step]
+        record[int(last) if isinstance(record, list) else last] = value
+
+    return change
+
+
+# what is changed -> what is named, whether the gate fails, whether it counts as better
+CHANGES: dict[str, tuple[Change, str, bool, bool]] = {
+    "an output": (put("raw.outputs.3", "00"), "outputs: 1 of 8 samples differ; sample 3", True, False),
+    "a saturation count": (plus("raw.saturations.0", 1), "saturations", True, False),
+    "one cycle more": (plus("raw.ticks.7", 1), "cycles: +0.0", True, False),
+    "one cycle less": (plus("raw.ticks.7", -1), "cycles: -0.0", True, True),
+    "flash": (plus("flash_bytes", 2), "flash_bytes", True, False),
+    "less flash": (plus("flash_bytes", -2), "flash_bytes", True, True),
+    "static RAM": (plus("memory.static_bytes", 1), "static_bytes", True, False),
+    "the arena": (plus("memory.arena_bytes", 4), "arena_bytes", True, False),
+    "the heap": (plus("memory.heap_bytes", 4), "heap_bytes", True, False),
+    "the stack": (plus("memory.stack_bytes", 33), "stack_bytes", True, False),
+    "not bit-exact": (put("bit_exact", False), "bit-exact", True, False),
+    "accuracy lost": (plus("accuracy", -1), "accuracy", True, False),
+    "accuracy gained": (plus("accuracy", 1), "accuracy", False, True),
+    "the model": (put("provenance.model_sha256", "0"), "model: another file", True, False),
+    "the inputs": (put("raw.inputs_crc32.0", "0"), "inputs: other samples", False, False),
+    "the compiler": (put("provenance.compiler.version", "99"), "not held to each other", False, False),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_change_is_one_difference(name: str, record: dict[str, Any]) -> None:
+    change, words, fails, better = CHANGES[name]
+    changed = copy.deepcopy(record)
+    change(changed)
+    (found,) = compare(figures(record), figures(changed))
+    assert words in str(found)
+    assert (found.fails, found.better) == (fails, better)
+
+
+def test_equal_records_and_prefixes_do_not_differ(record: dict[str, Any]) -> None:
+    assert compare(figures(record), figures(record)) == []
+    short = copy.deepcopy(record)
+    short["raw"] = {key: values[:3] for key, values in short["raw"].items()}
+    assert compare(figures(record), figures(short)) == []
+    plus("raw.ticks.2", 1)(short)
+    assert [difference.what for difference in compare(figures(record), figures(short))] == ["cycles"]
+
+
+@pytest.mark.parametrize(("extra_bytes", "count"), [(0, 0), (32, 0), (-32, 0), (33, 1), (-33, 1)])
+def test_the_stack_has_some_slack(extra_bytes: int, count: int, record: dict[str, Any]) -> None:
+    changed = copy.deepcopy(record)
+    changed["memory"]["stack_bytes"] += extra_bytes
+    assert len(compare(figures(record), figures(changed))) == count
+
+
+def test_costs_of_another_compiler_are_not_compared_but_outputs_are(record: dict[str, Any]) -> None:
+    changed = copy.deepcopy(record)
+    for change in (plus("flash_bytes", 9), plus("raw.ticks.0", 9), put("provenance.compiler.version", "99")):
+        change(changed)
+    assert [difference.fails for difference in compare(figures(record), figures(changed))] == [False]
+    put("raw.outputs.0", "ff")(changed)
+    assert [d.what for d in compare(figures(record), figures(changed)) if d.fails] == ["outputs"]
+
+
+# ---- times of physical boards ----
+
+TIMES = {  # boot medians before and now, medians of earlier runs -> does it fail
+    "equal": ((1000.0,) * 3, (1000.0,) * 3, (), False),
+    "0.9 % slower": ((1000.0,) * 3, (1009.0,) * 3, (), False),
+    "1.1 % slower": ((1000.0,) * 3, (1011.0,) * 3, (), True),
+    "one slow boot of three": ((1000.0,) * 3, (1000.0, 1000.0, 1500.0), (), False),
+    "5 % faster": ((1000.0,) * 3, (950.0,) * 3, (), False),
+    "5 % slower on a steady board": ((1000.0,) * 3, (1050.0,) * 3, (999.0, 1000.0, 1001.0) * 4, True),
+    "5 % slower on a noisy board": ((1000.0,) * 3, (1050.0,) * 3, (980.0, 1000.0, 1020.0) * 4, False),
+    "7 % slower on a noisy board": ((1000.0,) * 3, (1070.0,) * 3, (980.0, 1000.0, 1020.0) * 4, True),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_gate_of_times(name: str) -> None:
+    before, now, history, fails = TIMES[name]
+    verdict = compare_times(Times(before), Times(now), history)
+    assert verdict.fails is fails
+    assert f"{len(now)} resets" in verdict.text
+
+
+def test_spread_is_the_mad_of_the_last_ten() -> None:
+    values = [1.0, 5.0, 2.0, 9.0, 4.0]
+    assert spread(values) == np.median(np.abs(np.array(values) - np.median(values)))
+    assert spread([1e9] * 5 + [7.0] * 10) == 0.0
+    assert spread([1.0, 2.0]) == 0.0
+
+
+def test_bootstrap_agrees_with_numpy_and_repeats() -> None:
+    medians = [100.0, 101.0, 103.0, 110.0, 90.0]
+    low, high = bootstrap(medians)
+    assert bootstrap(medians) == (low, high)
+    drawn = np.median(np.random.default_rng(1).choice(medians, (20_000, 5)), axis=1)
+    assert (low, high) == (np.quantile(drawn, 0.025), np.quantile(drawn, 0.975))
+    assert bootstrap([7.0, 7.0, 7.0]) == (7.0, 7.0)
+
+
+def test_summary_leaves_the_first_out() -> None:
+    ticks = [500, *range(100, 130)]
+    found = Summary.of(ticks, 1)
+    assert (found.first, found.min, found.max, found.median) == (500, 100, 129, 114.5)
+    assert found.p95 == pytest.approx(np.percentile(ticks[1:], 95))
+    with pytest.raises(ValueError, match="none is left"):
+        Summary.of([1, 2], 2)
+
+
+# ---- the commands ----
+
+
+def test_bench_on_an_emulator_is_exact_and_is_its_own_gate(files: Path, tmp_path: Path) -> None:
+    arguments = ["bench", "--board", "uno", *tiny(files), "--resets", 3, "--inferences", 6, "--json"]
+    first = record_of(hil(*arguments, cwd=tmp_path))
+    assert [boot["median"] for boot in first["boots"]] == [first["latency"]["median"]] * 3
+    assert first["latency"]["interval"] == [first["latency"]["median"]] * 2
+    (path,) = (tmp_path / "results" / "bench" / "uno" / "tiny").glob("*.json")
+    assert json.loads(path.read_text()) == first
+    assert record_of(hil(*arguments, "--against", path, cwd=tmp_path))["boots"] == first["boots"]
+    faster = copy.deepcopy(first)
+    faster["raw"]["ticks"][2] -= 1
+    (tmp_path / "faster.json").write_text(json.dumps(faster))
+    done = hil(*arguments, "--against", "faster.json", cwd=tmp_path)
+    check_failure(done, 1, "gate failed", "faster.json", logs=True)
+    assert "FAIL cycles: +0.0" in done.stderr
+    assert list((tmp_path / "results" / "uno").rglob("*")) == []
+
+
+def test_compare_prints_what_changed_and_exits_with_the_gate(record: dict[str, Any], tmp_path: Path) -> None:
+    smaller, larger = copy.deepcopy(record), copy.deepcopy(record)
+    smaller["flash_bytes"] -= 100
+    larger["flash_bytes"] += 100
+    for name, content in (("a", record), ("smaller", smaller), ("larger", larger)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.json").write_text(json.dumps(content))
+    assert hil("compare", "a", "a", cwd=tmp_path).stdout == "uno tiny fixed16: equal\n"
+    done = hil("compare", "a", "larger", cwd=tmp_path)
+    check_failure(done, 1, "gate failed: 1 differences")
+    assert f"FAIL flash_bytes: {record['flash_bytes']:,} -> {record['flash_bytes'] + 100:,} (+100)" in done.stdout
+    check_failure(hil("compare", "a/x.json", "smaller/x.json", cwd=tmp_path), 1, "gate failed")
+    fine = hil("compare", "a", "smaller", "--better-is-fine", "--json", cwd=tmp_path)
+    assert fine.returncode == 0
+    assert json.loads(fine.stdout)["compared"][0]["differences"][0]["better"] is True
+
+
+BAD_RECORDS = {
+    "not JSON": ("{", "not a readable record"),
+    "another object": ("{}", "not a record of"),
+    "an old record": ('{"raw": {}, "memory": {}, "provenance": {}}', "measure again"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RECORDS)
+def test_files_that_are_no_records(name: str, tmp_path: Path) -> None:
+    text, words = BAD_RECORDS[name]
+    (tmp_path / "x.json").write_text(text)
+    check_failure(hil("compare", "x.json", "x.json", cwd=tmp_path), 2, "x.json", words)
+    (tmp_path / "folder").mkdir()
+    check_failure(hil("compare", "folder", "x.json", cwd=tmp_path), 2, "two records, or two folders")
+    check_failure(hil("compare", "folder", "folder", cwd=tmp_path), 2, "no records below")
+
+
+# ---- golden records ----
+
+
+def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path) -> None:
+    make = ["golden", "update", *tiny(files), "--samples", 5, "--board", "uno", "--board", "host"]
+    assert hil(*make, cwd=tmp_path).returncode == 0
+    path = tmp_path / "results/golden/uno/tiny-fixed16.json"
+    golden = json.loads(path.read_text())
+    assert golden["kind"] == "golden"
+    assert len(golden["raw"]["outputs"]) == 5
+    holds = hil("golden", "check", cwd=tmp_path)
+    assert (holds.returncode, holds.stdout.count(": holds\n")) == (0, 2), holds.stderr
+    golden["raw"]["outputs"][1] = "0000000000000000"
+    golden["memory"]["static_bytes"] -= 1
+    path.write_text(json.dumps(golden))
+    done = hil("golden", "check", "--samples", 2, cwd=tmp_path)
+    check_failure(done, 1, "1 of 2 golden records differ")
+    assert "outputs: 1 of 2 samples differ; sample 1: 0000000000000000 -> " in done.stdout
+    assert f"if the change is meant: hil golden update {path.relative_to(tmp_path)}" in done.stdout
+    assert hil("golden", "update", path, cwd=tmp_path).returncode == 0
+    assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["check"], 2, "no golden records"),
+        (["update"], 2, "no golden records"),
+        (["update", "--model", "fastgrnn_har"], 2, "--board"),
+        (["check", "bad.json"], 2, "not a golden record"),
+        (["update", "--model", "tiny.onnx", "--board", "host"], 2, "--inputs or --calibrate"),
+    ],
+)
+def test_golden_commands_that_can_not_work(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
+    write_tiny_model(tmp_path / "tiny.onnx")
+    (tmp_path / "bad.json").write_text('{"raw": {}}')
+    check_failure(hil("golden", *arguments, cwd=tmp_path), code, words)
