@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    ports(config)  # complains about what is no NAME=PORT
     path = config.getoption("--hil-json")
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(JsonReport(path), "hil-json")

@@ -1,0 +1,145 @@
+"""The pytest plugin as a user's repository has it: a process of its own, in a folder that is not this checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from wire_bench import make_bench, powered, write_tiny_model
+
+TESTS = """
+import pytest
+
+
+def test_tiny(board):
+    record = board.check("models/tiny.onnx", inputs="x.npz", calibrate="x.npz", samples=6)
+    assert record["flash_bytes"] > 0
+
+
+@pytest.mark.hil_boards("due")
+def test_only_on_the_due(board):
+    raise AssertionError(board.name)
+
+
+@pytest.mark.hil_physical
+def test_only_physical(board):
+    assert not board.is_emulated
+
+
+@pytest.mark.hil_emulated
+def test_only_emulated(board):
+    assert board.run("models/tiny.onnx", inputs="x.npz", calibrate="x.npz", samples=2)["samples"] == 2
+
+
+@pytest.mark.parametrize("board", ["mine"])
+def test_a_board_of_the_tests_own(board):
+    assert board == "mine"
+"""
+GOLDEN = Path("golden/uno/tiny-fixed16.json")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "models").mkdir()
+    write_tiny_model(tmp_path / "models" / "tiny.onnx")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(5).uniform(-1, 1, (20, 1, 32)).astype(np.float32))
+    (tmp_path / "test_boards.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n")
+    return tmp_path
+
+
+def run_pytest(project: Path, *arguments: object) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", *map(str, arguments)]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_without_a_board_nothing_runs_and_the_reason_is_said(project: Path) -> None:
+    code, said = run_pytest(project)
+    assert code == 0
+    assert "1 passed, 4 skipped" in said
+    assert "pytest --board uno" in said
+
+
+def test_a_golden_record_is_missing_then_written_then_held(project: Path) -> None:
+    arguments = ("-k", "tiny", "--board", "uno")
+    code, said = run_pytest(project, *arguments)
+    assert code == 1
+    assert "no golden record yet; write it: pytest --hil-update" in said
+    assert run_pytest(project, *arguments, "--hil-update")[0] == 0
+    golden = json.loads((project / GOLDEN).read_text())
+    assert golden["order"]["model"] == "models/tiny.onnx"
+    assert str(project) not in (project / GOLDEN).read_text()
+    assert run_pytest(project, *arguments)[0] == 0
+    golden["raw"]["ticks"][4] -= 1
+    golden["flash_bytes"] -= 2
+    (project / GOLDEN).write_text(json.dumps(golden))
+    code, said = run_pytest(project, *arguments)
+    assert code == 1
+    assert "flash_bytes:" in said
+    assert "cycles: +0.0" in said
+    assert "if it is meant: pytest --hil-update" in said
+    assert "Traceback" not in said
+    assert "harness/" not in said
+    golden["flash_bytes"] += 2
+    (project / GOLDEN).write_text(json.dumps(golden))
+    assert run_pytest(project, *arguments, "--hil-samples", 4)[0] == 0
+
+
+def test_each_board_gets_its_tests_and_reports(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nhil_boards = host uno\nhil_golden = kept\n")
+    assert run_pytest(project, "-k", "tiny", "--hil-update")[0] == 0
+    assert (project / "kept" / "host" / "tiny-fixed16.json").is_file()
+    code, said = run_pytest(project, "--junitxml", "junit.xml", "--hil-json", "out/hil.json", "-n", 2)
+    assert code == 0, said
+    assert "5 passed, 3 skipped" in said  # the Due is not chosen, and neither board is physical
+    report = json.loads((project / "out" / "hil.json").read_text())
+    tiny = [result for result in report["results"] if result["golden"]]
+    assert sorted(result["board"] for result in tiny) == ["host", "uno"]
+    assert all(result["outcome"] == "passed" and result["differences"] == [] for result in tiny)
+    found = ElementTree.parse(project / "junit.xml").findall(".//testcase/properties/property[@name='hil']")
+    assert {json.loads(item.attrib["value"])["board"] for item in found} == {"host", "uno"}
+
+
+FAILURES = {
+    "an unknown board": (["--board", "duo"], "no board named 'duo'"),
+    "no such port": (["--board", "due", "--board-port", "due=/dev/no-such"], "(exit code "),
+    "a port without a board": (["--board", "due", "--board-port", "due"], "NAME=PORT"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_are_one_line(name: str, project: Path) -> None:
+    arguments, words = FAILURES[name]
+    code, said = run_pytest(project, "-k", "tiny", *arguments)
+    assert code in (1, 4)
+    assert words in said
+    assert "harness/" not in said
+
+
+def test_a_physical_board_is_booted_three_times_and_its_median_counts(project: Path) -> None:
+    """An emulated Uno behind a port is an attached board: it is reset by opening, and runs this image already."""
+    x = np.load(project / "x.npz")["x"]
+    bench = make_bench("uno", project / "models" / "tiny.onnx", x)
+    with powered(bench, project) as device:
+        arguments = ("-k", "tiny or only_physical", "--board", "uno", "--board-port", f"uno={device.port}")
+        assert run_pytest(project, *arguments, "--hil-update")[0] == 0
+        path = project / "golden/uno/tiny-fixed16.physical.json"
+        golden = json.loads(path.read_text())
+        assert (golden["emulator"], len(golden["boots"])) == (None, 3)
+        code, said = run_pytest(project, *arguments)
+        assert code == 0, said
+        for boot in golden["boots"]:
+            boot["median"] *= 0.98
+        path.write_text(json.dumps(golden))
+        code, said = run_pytest(project, *arguments)
+    assert code == 1
+    assert "cycles: median" in said
+    assert "+2.04 %, limit 1.00 %" in said
+    assert "over 3 resets" in said
+    assert list((project / "results" / "bench" / "uno" / "tiny").glob("*.json"))
