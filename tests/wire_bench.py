@@ -197,19 +197,38 @@ class FakeBoard(PtyThread):
                 return
 
 
-class FaultyWire(PtyThread):
-    """Between the harness and the board on `inner`: every byte, either way, is flipped or dropped with `rate`."""
+FAULTS = ("drop", "flip", "double", "burst", "stall")
+LONGEST_BURST_BYTES = 16
+LONGEST_STALL_S = 0.02
 
-    def __init__(self, inner: str, rate: float, seed: int) -> None:
+
+class FaultyWire(PtyThread):
+    """Between the harness and the board on `inner`: at every byte, either way, each of `kinds` happens with `rate`.
+
+    drop: the byte is lost. flip: one of its bits is. double: it comes twice. burst: it and up to 15 bytes after it are
+    noise. stall: nothing passes for up to 20 ms.
+    """
+
+    def __init__(self, inner: str, rate: float, seed: int, kinds: tuple[str, ...] = ("drop", "flip")) -> None:
         super().__init__()
         self._inner = inner
         self._rate = rate
+        self._kinds = kinds
         self._random = random.Random(seed)
-        self.flipped = self.dropped = self.passed = 0
+        self.happened = dict.fromkeys(FAULTS, 0)
+        self.passed = 0
         self.reset_after_bytes = 1 << 40  # close and open the board's port once so many have passed
         self.cut_after_bytes = 1 << 40  # let nothing pass from there on
         self.is_cut = False
         self._board = -1
+
+    @property
+    def flipped(self) -> int:
+        return self.happened["flip"]
+
+    @property
+    def dropped(self) -> int:
+        return self.happened["drop"]
 
     def mend(self) -> None:
         """The wire is whole again."""
@@ -243,15 +262,28 @@ class FaultyWire(PtyThread):
 
     def _damage(self, data: bytes) -> bytes:
         out = bytearray()
+        noise = 0  # bytes left of a burst; one ends with what is read at once
         for byte in data:
-            chance = self._random.random()
-            if chance < self._rate:
-                self.dropped += 1
+            if noise > 0:
+                noise -= 1
+                out.append(self._random.randrange(256))
                 continue
-            if chance < 2 * self._rate:
-                byte ^= 1 << self._random.randrange(8)
-                self.flipped += 1
-            out.append(byte)
+            chance = self._random.random()
+            if chance >= self._rate * len(self._kinds):
+                out.append(byte)
+                continue
+            kind = self._kinds[int(chance / self._rate)]
+            self.happened[kind] += 1
+            if kind == "flip":
+                out.append(byte ^ 1 << self._random.randrange(8))
+            elif kind == "double":
+                out += bytes((byte, byte))
+            elif kind == "burst":
+                noise = self._random.randrange(LONGEST_BURST_BYTES)
+                out.append(self._random.randrange(256))
+            elif kind == "stall":
+                self.stopping.wait(self._random.random() * LONGEST_STALL_S)
+                out.append(byte)
         self.passed += len(data)
         self.is_cut |= self.passed > self.cut_after_bytes
         return b"" if self.is_cut else bytes(out)
