@@ -21,10 +21,10 @@ class Link:
 
     def __init__(self, port: str, baud: int) -> None:
         self.port = port
-        write_timeout = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
+        self._write_timeout_s = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
         try:
             self._serial = serial.serial_for_url(
-                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=write_timeout, exclusive=True
+                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=self._write_timeout_s, exclusive=True
             )
         except (OSError, ValueError) as error:  # serial.SerialException is an OSError
             reason = getattr(error, "strerror", None) or str(error)
@@ -38,16 +38,23 @@ class Link:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._serial.close()
 
-    def send(self, frame: bytes) -> None:
-        """Send bytes; LinkTimeout if the port does not take them, LinkError if it is gone."""
+    def send(self, frame: bytes, timeout_s: float = WRITE_TIMEOUT_S) -> None:
+        """Send bytes; LinkTimeout if the port does not take them in time, LinkError if it is gone."""
         try:
+            self._limit_write(timeout_s)
             self._serial.write(frame)
         except serial.SerialTimeoutException:
             raise LinkTimeout(
-                f"{self.port}: the port takes no bytes for {WRITE_TIMEOUT_S:.0f} s; is the board alive?"
+                f"{self.port}: the port takes no bytes for {self._write_timeout_s:g} s; is the board alive?"
             ) from None
         except OSError as error:
             raise LinkError(f"{self.port}: the port failed while sending ({error})") from None
+
+    def _limit_write(self, timeout_s: float) -> None:
+        """In steps of half a second, because every change is a system call."""
+        steps_s = min(WRITE_TIMEOUT_S, max(0.5, round(2 * timeout_s) / 2))
+        if self._write_timeout_s is not None and steps_s != self._write_timeout_s:
+            self._serial.write_timeout = self._write_timeout_s = steps_s
 
     def receive(self, timeout_s: float) -> Message | None:
         """The next message, or None after `timeout_s`. LinkError if the line babbles or the port is gone."""

@@ -29,12 +29,14 @@ Alive = Callable[[], None]  # raises DeviceCrashed when the board is known to be
 class Options:
     """`mode`: quiet (wire idle while timing) or stream. `deadline_s`: longest time without progress.
 
-    `patience_s`: silence after which the host asks again until it knows the pace of the board.
+    `patience_s`: silence after which the host asks again until it knows the pace of the board. `finished`: samples
+    that earlier sessions of the same run have brought; messages count them.
     """
 
     mode: int = protocol.QUIET
     deadline_s: float = 30.0
     patience_s: float = 1.0
+    finished: int = 0
 
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
@@ -155,7 +157,7 @@ class _Session:
             burst += protocol.data(sample, chunk, self.samples[sample][chunk * size : (chunk + 1) * size])
             self.next_chunk += 1
         if burst:
-            self.link.send(bytes(burst))
+            self._send(bytes(burst))
             self.sent = max(self.sent, self.next_chunk)
         return self.next_chunk < end
 
@@ -193,9 +195,17 @@ class _Session:
 
     def _restarted(self) -> DeviceCrashed:
         return DeviceCrashed(
-            f"{self.link.port}: the board restarted after {self.missing} of {len(self.samples)} samples; "
+            f"{self.link.port}: the board restarted after {self._count()} samples; "
             "they are kept and the same command resumes"
         )
+
+    def _count(self) -> str:
+        """How far the run is, with what earlier sessions have brought."""
+        return f"{self.options.finished + self.missing} of {self.options.finished + len(self.samples)}"
+
+    def _send(self, frame: bytes) -> None:
+        """Send; a port that takes nothing may not outlast the deadline."""
+        self.link.send(frame, self.progress_at + self.options.deadline_s - time.monotonic())
 
     def _unwrap(self, sample: int) -> int:
         """The full sample number behind its lower 16 bits, nearest to where the session is."""
@@ -213,7 +223,7 @@ class _Session:
             self.crc32 = binascii.crc32(self.outputs.pop(self.missing), self.crc32)
             self.missing += 1
         if self.outputs:  # a later one is here: the one in between was lost
-            self.link.send(protocol.get_result(self.missing))
+            self._send(protocol.get_result(self.missing))
         return True
 
     def _ask_for_misfit(self, result: Result) -> None:
@@ -224,25 +234,25 @@ class _Session:
                 f"{self.link.port}: {self.misfits} results in a row of a wrong length, the last of "
                 f"{len(result.output)} bytes, expected {self.hello.output_bytes}; not a board of ours"
             )
-        self.link.send(protocol.get_result(self.missing))
+        self._send(protocol.get_result(self.missing))
 
     def _ask_again(self) -> None:
         if self._is_computed():
-            self.link.send(b"\0" + protocol.get_result(self.missing))
+            self._send(b"\0" + protocol.get_result(self.missing))
         else:
             self._ask_position()
 
     def _ask_position(self) -> None:
         """Stop sending until the board has told where it is: then none of what was sent before is under way."""
         self.asked_position = True
-        self.link.send(b"\0" + protocol.request(protocol.PING))
+        self._send(b"\0" + protocol.request(protocol.PING))
 
     def _resume(self) -> None:
         """Send again from the position just told."""
         self.asked_position = False
         self.next_chunk = self.acknowledged
         if self._is_computed():
-            self.link.send(protocol.get_result(self.missing))  # has been lost, or is refused
+            self._send(protocol.get_result(self.missing))  # has been lost, or is refused
 
     def _is_computed(self) -> bool:
         """The board has all of the lowest missing sample: its result is there or under way."""
@@ -251,14 +261,14 @@ class _Session:
     def _check_deadline(self) -> None:
         if time.monotonic() - self.progress_at > self.options.deadline_s:
             raise LinkTimeout(
-                f"{self.link.port}: no progress for {self.options.deadline_s:g} s at sample {self.missing} of "
-                f"{len(self.samples)} ({self.link.describe_silence()}); finished samples are kept"
+                f"{self.link.port}: no progress for {self.options.deadline_s:g} s at sample {self._count()} "
+                f"({self.link.describe_silence()}); finished samples are kept"
             )
 
     def _ask(self, frame: bytes, wanted: Callable[[protocol.Message], bool], what: str) -> protocol.Message:
         begin = time.monotonic()
         while time.monotonic() < begin + self.options.deadline_s:
-            self.link.send(frame)
+            self.link.send(frame, begin + self.options.deadline_s - time.monotonic())
             asked = time.monotonic()
             while (left := asked + ASK_S - time.monotonic()) > 0:
                 message = self.link.receive(left)

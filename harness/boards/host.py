@@ -13,8 +13,5 @@ from harness.config import BoardSpec
 @contextmanager
 def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
     """Start the image; ended when the block is left."""
-    process = ProcessBoard([str(session.image)], session.log_dir / "host.log", banner_s=0.0)
-    try:
+    with ProcessBoard([str(session.image)], session.log_dir / "host.log", banner_s=0.0) as process:
         yield process
-    finally:
-        process.close()

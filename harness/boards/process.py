@@ -7,12 +7,14 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tinyhil.errors import BoardError, DeviceCrashed
 
 READY_S = 10.0
 EXIT_S = 5.0
+FAILED_EXIT_S = 0.3  # nobody waits for the last words of a board that has failed
 
 
 class ProcessBoard:
@@ -50,12 +52,18 @@ class ProcessBoard:
         self.close()
         return next((event for event in self.events if event.get("event") == "exit"), {})
 
-    def close(self) -> None:
+    def __enter__(self) -> ProcessBoard:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close(EXIT_S if error is None else FAILED_EXIT_S)
+
+    def close(self, patience_s: float = EXIT_S) -> None:
         """End the process, by force if it does not listen."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(EXIT_S)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
