@@ -18,6 +18,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
 PositiveInt = Annotated[int, Field(gt=0)]
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
+# What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
+Truth = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 Location = tuple[str | int, ...]
 Fault = tuple[int, int, str]
 MAX_DEPTH = 8  # twice what a board file needs
@@ -28,9 +30,14 @@ class _Record(BaseModel):
 
 
 class Emulator(_Record):
-    """A program under emulators/; `{image}` and `{link}` in its arguments are filled in when it is started."""
+    """`process`: a program under emulators/; `{image}` and `{link}` in its arguments are filled in when it is started.
 
+    `qemu`, `renode`: a program in PATH with a driver of its own in harness/boards/.
+    """
+
+    kind: Literal["process", "qemu", "renode"] = "process"
     program: NonEmpty
+    truth: Truth
     args: tuple[str, ...]
     loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
     upload: Upload = "none"  # how that boot loader is flashed
@@ -52,10 +59,11 @@ class ChipSpec(_Record):
     clock_hz: PositiveInt
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
     load: Literal["hex", "bin", "elf"]
-    tick: Literal["cycles", "nanoseconds"]
+    tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
     openocd_target: NonEmpty | None = None
     emulator: Emulator | None = None
+    cross_checks: dict[Name, Emulator] = {}  # other emulators of the same chip, chosen by `hil run --emulator`
 
     @model_validator(mode="after")
     def _a_microcontroller_has_limits(self) -> ChipSpec:
@@ -93,6 +101,16 @@ class BoardSpec(_Record):
     @property
     def is_host(self) -> bool:
         return self.chip.core == "host"
+
+    def emulated_by(self, name: str | None) -> BoardSpec:
+        """This board with another emulator of its chip; None: the usual one."""
+        if name is None:
+            return self
+        known = self.chip.cross_checks
+        if name not in known:
+            listing = ", ".join(known) or "none but the usual"
+            raise BoardError(f"{self.name}: no emulator named {name!r}; known: {listing}")
+        return self.model_copy(update={"chip": self.chip.model_copy(update={"emulator": known[name]})})
 
 
 class _File(_Record):

@@ -167,10 +167,12 @@ def _simavr() -> Check:
 
 def _emulators() -> list[Check]:
     programs: dict[str, list[str]] = {}
+    in_path: dict[str, list[str]] = {}
     for spec in load_boards().entries.values():
         if spec.chip.emulator:
-            programs.setdefault(spec.chip.emulator.program, []).append(spec.name)
-    found = []
+            known = programs if spec.chip.emulator.kind == "process" else in_path
+            known.setdefault(spec.chip.emulator.program, []).append(spec.name)
+    found = [_emulator_in_path(program, boards) for program, boards in in_path.items()]
     for program, boards in programs.items():
         path = CHECKOUT / program
         name = f"emulator of {', '.join(boards)}"
@@ -182,6 +184,14 @@ def _emulators() -> list[Check]:
         else:
             found.append(Check(name, "missing", "not compiled", remedy))
     return found
+
+
+def _emulator_in_path(program: str, boards: list[str]) -> Check:
+    name, path = f"emulator of {', '.join(boards)}", shutil.which(program)
+    if path is None:
+        return Check(name, "warn", f"no {program}", f"sudo apt-get install {program}")
+    version = VERSION.search(_output_of([path, "--version"]))
+    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
 
 
 def _data_set() -> Check:

@@ -18,13 +18,16 @@ import numpy as np
 from harness.assets import asset, in_checkout
 from harness.partial import writing
 from harness.run import Outcome
+from harness.truth import truth_of
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
 
 
 def make_record(outcome: Outcome) -> dict[str, Any]:
     """Everything worth knowing about a run, in JSON types. Accuracies are fractions from 0 to 1."""
-    classes = outcome.outputs.argmax(axis=1)
+    classes = dequantize_outputs(outcome.compiled.program, outcome.outputs).argmax(axis=1)
     float_classes = outcome.float_outputs.argmax(axis=1)
     equal = (outcome.outputs == outcome.reference.outputs).all(axis=1)
     equal &= outcome.saturations == outcome.reference.saturations
@@ -67,7 +70,7 @@ def _raw(outcome: Outcome) -> dict[str, Any]:
     """Per sample: what went in (CRC-32 of its integers), what came out (hexadecimal, as on the wire), and its cost."""
     rows = np.ascontiguousarray(outcome.integers, "<i8").reshape(len(outcome.integers), -1)
     output = outcome.compiled.program.tensors[outcome.compiled.program.output]
-    storage = np.dtype(f"<i{output.format.storage_bytes}")
+    storage = storage_dtype(output.format)
     return {
         "ticks": outcome.ticks.tolist(),
         "instructions": [trace.instructions for trace in outcome.traces],
@@ -117,8 +120,6 @@ def _reserve(folder: Path, stem: str) -> Path:
 
 
 def _largest_error(outcome: Outcome) -> float:
-    from tinyhil.reference import dequantize_outputs
-
     real = dequantize_outputs(outcome.compiled.program, outcome.outputs)
     return float(np.abs(real - outcome.float_outputs).max())
 
@@ -128,22 +129,23 @@ def _emulator(outcome: Outcome) -> dict[str, Any] | None:
         return None
     emulator = outcome.board.chip.emulator
     assert emulator is not None
-    truth = "exact cycles" if outcome.board.chip.core == "avr" else "exact instructions, modelled cycles"
     name = Path(emulator.program).name
-    return {"name": name, "truth": truth, "uart": outcome.request.uart, "realtime": outcome.request.realtime}
+    return {"name": name, "truth": emulator.truth, "uart": outcome.request.uart, "realtime": outcome.request.realtime}
 
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
     ticks = outcome.ticks
     clock_hz = outcome.board.chip.clock_hz
+    is_count = outcome.board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
         "unit": outcome.board.chip.tick,
         "min": int(ticks.min()),
         "median": float(np.median(ticks)),
         "p95": float(np.percentile(ticks, 95)),
         "max": int(ticks.max()),
-        "median_us": float(np.median(ticks)) / clock_hz * 1e6,
+        "median_us": None if is_count else float(np.median(ticks)) / clock_hz * 1e6,
         "clock_hz": clock_hz,
+        "truth": truth_of(outcome.board, outcome.emulated),
         "mode": outcome.request.mode,
     }
     if outcome.traces:

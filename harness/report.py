@@ -43,8 +43,8 @@ def _fraction(value: float | None) -> str:
 
 def _latency(latency: Mapping[str, Any]) -> str:
     us = latency["median_us"]
-    time = f"{us / 1000:.2f} ms" if us >= 1000 else f"{us:.2f} us"
-    text = f"median {latency['median']:,.0f} {latency['unit']} ({time}), max {latency['max']:,}"
+    time = "" if us is None else f" ({us / 1000:.2f} ms)" if us >= 1000 else f" ({us:.2f} us)"
+    text = f"median {latency['median']:,.0f} {latency['unit']}{time}, max {latency['max']:,}"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"
     return text

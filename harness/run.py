@@ -33,7 +33,9 @@ from tinyhil.calibrate import Ranges, calibrate, load_ranges
 from tinyhil.errors import BoardError, ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named
-from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.frontend.listing import Model
+from tinyhil.frontend.load import load_model
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
 
@@ -57,6 +59,7 @@ class Request:
     uart: str = "lifted"
     realtime: bool = False
     load: str = "direct"
+    emulator: str | None = None
     no_flash: bool = False
     timeout_s: float = 30.0
     retries: int = 0
@@ -111,11 +114,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     if not 0 < request.timeout_s < float("inf"):
         raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
     clock = Clock()
-    board = boards.board(request.board)
-    port = choose_port(board, request.port)
+    board = boards.board(request.board).emulated_by(request.emulator)
+    if request.emulator and request.port:
+        raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
+    port = None if request.emulator else choose_port(board, request.port)
     with clock.stage("model"):
         source = find_model(request.model)
-        model = load_onnx(source.path)
+        model = load_model(source.path)
     with clock.stage("data"):
         inputs = load_inputs(source, request.inputs, request.samples)
         if inputs.message:
@@ -220,7 +225,7 @@ def _measure(
     say: Say,
     progress: Progress,
 ) -> dict[str, Any]:
-    storage = np.dtype(f"<i{program.tensors[program.input].format.storage_bytes}")
+    storage = storage_dtype(program.tensors[program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
     with PartialRun(request.results / board.name, run_key(request, port, image, samples)) as partial:
         if partial.results:
@@ -233,7 +238,7 @@ def _measure(
                 if attempt == request.retries:
                     raise
                 say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
-    dtype = np.dtype(f"<i{program.tensors[program.output].format.storage_bytes}")
+    dtype = storage_dtype(program.tensors[program.output].format)
     results = [partial.results[index] for index in range(len(samples))]
     return {
         "outputs": np.array([np.frombuffer(r.output, dtype) for r in results], np.int64),
@@ -252,7 +257,7 @@ def run_key(request: Request, port: str | None, image: Image, samples: list[byte
     """Names what may be resumed: this image, on these inputs, measured in this way."""
     import hashlib
 
-    how = f"{request.mode} {request.uart} {request.realtime} {port} "
+    how = f"{request.mode} {request.uart} {request.realtime} {request.emulator} {port} "
     return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
 
 
@@ -268,7 +273,8 @@ def _session(
     # never none: the stack's watermark is of this session
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
-    options = Options(mode, request.timeout_s, max(0.05, min(1.0, request.timeout_s / 4)))
+    patience_s = max(0.05, min(1.0, request.timeout_s / 4))
+    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
     with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as device:
         trace = TraceReader(logs / "trace.txt")
 

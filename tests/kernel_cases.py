@@ -22,6 +22,7 @@ from harness.config import BoardSpec
 from harness.image import Image, check_fits
 from harness.pipeline import runtime_sources
 from memplan import plan
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.program import Program
 from tinyhil.reference import run_reference
 
@@ -101,7 +102,7 @@ def emit_cases(cases: Sequence[Case]) -> dict[str, str]:
 
 def _inputs(case: Case) -> str:
     fmt = case.program.tensors[case.program.input].format
-    data = case.inputs.astype(f"<i{fmt.storage_bytes}").tobytes()
+    data = case.inputs.astype(storage_dtype(fmt)).tobytes()
     return f"const uint8_t test_inputs[] HIL_FLASH = {{{','.join(map(str, data))}}};"
 
 
@@ -141,7 +142,7 @@ def parse(cases: Sequence[Case], data: bytes) -> Results:
     outputs, saturations = [], []
     for case in cases:
         out = case.program.tensors[case.program.output]
-        row = np.dtype([("y", f"<i{out.format.storage_bytes}", (out.count,)), ("saturations", "<u4")])
+        row = np.dtype([("y", storage_dtype(out.format), (out.count,)), ("saturations", "<u4")])
         size = row.itemsize * len(case.inputs)
         rows, data = np.frombuffer(data[:size], row), data[size:]
         outputs.append(rows["y"].astype(np.int64))
@@ -195,7 +196,7 @@ def _collect(image: Image, board: BoardSpec, count: int) -> bytes:
     deadline = time.monotonic() + DEADLINE_S
     with (
         driver.connect(board, Session(image.load_path, log_dir)) as device,
-        serial.Serial(device.port, board.baud, timeout=0.2) as port,
+        serial.serial_for_url(device.port, board.baud, timeout=0.2) as port,
     ):
         data = b""
         while len(data) < count:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.assets import asset, in_checkout
+from harness.boards import qemu
 from harness.boards.boot_loader import optiboot
 from harness.boards.connection import Connection, Session
 from harness.boards.process import ProcessBoard
@@ -19,12 +20,17 @@ from tinyhil.errors import BoardError
 
 BANNER_S = 2.0
 FLASHED_BANNER_S = 2.5  # a boot loader may wait a second for a programmer
+DRIVERS = {"qemu": qemu.connect}  # kinds of emulator that are not programs of ours
 
 
 @contextmanager
 def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
     """Start the emulator of the board's chip with the image in its flash; ended when the block is left."""
     emulator = board.chip.emulator
+    if emulator is not None and emulator.kind in DRIVERS:
+        with DRIVERS[emulator.kind](board, session) as device:
+            yield device
+        return
     with _start(board, session, emulator.args if emulator else (), BANNER_S) as process:
         yield process
 
@@ -33,6 +39,8 @@ def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
 def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterator[Connection]:
     """Start the emulator erased, in its boot loader, and flash the image as into a real board."""
     emulator = board.chip.emulator
+    if emulator is not None and not emulator.loader_args:
+        raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; use --load direct")
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
     with _start(board, session, emulator.loader_args if emulator else (), banner_s) as process:
         assert emulator is not None
@@ -55,11 +63,8 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
         command = [str(program), *(arg.format(**values) for arg in args), "--uart", session.uart]
         if session.realtime:
             command.append("--realtime")
-        process = ProcessBoard(command, session.log_dir / "emulator.log", banner_s)
-        try:
+        with ProcessBoard(command, session.log_dir / "emulator.log", banner_s) as process:
             yield process
-        finally:
-            process.close()
 
 
 def emulator_program(chip: ChipSpec) -> Path:

@@ -43,6 +43,7 @@ from tinyhil import errors
     show_default=True,
     help="Emulated boards: put the image into the flash, or have the real flashing program write it.",
 )
+@click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option(
     "--timeout",

@@ -51,10 +51,4 @@ __attribute__((noinline)) uint32_t hal::section_end() {
     return cycles > empty_section_cycles ? cycles - empty_section_cycles : 0;
 }
 
-hal::Lock::Lock() {
-    __asm__ volatile("mrs %0, primask\n\tcpsid i" : "=r"(saved_)::"memory");
-}
-
-hal::Lock::~Lock() {
-    __asm__ volatile("msr primask, %0" ::"r"(saved_) : "memory");
-}
+#include "firmware/hal/cortexm/lock.cpp"

@@ -38,6 +38,22 @@ constexpr uint32_t sample_bytes = 2304;
 constexpr uint16_t chunk_bytes = 128;
 constexpr uint16_t steps_per_chunk = 0;
 constexpr uint16_t step_bytes = 0;
+#elif defined(HIL_BOARD_QEMU_M3)
+constexpr uint32_t clock_hz = 25000000;
+constexpr bool streamed = false;
+constexpr uint8_t slots = 2;
+constexpr uint32_t sample_bytes = 2304;
+constexpr uint16_t chunk_bytes = 128;
+constexpr uint16_t steps_per_chunk = 0;
+constexpr uint16_t step_bytes = 0;
+#elif defined(HIL_BOARD_QEMU_M7)
+constexpr uint32_t clock_hz = 25000000;
+constexpr bool streamed = false;
+constexpr uint8_t slots = 2;
+constexpr uint32_t sample_bytes = 2304;
+constexpr uint16_t chunk_bytes = 128;
+constexpr uint16_t steps_per_chunk = 0;
+constexpr uint16_t step_bytes = 0;
 #else
 #error "this model was generated for other boards"
 #endif

@@ -1,0 +1,258 @@
+"""Boards that QEMU emulates: a second opinion on every Cortex-M instruction count, and boards like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import serial
+from hil_command import hil, record_of
+from kernel_cases import first_difference, run_on_board
+from test_emulator_cortexm import COUNTS, DUE, FLAGS, H747, PROGRAMS, Board, Chip, program, read_words
+from test_kernels import as_cases, board_programs, more_board_programs, recurrent
+from test_run import WINDOWS, check_all_equal, needs_data
+from wire_bench import ROOT
+
+from harness.boards import qemu
+from harness.boards.connection import Session
+from harness.boards.qemu import QemuBoard
+from harness.config import Boards, BoardSpec, load_boards
+from tinyhil.errors import BoardError, DeviceCrashed
+
+TWINS = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
+CORES = {"qemu_m3": DUE, "qemu_m7": H747}
+ALLOWED_DIFFERENCE = 3
+both = pytest.mark.parametrize("name", TWINS)
+
+pytestmark = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="no qemu-system-arm: make setup")
+
+
+@pytest.fixture(scope="module")
+def boards() -> Boards:
+    return load_boards()
+
+
+@pytest.fixture(scope="session")
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def compiled(board: BoardSpec, core: Chip, source: Path, folder: Path) -> Path:
+    """An ELF of a test program for a QEMU board, with the flags of the other emulator's tests."""
+    hal = ROOT / "firmware" / "hal" / board.chip.name
+    elf = folder / f"{source.stem}-{board.name}.elf"
+    paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{hal / board.chip.name}.ld"]
+    defines = [f"-DHIL_CHIP_{board.chip.name.upper()}"]
+    command = ["arm-none-eabi-gcc", *FLAGS, *core.machine, *defines, *paths, source, *hal.glob("*.cpp"), "-o", elf]
+    subprocess.run(command, check=True)
+    return elf
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest, boards: Boards, tmp_path: Path) -> Iterator[qemu.Connection]:
+    """A QEMU board that runs the test program named by the parameter (board, program)."""
+    name, source = request.param
+    elf = compiled(boards.board(name), CORES[name], PROGRAMS / f"{source}.cpp", tmp_path)
+    with qemu.connect(boards.board(name), Session(elf, tmp_path)) as connected:
+        yield connected
+
+
+def runs(source: str) -> Any:
+    return pytest.mark.parametrize("device", [(name, source) for name in TWINS], ids=TWINS, indirect=True)
+
+
+# ---- instruction counts
+
+
+def counted_by_qemu(board: BoardSpec, source: Path, folder: Path) -> list[int]:
+    """What `counts.cpp` reports. It does not wait for a reader, so its output goes to a file."""
+    out = folder / "reported"
+    emulator = board.chip.emulator
+    assert emulator is not None
+    command = [emulator.program, *emulator.args, "-kernel", compiled(board, CORES[board.name], source, folder)]
+    command += ["-display", "none", "-monitor", "none", "-serial", f"file:{out}"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not out.is_file() or out.stat().st_size < 4 * len(COUNTS):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+    return np.frombuffer(out.read_bytes(), "<u4").tolist()
+
+
+@both
+def test_counts_are_those_of_the_hand_and_of_our_own_emulator(name: str, boards: Boards, tmp_path: Path) -> None:
+    """The same program, linked for each memory map; the loops are counted between two readings on both."""
+    source = PROGRAMS / "counts.cpp"
+    ours = Board(CORES[name], program(CORES[name], "counts"), tmp_path)
+    with ours.open() as port:
+        read_words(port, len(COUNTS))
+    ours.end()
+    first = counted_by_qemu(boards.board(name), source, tmp_path)
+    assert first == list(COUNTS.values())
+    assert first == counted_by_qemu(boards.board(name), source, tmp_path)  # and again the same
+    for tag, count in zip(COUNTS, first, strict=True):
+        assert abs(count - ours.sections()[tag][0]) <= ALLOWED_DIFFERENCE
+
+
+@both
+@pytest.mark.parametrize("format_", ["fixed16", pytest.param("fixed8", marks=pytest.mark.slow)])
+def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, tmp_path: Path) -> None:
+    arguments = ("--model", "fastgrnn_har", "--format", format_, "--samples", 3, "--json")
+    second = record_of(hil("run", "--board", name, *arguments, cwd=tmp_path))
+    first = record_of(hil("run", "--board", TWINS[name], *arguments, cwd=tmp_path))
+    assert second["bit_exact"] is first["bit_exact"] is True
+    assert second["latency"]["unit"] == "instructions"
+    assert second["latency"]["median_us"] is None
+    assert second["latency"]["truth"] == second["emulator"]["truth"] == "exact instructions"
+    differences = np.subtract(second["raw"]["ticks"], first["raw"]["instructions"])
+    assert len(differences) == 3
+    assert abs(differences).max() <= ALLOWED_DIFFERENCE
+
+
+# ---- a board like any other
+
+
+@needs_data
+@pytest.mark.slow
+@both
+def test_all_windows(name: str, tmp_path: Path) -> None:
+    arguments = ("--board", name, "--model", "fastgrnn_har", "--json")
+    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path, timeout_s=600)), WINDOWS)
+
+
+@pytest.mark.parametrize("name", ["qemu_m7", pytest.param("qemu_m3", marks=pytest.mark.slow)])
+def test_operators(name: str, boards: Boards, build_cache: Path, tmp_path: Path) -> None:
+    programs = {**board_programs(tmp_path), **more_board_programs(tmp_path), "recurrent": recurrent(tmp_path)}
+    cases = as_cases(programs, random_rows=1)
+    assert first_difference(cases, run_on_board(cases, boards.board(name), build_cache)) == ""
+
+
+@runs("echo")
+def test_no_byte_is_lost(device: qemu.Connection) -> None:
+    data = np.random.default_rng(1).integers(0, 256, 4000, np.uint8).tobytes()
+    with serial.serial_for_url(device.port, timeout=10) as port:
+        port.write(b"!")
+        assert port.read_until(b"!") in (b"R!", b"!")  # it may have announced itself before anybody listened
+        for start in range(0, len(data), 500):
+            port.write(data[start : start + 500])
+            assert port.read(500) == data[start : start + 500]
+    totals = device.finish()
+    assert totals["instructions"] > 10 * len(data)
+    assert totals["emulator_version"][0].isdigit()
+
+
+@runs("watermark")
+def test_the_painted_stack_is_measured(device: qemu.Connection) -> None:
+    peaks = []
+    with serial.serial_for_url(device.port, timeout=10) as port:
+        time.sleep(0.3)
+        port.reset_input_buffer()  # an announcement
+        for depth in (0, 3, 40):
+            port.write(bytes([depth]))
+            peak, heap = read_words(port, 2)
+            assert heap == 0
+            peaks.append(peak)
+    assert peaks == sorted(peaks)
+    assert peaks[2] - peaks[1] == 37 * (peaks[1] - peaks[0]) // 3  # every level takes the same
+    assert peaks[2] > 40 * 64
+
+
+@both
+def test_manifest_and_board_file_agree(name: str, boards: Boards) -> None:
+    board = boards.board(name)
+    chip = board.chip
+    manifest = json.loads((ROOT / "firmware/platform/boards" / f"{name}.json").read_text())
+    assert manifest["name"] == board.title
+    assert manifest["build"]["chip"] == chip.name
+    assert manifest["build"]["f_cpu"] == f"{chip.clock_hz}L"
+    assert manifest["build"]["stack_reserve"] == chip.stack_reserve_bytes
+    assert manifest["upload"]["maximum_size"] == chip.flash_bytes
+    assert manifest["upload"]["maximum_ram_size"] == chip.ram_bytes
+    script = (ROOT / manifest["build"]["ldscript"]).read_text()
+    assert re.findall(r"LENGTH = (\d+)K", script) == [str(chip.flash_bytes // 1024), str(chip.ram_bytes // 1024)]
+
+
+# ---- QEMU itself
+
+
+@runs("echo")
+def test_an_ended_qemu_is_a_dead_board(device: QemuBoard) -> None:
+    device.alive()
+    device._process.kill()
+    device._process.wait()
+    with pytest.raises(DeviceCrashed, match="QEMU ended with code -9"):
+        device.alive()
+
+
+def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> None:
+    elf = compiled(boards.board("qemu_m3"), DUE, PROGRAMS / "echo.cpp", tmp_path)
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from harness.boards import qemu; from harness.boards.connection import Session\n"
+        "from harness.config import load_boards\n"
+        "with qemu.connect(load_boards().board('qemu_m3'), Session(Path(sys.argv[1]), Path(sys.argv[2]))) as device:\n"
+        "    print(device._process.pid, flush=True); time.sleep(60)\n"
+    )
+    command = [shutil.which("python3", path=str(ROOT / ".venv/bin")) or "python3", "-c", code, str(elf), str(tmp_path)]
+    starter = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert starter.stdout is not None
+    pid = int(starter.stdout.readline())
+    os.kill(pid, 0)
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    starter.stdout.close()
+    deadline = time.monotonic() + 10
+    while is_running(pid):
+        assert time.monotonic() < deadline, "QEMU outlives the one who started it"
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process does anything: one that nobody has collected yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def with_emulator(board: BoardSpec, **changes: Any) -> BoardSpec:
+    assert board.chip.emulator is not None
+    emulator = board.chip.emulator.model_copy(update=changes)
+    return board.model_copy(update={"chip": board.chip.model_copy(update={"emulator": emulator})})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"program": "qemu-system-none"}, "qemu-system-none is not installed; type: sudo apt-get install"),
+        ({"args": ("-machine", "mps2-none")}, "unsupported machine type"),
+    ],
+    ids=["not installed", "no such machine"],
+)
+def test_what_goes_wrong_is_one_line(changes: dict[str, Any], message: str, boards: Boards, tmp_path: Path) -> None:
+    board = with_emulator(boards.board("qemu_m3"), **changes)
+    with pytest.raises(BoardError, match=message) as caught, qemu.connect(board, Session(tmp_path, tmp_path)):
+        pass
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_qemu_can_not_do_is_refused(tmp_path: Path) -> None:
+    arguments = ("run", "--board", "qemu_m3", "--model", "fastgrnn_har", "--samples", 1)
+    for option, message in (("--realtime", "no real time"), ("--load=flash", "no boot loader")):
+        done = hil(*arguments, option, cwd=tmp_path)
+        assert done.returncode == 3, done.stderr
+        assert message in done.stderr.splitlines()[-1]
