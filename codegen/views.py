@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from codegen.steps import Step, writers_of
 from memplan import Alias, Plan
@@ -16,6 +17,8 @@ from tinyhil.liveness import LiveRange
 from tinyhil.ops.movement import MOVE, PLACE, PLACE_MORE, RANK
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program
+
+MOST_LEVELS = 64  # of views of views, or of parts of parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +64,48 @@ def is_done_by_plan(program: Program, plan: Plan, op: Op) -> bool:
 
 
 def view_aliases(program: Program, steps: Sequence[Step], ranges: Mapping[str, LiveRange]) -> Iterator[Alias]:
-    """The views that hold: nobody writes one of the two while the other still shows its bytes."""
+    """The views that hold: nobody writes one of the two while the other still shows its bytes. Views of views too."""
     writers = writers_of(steps)
+    sources: dict[str, list[tuple[str, int]]] = {}  # of a slice: what it shows, and at which byte
+    shown: dict[str, list[tuple[str, int]]] = {}  # the other way round
+    parts: dict[str, list[tuple[str, int]]] = {}  # of a concatenation: what it is made of
     for now, step in enumerate(steps):
         view = view_of(program, step.op)
         if view is None or step.op.kernel == COPY.name:
             continue
         if step.op.kernel == MOVE.name:
-            holds = _slice_holds(writers, ranges, view, now)
-        else:
-            holds = _concat_holds(program, steps, writers, ranges, view, now)
-        if holds:
-            yield Alias(view.whole, view.part, view.shift_bytes)
+            for whole, shift in [(view.whole, 0), *sources.get(view.whole, ())][:MOST_LEVELS]:
+                if _slice_holds(writers, ranges, whole, view.part, now):
+                    start = shift + view.shift_bytes
+                    sources.setdefault(view.part, []).append((whole, start))
+                    yield Alias(whole, view.part, start)
+                    yield from _overlapping(ranges, shown.setdefault(whole, []), view.part, start)
+        elif _concat_holds(program, steps, writers, ranges, view.whole):
+            for part, shift in [(view.part, 0), *parts.get(view.part, ())][:MOST_LEVELS]:
+                if not any(now < i < ranges[view.whole].end for i in writers.get(part, ())):
+                    parts.setdefault(view.whole, []).append((part, shift + view.shift_bytes))
+                    yield Alias(view.whole, part, shift + view.shift_bytes)
+
+
+def _overlapping(
+    ranges: Mapping[str, LiveRange], shown: list[tuple[str, int]], part: str, start: int
+) -> Iterator[Alias]:
+    """Slices of the same source that have bytes in common, live together; the part joins those `shown`."""
+    mine = ranges[part]
+    for name, other_start in shown:
+        other = ranges[name]
+        together = other.start < mine.end and mine.start < other.end
+        if together and other_start < start + mine.size_bytes and start < other_start + other.size_bytes:
+            yield Alias(name, part, start - other_start)
+    shown.append((part, start))
 
 
 def _slice_holds(
-    writers: Mapping[str, list[int]], ranges: Mapping[str, LiveRange], view: View, now: int
+    writers: Mapping[str, list[int]], ranges: Mapping[str, LiveRange], whole: str, part: str, now: int
 ) -> bool:
     """The part is made here alone, and while it lives nobody writes the whole."""
-    part = ranges[view.part]
-    return writers[view.part] == [now] and not any(part.start <= i < part.end for i in writers.get(view.whole, ()))
+    start, end = ranges[part].start, ranges[part].end
+    return writers[part] == [now] and not any(start <= i < end for i in writers.get(whole, ()))
 
 
 def _concat_holds(
@@ -88,20 +113,15 @@ def _concat_holds(
     steps: Sequence[Step],
     writers: Mapping[str, list[int]],
     ranges: Mapping[str, LiveRange],
-    view: View,
-    now: int,
+    whole: str,
 ) -> bool:
-    """The whole is made of disjoint parts at one level of loops and forgotten before it is made again, and while it
-    lives nobody writes this part anew."""
-    whole = ranges[view.whole]
-    makers = [steps[i] for i in writers[view.whole]]
+    """The whole is made of disjoint parts at one level of loops, and forgotten before it is made again."""
+    makers = [steps[i] for i in writers[whole]]
     if any(maker.op.kernel not in (PLACE.name, PLACE_MORE.name) for maker in makers):
         return False
-    if len({maker.loops for maker in makers}) != 1 or whole.start != writers[view.whole][0]:
+    if len({maker.loops for maker in makers}) != 1 or ranges[whole].start != writers[whole][0]:
         return False
-    if not _are_disjoint(program, [maker.op for maker in makers]):
-        return False
-    return not any(now < i < whole.end for i in writers.get(view.part, ()))
+    return _are_disjoint(program, [maker.op for maker in makers])
 
 
 def _are_disjoint(program: Program, parts: Sequence[Op]) -> bool:
@@ -109,4 +129,4 @@ def _are_disjoint(program: Program, parts: Sequence[Op]) -> bool:
     if not all(_is_contiguous(op.params) for op in parts):
         return False
     spans = sorted((op.params["offset"], op.params["offset"] + program.tensors[op.inputs[0]].count) for op in parts)
-    return all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+    return all(one[1] <= other[0] for one, other in pairwise(spans))

@@ -9,10 +9,10 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import kernel_cases
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from arena_machine import Arena, Body, Written, compiled_cases
+from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from random_programs import random_program
@@ -23,7 +23,6 @@ from codegen.level import Level, level_of
 from codegen.order import given_peak, order_body, reorder
 from codegen.placement import Passes, Placement, place
 from codegen.states import with_gaps
-from codegen.views import is_done_by_plan
 from harness.build import build
 from harness.config import load_boards
 from harness.image import check_arena
@@ -38,14 +37,12 @@ from tinyhil.calibrate import load_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.lower import lower
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.movement import PLACE, PLACE_MORE
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 from tinyhil.reference import run_reference
 
 ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=4)]
 NONE = Passes(False, False, False, False)
-Body = tuple[Op | Loop, ...]
-Written = dict[str, list[list[int]]]  # every value a tensor takes on, in order
 
 
 def scan_program(name: str, folder: Path, default: str = "fixed16") -> Program:
@@ -63,51 +60,6 @@ def fastgrnn(default: str) -> Program:
 # ---- the same integers on real bytes
 
 
-class Arena:
-    """Executes a placement as the generated code does: planned offsets, and copies left out where both lie together."""
-
-    def __init__(self, placed: Placement, offsets: dict[str, int] | None = None) -> None:
-        self.program = placed.program
-        self.offsets = offsets or dict(placed.plan.offsets)
-        self.plan = replace(placed.plan, offsets=self.offsets)
-        self.bytes = np.random.default_rng(1).integers(0, 256, placed.plan.peak_bytes, np.uint8)
-
-    def run(self, sample: np.ndarray) -> np.ndarray:
-        self.rows = {self.program.input: lambda: sample}
-        self.written: Written = defaultdict(list)
-        self._execute(self.program.body)
-        return self._value(self.program.output).astype(np.int64)
-
-    def _place(self, name: str) -> np.ndarray:
-        tensor = self.program.tensors[name]
-        start = self.offsets[name]
-        return self.bytes[start : start + tensor.size_bytes].view(f"<i{tensor.format.storage_bytes}")
-
-    def _value(self, name: str) -> np.ndarray:
-        if name in self.program.constants:
-            return self.program.constants[name]
-        return self.rows[name]() if name in self.rows else self._place(name)
-
-    def _execute(self, body: Body) -> None:
-        for item in body:
-            if isinstance(item, Op):
-                self._operation(item)
-                continue
-            for step in range(item.count):
-                for sequence, row in item.slices:  # rows are pointers: read when an operation reads them
-                    count = self.program.tensors[row].count
-                    part = slice(step * count, (step + 1) * count)
-                    self.rows[row] = lambda sequence=sequence, part=part: self._value(sequence)[part]
-                self._execute(item.body)
-
-    def _operation(self, op: Op) -> None:
-        if not is_done_by_plan(self.program, self.plan, op):
-            arrays = [self._value(name).astype(np.int64)[None, :] for name in op.inputs]
-            fmt = self.program.tensors[op.output].format
-            self._place(op.output)[:] = KERNEL_BY_NAME[op.kernel].execute(op, arrays, fmt)[0][0]
-        self.written[op.output].append(self._place(op.output).tolist())
-
-
 def in_arena(placed: Placement, inputs: np.ndarray) -> np.ndarray:
     machine = Arena(placed)
     return np.array([machine.run(sample) for sample in inputs])
@@ -116,6 +68,8 @@ def in_arena(placed: Placement, inputs: np.ndarray) -> np.ndarray:
 def reference_writes(program: Program, sample: np.ndarray) -> Written:
     found: Written = defaultdict(list)
     run_reference(program, sample[None, :], lambda name, values: found[name].append(values[0].tolist()))
+    for name in {op.output for op in walk(program.body) if op.kernel in (PLACE.name, PLACE_MORE.name)}:
+        del found[name]  # written part by part
     return found
 
 
@@ -172,16 +126,6 @@ def test_the_simulator_notices_a_state_that_is_overwritten_too_early(tmp_path: P
 
 
 # ---- compiled
-
-
-def compiled_cases(
-    placements: list[Placement], inputs: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> list[Case]:
-    """Cases that are emitted with these plans, not with those the helper would make."""
-    plans = {id(placed.program): placed for placed in placements}
-    monkeypatch.setattr(kernel_cases, "problem_of", lambda program: plans[id(program)])
-    monkeypatch.setattr(kernel_cases, "plan", lambda placed: placed.plan)
-    return [Case(f"case {i}", p.program, x) for i, (p, x) in enumerate(zip(placements, inputs, strict=True))]
 
 
 def shrunk(count: int, first: int, folder: Path) -> tuple[list[Placement], list[np.ndarray]]:

@@ -14,6 +14,7 @@ from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.program import Program, Tensor, walk
+from tinyhil.shared_scales import share_scales
 
 
 def lower(graph: Graph, assignment: Assignment, ranges: Ranges) -> Program:
@@ -54,7 +55,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     """The format of every value, fitted to its range. Values that share storage (views, loop states) share one."""
     constants = graph.all_constants()
     result: dict[str, Format] = {}
-    for group in tied_values(graph):
+    groups = tied_values(graph)
+    for group in groups:
         magnitude = 0.0
         for name in group:
             if name in constants:
@@ -68,7 +70,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt
-    return result
+    movable = [name for group in groups if not assignment.offset_of(group) for name in group]
+    return share_scales(graph, groups, result, movable)
 
 
 def _is_matrix(constant: np.ndarray | None) -> bool:
