@@ -14,7 +14,8 @@ from tinyhil import data
 from tinyhil.calibrate import Ranges, save_ranges
 from tinyhil.calibrate import calibrate as observe
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.frontend.listing import Model
+from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
 
 Say = Callable[[str], None]
@@ -27,7 +28,7 @@ def generate_project(
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
     source = find_model(name)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     request = Request(board="", model=name, format=format_, assignment=assignment)
     ranges = ranges_of(model, source, calibration)
     compiled = compile_model(model, find_assignment(request, model), ranges, list(boards.entries.values()), ())
@@ -51,7 +52,7 @@ def ranges_of(model: Model, source: ModelSource, calibration: Path | None) -> Ra
 def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:
     """Observe the values of a model and write ranges.json; returns its path."""
     source = find_model(name)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     if inputs is not None:
         given = read_inputs(inputs)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
@@ -78,7 +79,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
 
 def describe_model(name: str) -> Iterator[str]:
     """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
-    yield from _describe(load_onnx(find_model(name).path).graph, "")
+    yield from _describe(load_model(find_model(name).path).graph, "")
 
 
 def _describe(graph: Graph, indent: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from harness.record import make_record
 from harness.run import Request, known_ranges, run
 from harness.zoo import find_model
 from tinyhil.errors import DataError
-from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.load import load_model
 
 FOLDER = Path("results/golden")
 SAMPLES = 16
@@ -102,7 +102,7 @@ def model_of(order: Order, bench: Bench) -> str:
 def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
     """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
     source = find_model(model_of(order, bench))
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     ranges = known_ranges(model, source, bench.root / order.calibrate if order.calibrate else None)
     if ranges is None:
         raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")

@@ -17,7 +17,7 @@ from harness.pipeline import compile_model
 from harness.run import Request, Say, choose_port, find_assignment, log_folder
 from harness.zoo import find_model
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.load import load_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
 def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
     """The same image that `hil run` builds with the same options."""
     source = find_model(request.model)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     ranges = ranges_of(model, source, request.calibrate)
     assignment = find_assignment(request, model)
     compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})

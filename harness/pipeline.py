@@ -16,7 +16,7 @@ from memplan import Plan, Problem, check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import DoesNotFit
-from tinyhil.frontend.onnx import Model
+from tinyhil.frontend.listing import Model
 from tinyhil.lower import lower
 from tinyhil.program import Program
 

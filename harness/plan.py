@@ -17,7 +17,8 @@ from memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_pl
 from memplan.csv import read_problem
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.errors import ConfigError, DoesNotFit
-from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.frontend.listing import Model
+from tinyhil.frontend.load import load_model
 from tinyhil.lower import lower
 from tinyhil.program import walk
 
@@ -116,7 +117,7 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     board = None if wanted.board is None else boards.board(wanted.board)
     source = find_model(name)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     request = Request(board="", model=name, format=wanted.format, assignment=wanted.assignment)
     assignment = find_assignment(request, model)
     program = lower(model.graph, assignment, _ranges(source, model, say))

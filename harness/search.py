@@ -29,7 +29,8 @@ from search.study import Strategy, Study
 from search.trial import Trial, TrialLog
 from tinyhil import data
 from tinyhil.errors import DataError
-from tinyhil.frontend.onnx import Model, load_onnx
+from tinyhil.frontend.listing import Model
+from tinyhil.frontend.load import load_model
 from tinyhil.program import Program
 
 Say = Callable[[str], None]
@@ -86,7 +87,7 @@ def run_search(request: SearchRequest, cache_dir: Path, say: Say, progress: Prog
     """Search, evaluate the answer on held-out data, write the assignment and the record."""
     strategy = make_strategy(request.strategy, request.set_)
     source = find_model(request.model)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     split = _split(source, request, say)
     ranges = find_ranges(model, source, _as_inputs(split), request.calibrate, say)
     space = make_space(model.graph, ranges, [name.strip() for name in request.formats.split(",")])

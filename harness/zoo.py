@@ -1,4 +1,4 @@
-"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx file)."""
+"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx or .dsl file)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 
 from harness.assets import asset
 from tinyhil.errors import ModelError
+from tinyhil.frontend import SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,11 @@ def find_model(name_or_path: str) -> ModelSource:
     folder = asset("models") / name_or_path
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
-        return ModelSource(manifest["name"], folder / manifest["onnx"], manifest.get("dataset"), folder / "ranges.json")
+        return ModelSource(
+            manifest["name"], _model_file(folder, manifest), manifest.get("dataset"), folder / "ranges.json"
+        )
     path = Path(name_or_path)
-    if path.suffix == ".onnx" or path.is_file():
+    if path.suffix in SUFFIXES or path.is_file():
         if not path.is_file():
             raise ModelError(f"{path}: no such file")
         ranges = path.with_suffix(".ranges.json")
@@ -39,8 +42,20 @@ def find_model(name_or_path: str) -> ModelSource:
     close = difflib.get_close_matches(name_or_path, names, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ModelError(
-        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx file{hint}"
+        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx or .dsl file{hint}"
     )
+
+
+def _model_file(folder: Path, manifest: dict[str, Any]) -> Path:
+    """The file the manifest names under `dsl` or `onnx`; without either, model.dsl or model.onnx."""
+    for suffix in SUFFIXES:
+        name = manifest.get(suffix.removeprefix("."))
+        if name is not None:
+            return folder / str(name)
+    for suffix in SUFFIXES:
+        if (folder / f"model{suffix}").is_file():
+            return folder / f"model{suffix}"
+    raise ModelError(f"{folder / 'model.yaml'}: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl")
 
 
 def zoo_names() -> list[str]:

@@ -69,8 +69,10 @@ class Builder:
         if operator.settle is not None:
             settle, given = operator.settle, (shapes, values)
             node = _inferred(node, shapes, lambda: settle(node, *given))
+            operator = OPERATOR_BY_NAME[node.op]  # settling may find a more special operator
             shapes, values = self._operands(node)
-        inferred = _inferred(node, shapes, lambda: operator.infer(node, shapes, values))
+        infer, operands = operator.infer, values
+        inferred = _inferred(node, shapes, lambda: infer(node, shapes, operands))
         if operator.is_view:  # shape and axes have done their work; the view keeps only what it shows
             node = replace(node, inputs=node.inputs[:1], attrs={"shape": inferred[0]})
             values = values[:1]
