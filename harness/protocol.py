@@ -217,6 +217,7 @@ class Splitter:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._too_long = False
         self.good_frames = 0
         self.bad_frames = 0
         self.total_bytes = 0
@@ -224,17 +225,38 @@ class Splitter:
     def feed(self, received: bytes) -> list[Message]:
         """The messages completed by `received`, `Damaged` in place of those that are none."""
         self.total_bytes += len(received)
-        self._buffer += received
-        *complete, rest = self._buffer.split(b"\0")
-        self._buffer = rest[-LONGEST_FRAME_BYTES:]  # a line that babbles must not fill the memory
+        *complete, rest = received.split(b"\0")
         messages: list[Message] = []
-        for encoded in complete:
-            if not encoded:
-                continue
-            try:
-                messages.append(decode(unframe(bytes(encoded))))
-                self.good_frames += 1
-            except BadFrame:
-                self.bad_frames += 1
-                messages.append(Damaged())
+        for part in complete:
+            self._keep(part)
+            if self._buffer or self._too_long:
+                messages.append(self._take())
+        self._keep(rest)
         return messages
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a frame that has not ended."""
+        return len(self._buffer)
+
+    def _keep(self, part: bytes) -> None:
+        """A line that babbles must not fill the memory: of a frame longer than any of ours nothing is kept."""
+        self._too_long |= len(self._buffer) + len(part) > LONGEST_FRAME_BYTES
+        if self._too_long:
+            self._buffer.clear()
+        else:
+            self._buffer += part
+
+    def _take(self) -> Message:
+        encoded, too_long = bytes(self._buffer), self._too_long
+        self._buffer.clear()
+        self._too_long = False
+        try:
+            if too_long:
+                raise BadFrame("longer than any message")
+            message = decode(unframe(encoded))
+            self.good_frames += 1
+            return message
+        except BadFrame:
+            self.bad_frames += 1
+            return Damaged()
