@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness.config import Boards
-from harness.inputs import read_inputs
+from harness.inputs import calibrated, read_inputs
 from harness.pipeline import compile_model, write_sources
 from harness.run import Request, find_assignment, known_ranges
 from harness.zoo import ModelSource, find_model
 from tinyhil import data
 from tinyhil.calibrate import Ranges, save_ranges
-from tinyhil.calibrate import calibrate as observe
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
@@ -73,7 +72,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
     else:
         raise DataError(f"{name}: give --inputs x.npz")
     path = out or source.ranges or source.path.with_suffix(".ranges.json")
-    save_ranges(path, observe(model.graph, x, origin), model.sha256)
+    save_ranges(path, calibrated(model, x, origin), model.sha256)
     return path
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.zoo import ModelSource
 from tinyhil import data
+from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import DataError
+from tinyhil.frontend.listing import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,28 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inp
     return inputs
 
 
+def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any]) -> Ranges:
+    """Ranges observed on `x` (samples, ...), never narrower than those the model declares."""
+    ranges = calibrate(model.graph, x, origin)
+    values = dict(ranges.values)
+    for name, (low, high) in model.declared.items():
+        if name in values:
+            values[name] = min(low, values[name][0]), max(high, values[name][1])
+    return Ranges(values, ranges.source)
+
+
 def read_inputs(path: Path) -> Inputs:
-    """A .npz with key `x` (and `y`), or a .npy; DataError if it is damaged or lacks them."""
+    """A .npz with key `x` (and `y`) or with one array alone, or a .npy; DataError if it is damaged or lacks them."""
     try:
         content = path.read_bytes()
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             x, y = loaded, None
         else:
-            if "x" not in loaded:
+            name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
+            if name not in loaded:
                 raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
-            x, y = loaded["x"], loaded.get("y")
+            x, y = loaded[name], loaded.get("y") if name == "x" else None
     except DataError:
         raise
     except FileNotFoundError:

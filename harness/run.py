@@ -20,7 +20,7 @@ from harness.build import build
 from harness.config import Boards, BoardSpec
 from harness.flash import flash, runs
 from harness.image import Image, check_arena, check_fits
-from harness.inputs import Inputs, load_inputs, read_inputs
+from harness.inputs import Inputs, calibrated, load_inputs, read_inputs
 from harness.link import Link
 from harness.partial import PartialRun
 from harness.pipeline import Compiled, compile_model
@@ -29,7 +29,7 @@ from harness.stream import Options, check_identity, greet, stream
 from harness.trace import SampleTrace, TraceReader
 from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.calibrate import Ranges, calibrate, load_ranges
+from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.errors import BoardError, ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named
@@ -121,6 +121,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("model"):
         source = find_model(request.model)
         model = load_model(source.path)
+        for note in model.notes:
+            say(f"{source.name}: {note}")
     with clock.stage("data"):
         inputs = load_inputs(source, request.inputs, request.samples)
         if inputs.message:
@@ -198,7 +200,7 @@ def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: 
         return known
     half = max(1, len(inputs.x) // 2)
     say(f"no calibrated ranges: calibrating on the first {half} of {len(inputs.x)} inputs (choose others: --calibrate)")
-    return calibrate(model.graph, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+    return calibrated(model, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
 
 
 def known_ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges | None:
@@ -207,7 +209,7 @@ def known_ranges(model: Model, source: ModelSource, calibration: Path | None) ->
         data = read_inputs(calibration)
         origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
         try:
-            return calibrate(model.graph, data.x, origin)
+            return calibrated(model, data.x, origin)
         except DataError as error:
             raise DataError(f"{calibration}: {error}") from None
     if source.ranges is not None and source.ranges.is_file():

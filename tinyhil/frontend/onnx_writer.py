@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -49,7 +50,7 @@ def _nodes(block: Block, listing: Listing, extra: list[onnx.TensorProto]) -> Ite
         yield helper.make_node(call.op, inputs, call.outputs, name=call.name, **attrs, **bodies)
 
 
-def _operands(call: Call, extra: list[onnx.TensorProto]) -> tuple[Sequence[str], dict[str, object]]:
+def _operands(call: Call, extra: list[onnx.TensorProto]) -> tuple[Sequence[str], dict[str, Any]]:
     """Inputs and attributes as OPSET wants them."""
     attrs = dict(call.attrs)
     if call.op in AXES_MOVED_TO_INPUTS and "axes" in attrs:
