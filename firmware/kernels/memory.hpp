@@ -30,8 +30,17 @@ struct Flash {
     Flash operator+(Size n) const { return {at + n}; }
 #ifdef __AVR__
     T operator[](Size i) const {
-        return sizeof(T) == 1 ? static_cast<T>(pgm_read_byte(at + i)) : static_cast<T>(pgm_read_word(at + i));
+        const auto bits = read(at + i, Bytes<sizeof(T)>());
+        T value;
+        __builtin_memcpy(&value, &bits, sizeof(T));
+        return value;
     }
+
+private:
+    template <int N> struct Bytes {};
+    static uint8_t read(const T *p, Bytes<1>) { return pgm_read_byte(p); }
+    static uint16_t read(const T *p, Bytes<2>) { return pgm_read_word(p); }
+    static uint32_t read(const T *p, Bytes<4>) { return pgm_read_dword(p); }
 #else
     T operator[](Size i) const { return at[i]; }
 #endif

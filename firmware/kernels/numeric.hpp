@@ -92,6 +92,11 @@ struct Multiply {
     static Acc of(A a, B b) { return static_cast<Acc>(static_cast<Acc>(a) * b); }
 };
 
+// What elements are compared as: integers need no more than their own 16 bits.
+template <class Acc> struct Compared { using type = Acc; };
+template <> struct Compared<int32_t> { using type = int16_t; };
+template <> struct Compared<int64_t> { using type = int16_t; };
+
 // The sum a layer starts from: bias * 2^shift
 template <class Acc>
 struct Start {
@@ -99,16 +104,26 @@ struct Start {
     static Acc of(Bias bias, Shift shift) { return Acc(static_cast<int64_t>(bias) * (int64_t(1) << int(shift))); }
 };
 
+template <bool Condition, class T = void> struct EnableIf {};
+template <class T> struct EnableIf<true, T> { using type = T; };
+
+// Coded elements and accumulators that are no integers: they bring a requantize of their own (real.hpp).
+template <class T> struct IsSpecial { static constexpr bool value = false; };
+template <class Out, class Number>
+using WholeOut = typename EnableIf<!IsSpecial<Out>::value && !IsSpecial<Number>::value, Out>::type;
+template <class Out, class Number>
+using SpecialOut = typename EnableIf<IsSpecial<Out>::value || IsSpecial<Number>::value, Out>::type;
+
 // sum * 2^-shift, to nearest, ties towards plus infinity, saturated. The width proof of the sum covers the rounding
 // addend (shift > 0) or the left shift (shift < 0).
 template <class Out, class Number>
-inline Out requantize(Number sum, int shift) {
+inline WholeOut<Out, Number> requantize(Number sum, int shift) {
     if (shift > 0) return saturate<Out>(static_cast<Number>((sum + (static_cast<Number>(1) << (shift - 1))) >> shift));
     return saturate<Out>(static_cast<Number>(sum * (static_cast<Number>(1) << -shift)));
 }
 
 template <class Out, class Number, int N>
-inline Out requantize(Number sum, Const<N>) {
+inline WholeOut<Out, Number> requantize(Number sum, Const<N>) {
     constexpr int right = N > 0 ? N : 0, left = N < 0 ? -N : 0;
     constexpr Number half = right > 0 ? static_cast<Number>(1) << (right > 0 ? right - 1 : 0) : 0;
     if (right > 0) return saturate<Out>(shift_right(static_cast<Number>(sum + half), Const<right>()));
@@ -117,7 +132,7 @@ inline Out requantize(Number sum, Const<N>) {
 
 #ifdef __AVR__
 template <class Out, int N>
-inline Out requantize(Acc40 sum, Const<N>) {
+inline WholeOut<Out, Acc40> requantize(Acc40 sum, Const<N>) {
     if (N < 8) return requantize<Out>(sum.wide(), Const<N>());
     // the byte below the rounding point is dropped first: floor(floor(s / 2^8) / 2^(n-8)) = floor(s / 2^n)
     sum.add_power(N - 1);

@@ -1,0 +1,65 @@
+// Small floating-point numbers (tinyhil/formats/minifloat.py states the rules).
+#pragma once
+#include "firmware/kernels/element.hpp"
+
+namespace hil {
+
+// What the codes at the top stand for: numbers; all ones is NaN; the highest exponent is infinity and NaNs.
+enum class Top { Finite, Nan, Ieee };
+
+// Codes without a sign, of parts and for `Mantissa` mantissa bits with a smallest step of 2^Granule; not limited above.
+template <int Mantissa, int Granule>
+inline uint32_t rounded_fields(const Parts &x) {
+    if (x.top == 0 || x.exponent < Granule - 1) return 0;
+    const int16_t above = static_cast<int16_t>(x.exponent - Mantissa - Granule);
+    const uint32_t steps = above > 0 ? static_cast<uint32_t>(above) : 0;
+    const uint8_t drop = static_cast<uint8_t>(31 - Mantissa + (above < 0 ? -above : 0));  // 1 to 32
+    const uint32_t whole = drop < 32 ? x.top >> drop : 0, rest = x.top << (32 - drop);
+    const uint32_t body = (steps << Mantissa) + whole;
+    const bool up = (rest & 0x80000000) && ((rest & 0x7FFFFFFF) || x.sticky || (body & 1));
+    return body + up;
+}
+
+template <int Exponent, int Mantissa, int Bias, Top Policy>
+struct Minifloat {
+    static constexpr int bits = 1 + Exponent + Mantissa;
+    static constexpr int mantissa_bits = Mantissa + 1;
+    static constexpr int granule = 1 - Bias - Mantissa;
+    using Code = typename CodeOf<bits>::type;
+    Code code;
+
+    static constexpr uint32_t sign = uint32_t(1) << (bits - 1);
+    static constexpr uint32_t highest =
+        sign - (Policy == Top::Finite ? 1 : Policy == Top::Nan ? 2 : (uint32_t(1) << Mantissa) + 1);
+
+    static Minifloat nan() {
+        ++saturations;
+        return {static_cast<Code>(Policy == Top::Finite ? 0 : Policy == Top::Nan ? sign - 1 : Mantissa == 0 ? 0 : highest + 1 + (uint32_t(1) << Mantissa >> 1))};
+    }
+
+    // NaN and infinity, which no encoder makes of numbers, count as 0.
+    static constexpr Real decode(Code code) {
+        const uint32_t body = code & (sign - 1);
+        if (body > highest) return Real(0, 0);
+        const int field = static_cast<int>(body >> Mantissa);
+        const int32_t fraction = static_cast<int32_t>(body & ((uint32_t(1) << Mantissa) - 1));
+        const int32_t mantissa = field == 0 ? fraction : fraction + (int32_t(1) << Mantissa);
+        return Real((code & sign) ? -mantissa : mantissa, static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
+    }
+    static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
+
+    static Minifloat pack(Parts x) {
+        if (x.top == 0) return {0};
+        uint32_t body = x.exponent > 300 ? sign : rounded_fields<Mantissa, granule>(x);
+        if (body > highest) {
+            ++saturations;
+            body = highest;
+        }
+        return {static_cast<Code>(x.negative ? body | sign : body)};
+    }
+};
+
+template <int E, int M, int B, Top P> struct IsElement<Minifloat<E, M, B, P>> { static constexpr bool value = true; };
+template <int E, int M, int B, Top P> struct IsSpecial<Minifloat<E, M, B, P>> { static constexpr bool value = true; };
+
+}  // namespace hil

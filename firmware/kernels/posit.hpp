@@ -1,0 +1,78 @@
+// Posits (tinyhil/formats/posit.py states the rules). Codes are unsigned, in the low bits of their storage.
+#pragma once
+#include "firmware/kernels/element.hpp"
+#include "firmware/kernels/real.hpp"
+
+namespace hil {
+
+template <int Bits, int Es>
+struct Posit {
+    using Code = typename CodeOf<Bits>::type;
+    Code code;
+
+    static constexpr int bits = Bits;
+    static constexpr int mantissa_bits = Bits - 2 - Es > 1 ? Bits - 2 - Es : 1;
+    static constexpr int limit = (Bits - 2) << Es;  // the largest is 2^limit, the smallest 2^-limit
+    static constexpr int granule = -limit;
+    static constexpr uint32_t nar = uint32_t(1) << (Bits - 1);
+    static constexpr uint32_t mask = nar | (nar - 1);
+
+    static Posit nan() {
+        ++saturations;
+        return {static_cast<Code>(nar)};
+    }
+
+    // NaR, which no encoder makes of numbers, counts as 0.
+    static constexpr Real decode(Code code) {
+        if (code == 0 || code == nar) return Real(0, 0);
+        const bool negative = (code & nar) != 0;
+        uint32_t body = (negative ? (uint32_t(0) - code) & mask : uint32_t(code)) << (33 - Bits);  // the regime's first bit on top
+        const bool large = (body & 0x80000000) != 0;
+        int run = 0, left = Bits - 1;
+        while (left > 0 && ((body & 0x80000000) != 0) == large) {
+            body <<= 1;
+            ++run;
+            --left;
+        }
+        body <<= 1;  // the bit that ends the run
+        const int k = large ? run - 1 : -run;
+        const int low = Es == 0 ? 0 : static_cast<int>(body >> (32 - (Es ? Es : 1)));
+        body <<= Es;
+        // the fraction has at most mantissa_bits - 1 bits
+        const uint32_t significand = ((body >> 1) | 0x80000000) >> (32 - mantissa_bits);
+        const int32_t mantissa = negative ? -static_cast<int32_t>(significand) : static_cast<int32_t>(significand);
+        return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
+    }
+    static Real unpack(Posit x) { return Decoded<Posit>::at(x.code); }
+
+    static Posit pack(Parts x) {
+        if (x.top == 0) return {0};
+        const uint32_t body = x.exponent >= limit ? largest(x) : x.exponent < -limit ? 1 : rounded(x);
+        return {static_cast<Code>((x.negative ? 0 - body : body) & mask)};
+    }
+
+private:
+    static uint32_t largest(const Parts &x) {
+        if (x.exponent > limit || x.top != 0x80000000 || x.sticky) ++saturations;
+        return nar - 1;
+    }
+
+    // regime, exponent and fraction as one bit string, cut to Bits - 1, to nearest, ties to even
+    static uint32_t rounded(const Parts &x) {
+        const int16_t k = static_cast<int16_t>(x.exponent >> Es);
+        const uint32_t fraction = x.top << 1, low = static_cast<uint32_t>(x.exponent & ((1 << Es) - 1));
+        const uint32_t tail = Es == 0 ? fraction : (low << (32 - (Es ? Es : 1))) | (fraction >> Es);
+        const bool sticky = x.sticky || (Es > 0 && (fraction & ((1u << Es) - 1)) != 0);
+        const uint8_t room = static_cast<uint8_t>(Bits - 1 - (k >= 0 ? k + 2 : 1 - k));
+        const uint32_t regime = k >= 0 ? (uint32_t(1) << (k + 2)) - 2 : 1;
+        const uint32_t body = (regime << room) | (room == 0 ? 0 : tail >> (32 - room));
+        const uint32_t rest = tail << room;
+        const bool up = (rest & 0x80000000) && ((rest & 0x7FFFFFFF) || sticky || (body & 1));
+        return body + up;
+    }
+};
+
+template <int Bits, int Es> struct IsElement<Posit<Bits, Es>> { static constexpr bool value = true; };
+template <int Bits, int Es> struct IsSpecial<Posit<Bits, Es>> { static constexpr bool value = true; };
+
+}  // namespace hil
