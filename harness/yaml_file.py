@@ -1,0 +1,162 @@
+"""YAML files as checked data: every fault at once, each at its line and column (boards.yaml, a user's bench file)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from tinyhil.errors import ConfigError
+
+NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
+PositiveInt = Annotated[int, Field(gt=0)]
+Location = tuple[str | int, ...]
+Fault = tuple[int, int, str]
+MAX_DEPTH = 8  # twice what such a file needs
+
+
+class Record(BaseModel):
+    """Base of everything read from such a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Content = TypeVar("Content", bound=Record)
+
+
+def read_text(source: Path, what: str) -> str:
+    try:
+        return source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: cannot read the {what}: {error}") from error
+
+
+def parse(
+    text: str,
+    source: Path,
+    model: type[Content],
+    prepare: Callable[[Any], None] = lambda data: None,
+    check: Callable[[Content, yaml.Node], list[Fault]] = lambda content, root: [],
+) -> Content:
+    """The text as a `model`; ConfigError with one `file:line:col: message` line per fault.
+
+    `prepare` may complete the plain data, `check` looks for faults that a single field does not show.
+    """
+    root = _compose(text, source)
+    faults: list[Fault] = []
+    data = _plain(root, faults)
+    unquoted = list(_unquoted_usb_ids(root))
+    prepare(data)
+    content = None
+    try:
+        content = model.model_validate(data)
+    except ValidationError as error:
+        said = {(line, col) for line, col, _ in unquoted}
+        found = [(*mark(root, e["loc"]), _wording(e)) for e in error.errors()]
+        faults += [fault for fault in found if fault[:2] not in said]
+    if content:
+        faults += check(content, root)
+    faults += unquoted
+    if faults or not content:
+        raise ConfigError("\n".join(f"{source.name}:{line}:{col}: {m}" for line, col, m in sorted(set(faults))))
+    return content
+
+
+def _compose(text: str, source: Path) -> yaml.Node:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(f"{source.name}{where}: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source.name}: {error}") from error
+    if root is None:
+        raise ConfigError(f"{source.name}:1:1: the file is empty")
+    return root
+
+
+def _fault(node: yaml.Node, message: str) -> Fault:
+    return node.start_mark.line + 1, node.start_mark.column + 1, message
+
+
+def _plain(node: yaml.Node, faults: list[Fault], depth: int = 0) -> Any:
+    """The node as dicts, tuples (pydantic is strict) and scalars; what YAML permits and we do not becomes a fault."""
+    if depth > MAX_DEPTH:
+        faults.append(_fault(node, "nested too deeply (an alias that contains itself?)"))
+        return None
+    if isinstance(node, yaml.MappingNode):
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                faults.append(_fault(key_node, "a key must be a word"))
+                continue
+            key = _scalar(key_node, faults)
+            if key in result:
+                faults.append(_fault(key_node, f"duplicate key {key}"))
+            else:
+                result[key] = _plain(value_node, faults, depth + 1)
+        return result
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(_plain(item, faults, depth + 1) for item in node.value)
+    return _scalar(node, faults)
+
+
+def _scalar(node: yaml.Node, faults: list[Fault]) -> Any:
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_object(node)
+    except (ValueError, yaml.YAMLError) as error:
+        faults.append(_fault(node, str(error).splitlines()[0]))
+        return None
+    finally:
+        loader.dispose()
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
+    """(key, the node to point at, the value) of a mapping or sequence."""
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            yield str(key_node.value), key_node, value_node
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield index, item, item
+
+
+def mark(root: yaml.Node, location: Location) -> tuple[int, int]:
+    """Line and column of the deepest existing node on the way to `location`: the value, or the key of a mapping."""
+    node, point = root, root
+    for step in location:
+        found = next(((p, v) for key, p, v in _children(node) if key == step), None)
+        if found is None:
+            break
+        point, node = found
+    if isinstance(node, yaml.ScalarNode):
+        point = node
+    return point.start_mark.line + 1, point.start_mark.column + 1
+
+
+def _unquoted_usb_ids(node: yaml.Node, depth: int = 0) -> Iterator[Fault]:
+    """YAML reads 0043 as an octal number and 2341:43 as sexagesimal: identities must be quoted."""
+    for key, _, value in _children(node) if depth <= MAX_DEPTH else ():
+        if key != "usb":
+            yield from _unquoted_usb_ids(value, depth + 1)
+            continue
+        for item in (value, *(item for _, _, item in _children(value))):
+            if isinstance(item, yaml.ScalarNode) and item.style not in ("'", '"'):
+                yield _fault(item, f'quote the USB identity: "{item.value}" (VID:PID, as in "2341:0043")')
+
+
+def _wording(error: Any) -> str:
+    location = ".".join(str(step) for step in error["loc"] if step != "[key]")
+    message = {
+        "missing": "missing",
+        "extra_forbidden": "unknown key",
+        "string_pattern_mismatch": f"{error['input']!r} does not match {error.get('ctx', {}).get('pattern')}",
+    }.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
+    return f"{location}: {message}" if location else message
