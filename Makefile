@@ -15,7 +15,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run test test-slow doctor clean packages emulators
+.PHONY: setup setup-dev run test test-slow doctor clean packages emulators avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -31,7 +31,7 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators
 
-setup-dev: packages $(VENV)/.dev emulators
+setup-dev: packages $(VENV)/.dev emulators avr8js
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -55,6 +55,16 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 emulators: | $(BIN)/python
 	@$(MAKE) -s -C emulators/uno
 	@$(MAKE) -s -C emulators/cortexm PYTHON=$(abspath $(BIN)/python)
+
+# A second opinion on the Uno, for tests only: they are skipped without it.
+AVR8JS := emulators/avr8js
+avr8js:
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+	    [[ $(AVR8JS)/node_modules -nt $(AVR8JS)/package-lock.json ]] || { \
+	        echo "setup: installing avr8js into $(AVR8JS)"; \
+	        npm ci --prefix $(AVR8JS) --no-audit --no-fund --silent && touch $(AVR8JS)/node_modules; } || \
+	        echo "setup: avr8js could not be installed: its tests will be skipped" >&2; \
+	else echo "setup: no node and npm: the tests of avr8js will be skipped" >&2; fi
 
 clean:
 	rm -rf .pio model .pytest_cache .mypy_cache .ruff_cache emulators/*/build
