@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from tinyhil.data.ad import AD01
+from tinyhil.data.cifar import CIFAR10
 from tinyhil.data.dataset import Dataset, Loader, Source
+from tinyhil.data.digits import DIGITS
+from tinyhil.data.dsa import DSA19
+from tinyhil.data.fsdd import FSDD
 from tinyhil.data.har import HAR6, load_har6
+from tinyhil.data.kws import KWS12
+from tinyhil.data.letter import LETTER
+from tinyhil.data.mnist import MNIST
+from tinyhil.data.usps import USPS, USPS2
 from tinyhil.errors import DataError
 
-DATASETS: tuple[Loader, ...] = (HAR6,)
+DATASETS: tuple[Loader, ...] = (HAR6, DIGITS, USPS, USPS2, LETTER, MNIST, DSA19, FSDD, KWS12, AD01, CIFAR10)
 
 __all__ = ["DATASETS", "Dataset", "Loader", "Source", "load", "load_har6"]
 

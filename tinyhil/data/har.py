@@ -14,7 +14,8 @@ import numpy as np
 
 from tinyhil.data import har_archive, har_download, har_synthetic
 from tinyhil.data.dataset import Dataset, Loader
-from tinyhil.data.har_archive import CHANNELS, CLASSES, STEPS, UNREADABLE, Arrays, in_short
+from tinyhil.data.fetch import in_short
+from tinyhil.data.har_archive import CHANNELS, CLASSES, STEPS, UNREADABLE, Arrays
 from tinyhil.errors import DataError
 
 NAME = "har6"

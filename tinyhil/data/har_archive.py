@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.data.dataset import hash_arrays
+from tinyhil.data.fetch import in_short
 from tinyhil.errors import DataError
 
 Arrays = dict[str, np.ndarray]
@@ -115,11 +116,6 @@ def check(arrays: Arrays, where: str) -> None:
     for key, expected in OFFICIAL_SHA256.items():
         if hash_arrays(arrays[key].astype(np.uint8)) != expected:
             raise DataError(f"{where}: {key} differs from the official list; delete it and download again")
-
-
-def in_short(error: Exception) -> str:
-    """The first line of an error, cut to what fits into one line with the rest."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:120]
 
 
 def content_hash(arrays: Arrays) -> str:
