@@ -27,6 +27,7 @@ from harness.commands import (
     search,
 )
 from harness.names import check_names
+from harness.text import printable
 from tinyhil import errors
 
 
@@ -104,7 +105,8 @@ def _guard(body: Callable[[], Any]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"hil: {message}", err=True)
+    lines = message.split("\n")  # several only where a file has several faults
+    click.echo("hil: " + "\n".join(printable(line) for line in lines), err=True)  # parts may come from a device
     return code
 
 

@@ -69,9 +69,13 @@ class LinkTimeout(LinkError):
 
 
 class DeviceCrashed(HilError):
-    """The firmware faulted or reset in the middle of a run."""
+    """The firmware faulted or reset in the middle of a run; `pc` is where, if that is known."""
 
     exit_code = EXIT_CRASH
+
+    def __init__(self, message: str, pc: int | None = None) -> None:
+        super().__init__(message)
+        self.pc = pc
 
 
 class WrongFirmware(HilError):

@@ -34,3 +34,4 @@ class Session:
     log_dir: Path
     uart: str = "lifted"
     realtime: bool = False
+    static_bytes: int = 0  # of RAM; an emulator that knows them tells a stack that reaches them

@@ -44,7 +44,8 @@ class ProcessBoard:
     def alive(self) -> None:
         for event in self.events:
             if event.get("event") == "fault":
-                raise DeviceCrashed(f"the firmware crashed: {event.get('why', '?')} at pc {event.get('pc', '?')}")
+                why, pc = event.get("why", "?"), event.get("pc", "?")
+                raise DeviceCrashed(f"the firmware crashed: {why} at pc {pc}", None if pc == "?" else int(pc, 0))
         if self._process.poll() is not None:
             raise DeviceCrashed(f"the board's process ended with code {self._process.returncode}; log: {self._log}")
 

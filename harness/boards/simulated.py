@@ -55,6 +55,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
         values = {
             "image": session.image,
+            "static_bytes": session.static_bytes,
             "link": Path(folder) / board.name,
             "trace": session.log_dir / "trace.txt",
             "flash_file": Path(folder) / "flash",
