@@ -51,7 +51,8 @@ static void write_sp(avr_t *avr, avr_io_addr_t address, uint8_t value, void *par
     if (sp < board->min_sp) board->min_sp = sp;
     if (sp < board->lowest_legal_sp) {
         char why[120];
-        snprintf(why, sizeof why, "stack overflow: SP 0x%04x, static data ends at 0x%04x", sp, board->lowest_legal_sp);
+        snprintf(why, sizeof why, "stack overflow by %d B: SP 0x%04x, static data ends at 0x%04x",
+                 board->lowest_legal_sp - sp, sp, board->lowest_legal_sp);
         fault(board, why);
     }
 }
