@@ -14,6 +14,8 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.frontend.fold import fold_batch_norm
 from tinyhil.frontend.listing import Block, Call, Listing
+from tinyhil.frontend.rewrite import rewritten
+from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -23,6 +25,7 @@ Fill = Callable[[tuple[str, ...]], tuple[str, ...]]  # body inputs -> body outpu
 
 MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
 MAX_VALUE_ELEMENTS = 1 << 26  # of a run-time value: far beyond the RAM of any board
+MAX_WHOLE = 1 << 24  # the largest whole number up to which float32 holds all
 MAX_STEPS = 1 << 20  # of nested loops together: days on a microcontroller, hours in the float reference
 
 
@@ -48,18 +51,19 @@ class Builder:
 
     def value(self, wish: str, shape: Shape) -> str:
         """A run-time value that no call computes: an input of the model or of a body."""
-        name = self._unique(wish)
-        self.shapes[name] = shape
-        return name
+        return self._new(wish, shape, self._levels[-1])
 
     def constant(self, wish: str, array: np.ndarray) -> str:
-        """A value known now."""
-        name = self.value(wish, tuple(array.shape))
+        """A value known now. It belongs to the outermost level, whoever needs it first."""
+        name = self._new(wish, tuple(array.shape), self._levels[0])
         self.constants[name] = array
         return name
 
     def add(self, call: Call) -> tuple[str, ...]:
         """Names of the results of `call`; ModelError if the operator or its operands are not supported."""
+        results = self._rewritten(call)
+        if results is not None:
+            return results
         _check(call)
         operator = OPERATOR_BY_NAME.get(call.op)
         if operator is None:
@@ -80,6 +84,7 @@ class Builder:
         if len(known) == len(values):
             arrays = self._folded(node, known, inferred)
             return tuple(self.constant(wish, array) for wish, array in zip(node.outputs, arrays, strict=False))
+        node = self._with_floats(node)
         self._check_run_time(node, shapes[: len(values)], inferred)
         outputs = tuple(self.value(wish, shape) for wish, shape in zip(node.outputs, inferred, strict=False))
         self._append(replace(node, outputs=outputs), replace(call, outputs=outputs))
@@ -88,14 +93,14 @@ class Builder:
     def loop(self, call: Call, wishes: Sequence[str], fill: Fill) -> tuple[str, ...]:
         """Names of the results of a Scan whose body inputs are to be named `wishes`; `fill` adds the body's calls."""
         _check(call)
-        node = node_of(call)
+        node = self._with_floats(node_of(call))
         operator = LOOP_BY_NAME[call.op]
         shapes = [self.shapes[name] for name in node.inputs]
         self._check_loop(node, wishes)
         rows = _inferred(node, shapes, lambda: operator.body_shapes(node, shapes))
         if any(0 in shape for shape in (*shapes, *rows)):
             raise refuse(node, "an operand has no elements", "the file is damaged")
-        outer, self._steps = self._steps, self._steps * _steps(shapes, rows)
+        outer, self._steps = self._steps, self._steps * int(node.attrs.get("count", 0) or _steps(shapes, rows))
         if self._steps > MAX_STEPS:
             raise refuse(node, f"{self._steps} steps with the loops around it, the limit is {MAX_STEPS}", "shorten it")
         self._levels.append(Level())
@@ -124,6 +129,29 @@ class Builder:
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
         return _without_unused_constants(fold_batch_norm(graph)), listing
 
+    def _rewritten(self, call: Call) -> tuple[str, ...] | None:
+        """Results of `call` if it is one that others stand for; the listing keeps the call itself."""
+        calls = self._levels[-1].calls
+        before = len(calls)
+        results = rewritten(self, call, REWRITE_BY_NAME)
+        if results is not None:
+            del calls[before:]
+            if not all(name in self.constants for name in results if name):
+                calls.append(replace(call, outputs=results))
+        return results
+
+    def _with_floats(self, node: Node) -> Node:
+        """The node with whole numbers and booleans among its constants as floats, which run-time values are."""
+        names = []
+        for name in node.inputs:
+            value = self.constants.get(name)
+            if value is not None and value.dtype.kind in "iub":
+                if value.size and int(np.abs(value.astype(np.int64)).max()) > MAX_WHOLE:
+                    raise refuse(node, f"operand '{name}' holds numbers beyond {MAX_WHOLE}", "use smaller ones")
+                name = self.constant(f"{name}.float", value.astype(np.float32))
+            names.append(name)
+        return replace(node, inputs=tuple(names))
+
     def _operands(self, node: Node) -> tuple[list[Shape], list[np.ndarray | None]]:
         shapes = [self.shapes.get(name, ()) for name in node.inputs]
         return shapes, [self.constants.get(name) for name in node.inputs]
@@ -136,7 +164,7 @@ class Builder:
         if len(wishes) != len(node.inputs):
             raise refuse(node, "its body does not take the node's inputs", "the file is damaged")
         scans = int(node.attrs.get("num_scan_inputs", 0))
-        if not 1 <= scans <= len(node.inputs):
+        if not (1 if node.op == "Scan" else 0) <= scans <= len(node.inputs):
             raise refuse(node, f"num_scan_inputs {scans} for {len(node.inputs)} inputs", "the file is damaged")
         axes = node.attrs.get("scan_input_axes")
         if axes is not None and len(axes) != scans:
@@ -170,13 +198,14 @@ class Builder:
                 raise refuse(node, "its constant result is NaN or infinite", "check the weights")
         return arrays
 
-    def _unique(self, wish: str) -> str:
+    def _new(self, wish: str, shape: Shape, level: Level) -> str:
         """A name no level uses yet; the wish where possible, since names show in reports."""
         name = wish
         while name in self.shapes:
             self._copies[wish] = self._copies.get(wish, 1) + 1
             name = f"{wish}.{self._copies[wish]}"
-        self._levels[-1].values.append(name)
+        level.values.append(name)
+        self.shapes[name] = shape
         return name
 
     def _graph(self, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], level: Level) -> Graph:
@@ -194,7 +223,7 @@ def _check(call: Call) -> None:
     """ModelError if the operator or one of its attributes is unknown, or inputs are left out that may not be."""
     known = OPERATOR_BY_NAME.get(call.op) or LOOP_BY_NAME.get(call.op)
     if known is None:
-        supported = ", ".join(sorted([*OPERATOR_BY_NAME, *LOOP_BY_NAME, "Constant"]))
+        supported = ", ".join(sorted({*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}))
         raise ModelError(f"node '{call.name}': operator {call.op} is not supported; supported: {supported}")
     for attribute in call.attrs:
         if attribute not in known.attributes:

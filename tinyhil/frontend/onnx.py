@@ -19,6 +19,9 @@ from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
+from tinyhil.frontend.rewrite import Site
+from tinyhil.frontend.rewrite_control import choose, repeat
+from tinyhil.frontend.rewrites import CONTROL
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -178,6 +181,8 @@ def _level(proto: onnx.GraphProto, local: Local, builder: Builder) -> tuple[str,
             results: tuple[str, ...] = (builder.constant(call.outputs[0], _constant_value(call)),)
         elif call.op in LOOP_BY_NAME:
             results = _loop(call, item, local, builder)
+        elif call.op in CONTROL:
+            results = _control(call, item, local, builder)
         else:
             results = builder.add(call)
         local.update(zip(call.outputs, results, strict=False))
@@ -194,6 +199,39 @@ def _loop(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> t
         return _level(body, inner, builder)
 
     return builder.loop(call, [info.name for info in body.input], fill)
+
+
+def _control(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -> tuple[str, ...]:
+    """If and Loop."""
+    bodies = {a.name: a.g for a in item.attribute if a.type == onnx.AttributeProto.GRAPH}
+    site = Site(builder, call)
+
+    def run(body: onnx.GraphProto, inputs: tuple[str, ...]) -> tuple[str, ...]:
+        inner = dict(local)
+        inner.update((info.name, name) for info, name in zip(body.input, inputs, strict=True))
+        _add_initializers(body, inner, builder)
+        return _level(body, inner, builder)
+
+    if call.op == "If" and {"then_branch", "else_branch"} <= set(bodies):
+        then, otherwise = (bodies[name] for name in ("then_branch", "else_branch"))
+        return choose(site, lambda: run(then, ()), lambda: run(otherwise, ()))
+    body = bodies.get("body")
+    if call.op != "Loop" or body is None or len(body.input) != len(call.inputs) or len(body.input) < 2:
+        raise site.refuse("its body does not take the node's inputs", "the file is damaged")
+    wishes = [info.name for info in body.input]
+    counts = wishes[0] in _names_read(body)
+    return repeat(site, wishes, counts, lambda inputs: run(body, inputs))
+
+
+def _names_read(graph: onnx.GraphProto) -> set[str]:
+    """Every value the nodes of all levels read, or the graph returns."""
+    names = {info.name for info in graph.output}
+    for item in graph.node:
+        names.update(item.input)
+        for attribute in item.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                names |= _names_read(attribute.g)
+    return names
 
 
 def _resolve(name: str, local: Mapping[str, str], where: str) -> str:

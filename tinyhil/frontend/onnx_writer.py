@@ -61,9 +61,21 @@ def _operands(call: Call, extra: list[onnx.TensorProto]) -> tuple[Sequence[str],
 
 
 def _body(call: Call, key: str, body: Block, listing: Listing, extra: list[onnx.TensorProto]) -> onnx.GraphProto:
+    nodes = list(_nodes(body, listing, extra))
+    made = {name for node in nodes for name in node.output}
+    outputs = []
+    for number, name in enumerate(body.outputs):  # ONNX wants results computed here, each under a name of its own
+        result = name
+        if name not in made or name in outputs:
+            result = f"{call.outputs[0]}.{key}.{number}"
+            nodes.append(helper.make_node("Identity", [name], [result], name=result))
+        outputs.append(result)
     return helper.make_graph(
-        list(_nodes(body, listing, extra)),
+        nodes,
         f"{call.name}.{key}",
         [_info(name, listing) for name in body.inputs],
-        [_info(name, listing) for name in body.outputs],
+        [
+            helper.make_tensor_value_info(result, TensorProto.FLOAT, listing.shapes[name])
+            for result, name in zip(outputs, body.outputs, strict=True)
+        ],
     )

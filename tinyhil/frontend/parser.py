@@ -291,7 +291,8 @@ class Parser:
         def argument() -> None:
             here = self._peek()
             if self._accept("{"):
-                braces[self._name("a letter")] = tuple(self._integers_up_to("}"))
+                letter = self._name("a letter")
+                braces[letter] = tuple(self._integers_up_to("}"))
             elif here.kind == "name" and self._peek(1).text == "=":
                 self._take()
                 self._take()
