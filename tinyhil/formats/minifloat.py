@@ -118,7 +118,7 @@ def encode_fields(size: np.ndarray, rest: np.ndarray, mantissa_bits: int, granul
     """Sign-less codes nearest to finite values, without an upper limit: the exponent's steps above the subnormals, then
     the mantissa, whose implied one adds the last step."""
     _, power = np.frexp(size)
-    steps = np.maximum(power.astype(np.int64) - 1 - mantissa_bits - granule, 0)
+    steps = np.where(size > 0, np.maximum(power.astype(np.int64) - 1 - mantissa_bits - granule, 0), 0)
     units = np.ldexp(size, -(steps + granule))
     whole = np.floor(units)
     body = (steps << mantissa_bits) + whole.astype(np.int64)

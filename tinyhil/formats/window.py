@@ -1,8 +1,9 @@
 """Exact dot products of coded formats: an integer whose lowest bit weighs 2**low, placed at compile time.
 
-Each product is cut to floor(product / 2**low) units. Without a guard the constants and the operand's largest value prove
-that no sum overflows. With a guard of g bits every product (and the bias) saturates at +-(2**(bits - 1 - g) - 1) units and is
-counted; 2**g such terms cannot overflow the sum. The C++ side is `hil::Quire<bits, low, guard>`, firmware/kernels/quire.hpp.
+Each product is cut to floor(product / 2**low) units. Without a guard the constants and the operand's largest value
+prove that no sum overflows. With a guard of g bits every product (and the bias) saturates at +-(2**(bits - 1 - g) - 1)
+units and is counted; 2**g such terms cannot overflow the sum. The C++ side is `hil::Quire<bits, low, guard>` in
+firmware/kernels/quire.hpp.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Window:
         return self.cut(Exact(np.ldexp(bias, shift), np.zeros(np.shape(bias))))
 
     def matmul(self, x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums (int64 units) and counts of clipped products: x (..., r, k), w (..., k, n), decoded float64 -> (..., r, n)."""
+        """Sums (int64 units) and counts of clipped products of decoded values: x (..., r, k), w (..., k, n)."""
         if self._is_plain(x, w):
             sums = np.matmul(np.ldexp(x, -granule_of(x)), np.ldexp(w, -granule_of(w)))
             return np.ldexp(sums, granule_of(x) + granule_of(w) - self.low).astype(np.int64), np.zeros(
@@ -129,6 +130,8 @@ def _fitted(bound: float, granule: int, peak: float, terms: int) -> Window:
     top = math.frexp(bound)[1]  # bound < 2**top
     expected = math.frexp(peak)[1]
     low = top - (WIDTHS[-1] - 1)
+    if bound + math.ldexp(terms, low) >= 2.0**top:  # each cut may add one unit
+        low += 1
     if low <= expected - FINE:
         return Window(WIDTHS[-1], low)
     guard = max(1, (terms - 1).bit_length())
