@@ -12,7 +12,8 @@ from codegen.transfer import Transfer
 from codegen.views import is_done_by_plan
 from memplan import Plan
 from tinyhil.errors import ModelError
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
+from tinyhil.kernel import QUIRE
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 
@@ -224,11 +225,40 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     for param in kernel.params:
         value = str(op.params[param])
         arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
-    accumulator = f"hil::{'Sum' if kernel.is_sum else 'Wide'}<{op.accumulator_bits}>"
+    accumulator = _accumulator(program, op)
     lines = [f"hil::{op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
-        lines.insert(0, f"// {comment(op.name)}: every intermediate value fits {op.accumulator_bits} bits")
+        lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
     return lines
+
+
+def _accumulator(program: Program, op: Op) -> str:
+    """The C++ type an operation computes in."""
+    kernel = KERNEL_BY_NAME[op.kernel]
+    if op.domain == SINGLE:
+        return "float"
+    if op.domain == CODED and kernel.coded == QUIRE:
+        return f"hil::Quire<{op.accumulator_bits}, {op.low}, {op.guard}>"
+    if op.domain == CODED:
+        wide = any(program.tensors[name].format.storage_bytes == 4 for name in op.inputs)
+        return "hil::LongReal" if wide else "hil::Real"
+    return f"hil::{'Sum' if kernel.is_sum else 'Wide'}<{op.accumulator_bits}>"
+
+
+def _proof(op: Op) -> str:
+    """Why nothing overflows unnoticed."""
+    if op.domain == INTEGER:
+        return f"every intermediate value fits {op.accumulator_bits} bits"
+    if op.domain == SINGLE:
+        return "single precision in element order"
+    if KERNEL_BY_NAME[op.kernel].coded != QUIRE:
+        return "exact, one rounding"
+    top = (
+        "no sum can exceed it"
+        if op.guard == 0
+        else f"products saturate at 2^{op.accumulator_bits - 1 - op.guard} units"
+    )
+    return f"sums in units of 2^{op.low}, {op.accumulator_bits} bits: {top}"
 
 
 def _numbers(values: np.ndarray) -> list[str]:

@@ -19,11 +19,12 @@ import numpy as np
 
 from search.flatten import Flat, flatten
 from tinyhil.errors import BuildError, ModelError
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 
 SOURCE = Path(__file__).with_name("engine.cpp")
-FLAGS = ("-O3", "-std=c++17", "-Wno-parentheses", "-shared", "-fPIC", "-pthread")
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-Wno-parentheses", "-shared", "-fPIC", "-pthread")
 BUILD_SECONDS = 300
 COMPILERS = ("g++", "c++", "clang++")
 
@@ -103,8 +104,8 @@ def _build(compiler: str, root: Path, path: Path) -> None:
 
 def _run(engine: Engine, program: Program, flat: Flat, inputs: np.ndarray, log: np.ndarray | None) -> ReferenceRun:
     source, result = program.tensors[program.input], program.tensors[program.output]
-    given = np.ascontiguousarray(inputs, f"i{source.format.storage_bytes}")
-    outputs = np.empty((len(given), result.count), f"i{result.format.storage_bytes}")
+    given = np.ascontiguousarray(inputs, storage_dtype(source.format))
+    outputs = np.empty((len(given), result.count), storage_dtype(result.format))
     saturations = np.empty(len(given), np.uint32)
     job = _Job(
         op_count=len(flat.ops),

@@ -9,6 +9,7 @@ import numpy as np
 
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate, shape_inputs
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
 from tinyhil.program import Program
@@ -135,14 +136,14 @@ class Evaluator:
         fmt = program.tensors[program.input].format
         if fmt not in self._inputs:
             integers, _ = quantize_inputs(program, self.examples.x)
-            self._inputs[fmt] = integers.astype(f"i{fmt.storage_bytes}")
+            self._inputs[fmt] = integers.astype(storage_dtype(fmt))
         return self._inputs[fmt]
 
     def _part(self, program: Program, inputs: np.ndarray, chosen: slice) -> Score:
         given = inputs[chosen]
         found = self.executor.run(program, given)
-        classes = classes_of(found.outputs)
         real = dequantize_outputs(program, found.outputs)
+        classes = classes_of(real)
         labels = self.examples.labels
         return Score(
             samples=len(classes),

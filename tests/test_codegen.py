@@ -32,6 +32,7 @@ from memplan import plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import DoesNotFit, ModelError
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.program import Program
 from tinyhil.reference import run_reference
@@ -248,7 +249,7 @@ def stream_on_host(program: Program, transfer: Transfer, inputs: np.ndarray, fol
     board = load_boards().board("host")
     sources = dict(runtime_sources()) | emitted(program, transfer)
     image = build(sources, board, cache_dir=folder / "cache", log=lambda line: None)
-    storage = f"<i{program.tensors[program.input].format.storage_bytes}"
+    storage = storage_dtype(program.tensors[program.input].format)
     outputs: dict[int, bytes] = {}
     session = Session(image.load_path, folder)
     with host.connect(board, session) as device, Link(device.port, board.baud) as link:
@@ -260,7 +261,7 @@ def stream_on_host(program: Program, transfer: Transfer, inputs: np.ndarray, fol
         samples = [sample.astype(storage).tobytes() for sample in inputs]
         on_result = lambda index, result: outputs.update({index: result.output})  # noqa: E731
         stream(link, hello, samples, Options(mode, 10.0, 0.5), on_result, device.alive)
-    dtype = f"<i{program.tensors[program.output].format.storage_bytes}"
+    dtype = storage_dtype(program.tensors[program.output].format)
     return np.array([np.frombuffer(outputs[index], dtype) for index in range(len(inputs))], np.int64)
 
 

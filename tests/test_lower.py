@@ -16,6 +16,7 @@ from memplan import Plan, check, plan
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges, save_ranges
 from tinyhil.errors import ConfigError, DataError, ModelError
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
 from tinyhil.liveness import live_ranges
@@ -332,7 +333,7 @@ class Machine:
     def view(self, name: str) -> np.ndarray:
         held = self.program.tensors[name]
         start = self.plan.offsets[name]
-        return self.arena[start : start + held.size_bytes].view(f"<i{held.format.storage_bytes}")
+        return self.arena[start : start + held.size_bytes].view(storage_dtype(held.format))
 
     def run(self, sample: np.ndarray) -> np.ndarray:
         self.rows: dict[str, np.ndarray] = {self.program.input: sample}

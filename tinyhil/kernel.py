@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.format import SINGLE, Format
+from tinyhil.formats.format import Format
 from tinyhil.program import Op
 
 Arrays = Sequence[np.ndarray]
@@ -27,7 +27,7 @@ class Kernel:
     `struct` is a C++ record and the params that are its fields: they go before the others as one argument.
     `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
     `coded`: what it computes in when an operand is posit or minifloat: "quire" (exact sums), "real" (exact, one
-    rounding) or "single" (where single precision loses nothing). `integer_only`: it has no other domain than integers.
+    rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
     """
 
@@ -39,6 +39,5 @@ class Kernel:
     is_sum: bool = False
     in_place: bool = False
     struct: tuple[str, tuple[str, ...]] | None = None
-    coded: str = SINGLE
-    integer_only: bool = False
+    coded: str = ""
     codes: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.ops.integral import integral_formats
 from tinyhil.program import Program, Tensor, walk
 from tinyhil.shared_scales import share_scales
 
@@ -22,7 +23,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges) -> Program:
 
     ModelError if an operator can not be lowered, ConfigError if the assignment contradicts itself.
     """
-    lowering = Lowering(graph, formats(graph, assignment, ranges), KERNEL_BY_NAME, lower_node)
+    lowering = Lowering(graph, formats(graph, assignment, ranges), KERNEL_BY_NAME, lower_node, ranges.magnitude)
     source = graph.inputs[0]
     lowering.define(source, role="input")
     lowering.body = lowering.lower_body(graph)
@@ -70,7 +71,9 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt
-    movable = [name for group in groups if not assignment.offset_of(group) for name in group]
+    whole = integral_formats(graph, groups, ranges.values)
+    result.update(whole)
+    movable = [n for group in groups if not assignment.offset_of(group) for n in group if n not in whole]
     return share_scales(graph, groups, result, movable)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -50,7 +51,12 @@ class Lowering:
     """What the operators' `lower` functions may ask and do. Lives for one call of `lower()`."""
 
     def __init__(
-        self, graph: Graph, formats: Mapping[str, Format], kernels: Mapping[str, Kernel], lower_node: LowerNode
+        self,
+        graph: Graph,
+        formats: Mapping[str, Format],
+        kernels: Mapping[str, Kernel],
+        lower_node: LowerNode,
+        magnitude: Callable[[str], float],
     ) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -60,6 +66,7 @@ class Lowering:
         self._floats = graph.all_constants()
         self._alias: dict[str, str] = {}
         self._kernels = kernels
+        self._magnitude = magnitude
         self._lower_node = lower_node
 
     def shape(self, value: str) -> Shape:
@@ -139,6 +146,12 @@ class Lowering:
         """What kernels see of `value`."""
         return loaded(self._formats[value])
 
+    def observed(self, value: str) -> float:
+        """The largest magnitude of `value`, in calibration if it is computed, in units of its format."""
+        constant = self.constant(value)
+        largest = self._magnitude(value) if constant is None else float(np.abs(constant).max(initial=0.0))
+        return math.ldexp(largest, -self._formats[value].exponent)
+
     def domain(self, values: Sequence[str]) -> str:
         """The domain in which an operation on `values` computes: the widest of theirs."""
         return domain_of(self._formats[value] for value in values)
@@ -148,9 +161,9 @@ class Lowering:
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
-        if domain == CODED and kernel.coded == SINGLE:
+        if domain == CODED and kernel.coded == SINGLE:  # which holds every code of 16 bits and less
             domain = SINGLE
-        if domain != INTEGER and kernel.integer_only:
+        if domain != INTEGER and not kernel.coded:
             raise ModelError(f"node '{node.name}' ({node.op}): no kernel for operands in {tensors[-1].format}")
         if domain == INTEGER and op.accumulator_bits > MAX_ACCUMULATOR_BITS:
             raise ModelError(

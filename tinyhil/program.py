@@ -34,7 +34,8 @@ class Op:
 
     `accumulator_bits` is the two's complement width proven sufficient for every intermediate sum, rounding included.
     `scratch` names an arena tensor that means something during the call only; empty if there is none.
-    `domain` is that of its operands; in the coded one sums live in a window whose lowest bit weighs 2**`low`.
+    `domain` is that of its operands; in the coded one sums live in a window of
+    `accumulator_bits` whose lowest weighs 2**`low` and whose top `guard` bits no product reaches (0: none overflows).
     """
 
     kernel: str
@@ -46,6 +47,7 @@ class Op:
     scratch: str = ""
     domain: str = INTEGER
     low: int = 0
+    guard: int = 0
 
     @property
     def tensors(self) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ inline bool covers(const Span &span, Size kernel) { return span.first == 0 && sp
 template <class T, class X>
 inline T *gather_row(T *to, X row, const Span &across, const Window &w) {
     Size k = 0;
-    for (; k < across.first; ++k) *to++ = 0;
+    for (; k < across.first; ++k) *to++ = T();
     for (Size at = static_cast<Size>(across.at); k < across.end; ++k, at += w.dilation_x) *to++ = row[at];
-    for (; k < w.kernel_x; ++k) *to++ = 0;
+    for (; k < w.kernel_x; ++k) *to++ = T();
     return to;
 }
 

@@ -59,10 +59,20 @@ template <int Bits>
 struct Fixed {
     using Code = typename FixedCode<(Bits <= 8)>::type;
     Code code;
+    Fixed() = default;
+    constexpr Fixed(Code c) : code(c) {}
 };
 template <int Bits>
 inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->code}; }
 template <int Bits>
 inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
+
+// The element a code stands for: plain integers are their own code.
+template <class T, class Number>
+constexpr auto element_of(Number code, int) -> decltype(T{static_cast<typename T::Code>(code)}) {
+    return T{static_cast<typename T::Code>(code)};
+}
+template <class T, class Number>
+constexpr T element_of(Number code, long) { return static_cast<T>(code); }
 
 }  // namespace hil

@@ -47,6 +47,7 @@ struct Minifloat {
         return Real((code & sign) ? -mantissa : mantissa, static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
     }
     static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
+    explicit operator float() const { return to_float(*this); }
 
     static Minifloat pack(Parts x) {
         if (x.top == 0) return {0};

@@ -9,9 +9,9 @@ void copy(Out *out, X x, Size count) {
     for (Size n = 0; n < count; ++n) out[n] = x[n];
 }
 
-template <class Acc, class Out>
-void fill(Out *out, Size count, int value) {
-    for (Size n = 0; n < count; ++n) out[n] = static_cast<Out>(value);
+template <class Acc, class Out, class Code>
+void fill(Out *out, Size count, Code code) {
+    for (Size n = 0; n < count; ++n) out[n] = element_of<Out>(code, 0);
 }
 
 }  // namespace hil

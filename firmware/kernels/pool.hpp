@@ -30,8 +30,9 @@ inline void each_element(X plane, const Span &down, const Span &across, const Wi
 template <class Acc, class Out, class X, class Shift>
 void max_pool(Out *out, X x, const Window &w, Shift shift) {
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        int16_t top = -32768;
-        each_element(plane, down, across, w, [&](int16_t value) { top = value > top ? value : top; });
+        using Number = typename Compared<Acc>::type;
+        Number top = static_cast<Number>(plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)]);
+        each_element(plane, down, across, w, [&](Number value) { top = value > top ? value : top; });
         *out++ = requantize<Out>(static_cast<Acc>(top), shift);
     });
 }

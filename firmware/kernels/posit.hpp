@@ -44,6 +44,7 @@ struct Posit {
         return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
     }
     static Real unpack(Posit x) { return Decoded<Posit>::at(x.code); }
+    explicit operator float() const { return to_float(*this); }
 
     static Posit pack(Parts x) {
         if (x.top == 0) return {0};

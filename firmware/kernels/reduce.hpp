@@ -23,13 +23,16 @@ void reduce_sum(Out *out, X x, Size outer, Size along, Size inner, int32_t facto
 }
 
 // The index of the first element that no other one beats: Sign 1 the largest, -1 the smallest.
-template <int Sign, class X>
+template <class Acc, int Sign, class X>
 inline Size first_extreme(X row, Size along, Size inner) {
-    Size best = 0, best_at = 0, at = 0;
-    for (Size k = 0; k < along; ++k, at += inner) {
-        if (Sign > 0 ? row[at] > row[best_at] : row[at] < row[best_at]) {
+    using Number = typename Compared<Acc>::type;
+    Size best = 0, at = inner;
+    Number top = static_cast<Number>(row[0]);
+    for (Size k = 1; k < along; ++k, at += inner) {
+        const Number value = static_cast<Number>(row[at]);
+        if (Sign > 0 ? value > top : value < top) {
             best = k;
-            best_at = at;
+            top = value;
         }
     }
     return best;
@@ -38,21 +41,21 @@ inline Size first_extreme(X row, Size along, Size inner) {
 template <class Acc, class Out, class X, class Shift>
 void reduce_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
     each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<1>(row, along, inner) * inner]), shift);
+        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, 1>(row, along, inner) * inner]), shift);
     });
 }
 
 template <class Acc, class Out, class X, class Shift>
 void reduce_min(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
     each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<-1>(row, along, inner) * inner]), shift);
+        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, -1>(row, along, inner) * inner]), shift);
     });
 }
 
 template <class Acc, class Out, class X, class Shift>
 void arg_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
     each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(first_extreme<1>(row, along, inner)), shift);
+        *out++ = requantize<Out>(static_cast<Acc>(first_extreme<Acc, 1>(row, along, inner)), shift);
     });
 }
 

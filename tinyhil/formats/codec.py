@@ -38,3 +38,8 @@ def requantize(accumulator: Accumulator, shift: int, fmt: Format) -> tuple[np.nd
         return clipped, clipped != rounded
     value = accumulator.astype(np.float64)
     return fmt.encode(np.ldexp(value, -shift), np.sign(accumulator - value.astype(np.int64)))
+
+
+def storage_dtype(fmt: Format) -> np.dtype[np.integer]:
+    """How codes lie in memory and on the wire: little endian, signed for fixed point, unsigned for all others."""
+    return np.dtype(f"<{'i' if isinstance(fmt, Fixed) else 'u'}{fmt.storage_bytes}")

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
@@ -85,12 +86,18 @@ def emit_convolution(
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     w = window.window_of(p)
-    number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64
-    planes = arrays[1].reshape(-1, w.channels, w.height, w.width).astype(number)
-    total = _products(planes, arrays[0].reshape(p["outputs"], -1).astype(number), w, p["groups"]).astype(np.int64)
-    if len(arrays) == 3:
-        total = total + (arrays[2].reshape(1, -1, 1) << p["bias_shift"])
-    return requantize(total.reshape(len(total), -1), p["shift"], out)
+    planes = arrays[1].reshape(-1, w.channels, w.height, w.width)
+    weights = arrays[0].reshape(p["outputs"], -1)
+    bias = arrays[2] if len(arrays) == 3 else np.zeros(p["outputs"], planes.dtype)
+    if op.domain == INTEGER:
+        number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64
+        total = _products(planes.astype(number), weights.astype(number), w, p["groups"]).astype(np.int64)
+        total = total + (bias.reshape(1, -1, 1) << p["bias_shift"])
+        return rounded(total, np.zeros(total.shape, np.int64), op, out)
+    groups, inner = p["groups"], weights.shape[1]
+    patches = w.patches(planes, 0).reshape(len(planes), groups, inner, w.pixels)
+    factors = weights.reshape(1, groups, -1, inner)
+    return rounded(*sum_of_products(op, factors, patches, bias.reshape(1, groups, -1, 1)), op, out)
 
 
 CONV = Kernel(
@@ -100,6 +107,7 @@ CONV = Kernel(
     ("groups", "outputs", "shift"),
     ("shift",),
     is_sum=True,
+    coded=QUIRE,
     struct=("Window", window.FIELDS),
 )
 CONV_BIAS = Kernel(
@@ -109,6 +117,7 @@ CONV_BIAS = Kernel(
     ("groups", "outputs", "shift", "bias_shift"),
     ("shift", "bias_shift"),
     is_sum=True,
+    coded=QUIRE,
     struct=("Window", window.FIELDS),
 )
 KERNELS = (CONV, CONV_BIAS)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import plus, scaled, times
+from tinyhil.arithmetic import like, plus, scaled, times
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.movement import spread
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast
@@ -116,12 +117,16 @@ def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
 
 
 def _execute_relu(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-    return requantize(np.maximum(arrays[0], 0), op.params["shift"], out)
+    return requantize(np.where(arrays[0] > 0, arrays[0], like(0, arrays[0])), op.params["shift"], out)
 
 
 SUM_PARAMS = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
-ADD = Kernel("add", "a + b, aligned exactly, one rounding", _execute_sum(1), SUM_PARAMS, SUM_PARAMS, in_place=True)
-SUB = Kernel("sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), SUM_PARAMS, SUM_PARAMS, in_place=True)
+ADD = Kernel(
+    "add", "a + b, aligned exactly, one rounding", _execute_sum(1), SUM_PARAMS, SUM_PARAMS, in_place=True, coded=REAL
+)
+SUB = Kernel(
+    "sub", "a - b, aligned exactly, one rounding", _execute_sum(-1), SUM_PARAMS, SUM_PARAMS, in_place=True, coded=REAL
+)
 _MUL_PARAMS = ("count", "a_period", "b_period", "shift")
 MUL = Kernel(
     "mul",
@@ -130,8 +135,11 @@ MUL = Kernel(
     _MUL_PARAMS,
     _MUL_PARAMS,
     in_place=True,
+    coded=REAL,
 )
-RELU = Kernel("relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"), in_place=True)
+RELU = Kernel(
+    "relu", "max(x, 0), rescaled", _execute_relu, ("count", "shift"), ("count", "shift"), in_place=True, coded=REAL
+)
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.window import place_pair
 from tinyhil.graph import Node, Shape
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
 from tinyhil.ops.sums import Constant, emit_layer
@@ -129,25 +132,28 @@ def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int)
     shift = out.format.exponent - a_format.exponent - b_format.exponent
     bits = accumulator_bits(inner * a_format.lowest * b_format.lowest, shift)
     params = {"rows": rows, "inner": inner, "columns": columns, "shift": shift}
-    lowering.emit(node, Op(MATMUL.name, node.name, (a, b), out.name, params, bits))
+    op = Op(MATMUL.name, node.name, (a, b), out.name, params, bits)
+    if lowering.domain(node.inputs) != INTEGER:
+        left, right = node.inputs
+        observed = (lowering.observed(left), lowering.observed(right))
+        window = place_pair(lowering.format(left), lowering.format(right), observed, inner)
+        op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
+    lowering.emit(node, op)
 
 
 def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     weights = arrays[0].reshape(p["outputs"], p["inner"])
     x = arrays[1].reshape(-1, p["rows"], p["inner"])
-    total = x @ weights.T
-    if len(arrays) == 3:
-        total = total + (arrays[2].reshape(p["outputs"]) << p["bias_shift"])
-    return requantize(total.reshape(len(total), -1), p["shift"], out)
+    bias = arrays[2].reshape(p["outputs"]) if len(arrays) == 3 else np.zeros(p["outputs"], x.dtype)
+    return rounded(*sum_of_products(op, x, weights.T, bias), op, out)
 
 
 def _execute_matmul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a = arrays[0].reshape(-1, p["rows"], p["inner"])
     b = arrays[1].reshape(-1, p["inner"], p["columns"])
-    total = a @ b
-    return requantize(total.reshape(len(total), -1), p["shift"], out)
+    return rounded(*sum_of_products(op, a, b, np.zeros(1, a.dtype)), op, out)
 
 
 _DENSE_PARAMS = ("rows", "outputs", "inner", "shift")
@@ -158,6 +164,7 @@ DENSE = Kernel(
     _DENSE_PARAMS,
     ("shift",),
     is_sum=True,
+    coded=QUIRE,
 )
 DENSE_BIAS = Kernel(
     "dense_bias",
@@ -166,6 +173,7 @@ DENSE_BIAS = Kernel(
     (*_DENSE_PARAMS, "bias_shift"),
     ("shift", "bias_shift"),
     is_sum=True,
+    coded=QUIRE,
 )
 MATMUL = Kernel(
     "matmul",
@@ -173,6 +181,7 @@ MATMUL = Kernel(
     _execute_matmul,
     ("rows", "inner", "columns", "shift"),
     ("shift",),
+    coded=QUIRE,
 )
 KERNELS = (DENSE, DENSE_BIAS, MATMUL)
 

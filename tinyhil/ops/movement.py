@@ -14,6 +14,7 @@ import numpy as np
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, refuse
 from tinyhil.ops.scan import FILL
@@ -343,10 +344,19 @@ def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 
 _BLOCK = ("Block", FIELDS)
-MOVE = Kernel("move", "read with strides", _execute_move, ("shift",), ("shift",), struct=_BLOCK)
-PLACE = Kernel("place", "write a block of a larger tensor", _execute_place, ("shift",), ("shift",), struct=_BLOCK)
+MOVE = Kernel("move", "read with strides", _execute_move, ("shift",), ("shift",), struct=_BLOCK, coded=REAL)
+PLACE = Kernel(
+    "place", "write a block of a larger tensor", _execute_place, ("shift",), ("shift",), struct=_BLOCK, coded=REAL
+)
 PLACE_MORE = Kernel(
-    "place_more", "place beside what is there already", _execute_place, ("shift",), ("shift",), struct=_BLOCK
+    "place_more",
+    "place beside what is there already",
+    _execute_place,
+    ("shift",),
+    ("shift",),
+    struct=_BLOCK,
+    coded=REAL,
+    codes=(1,),
 )
 GATHER = Kernel(
     "gather_rows",
@@ -354,6 +364,7 @@ GATHER = Kernel(
     _execute_gather,
     ("outer", "chosen", "size", "inner", "shift"),
     ("shift",),
+    coded=REAL,
 )
 KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER)
 

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.arithmetic import like
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape
+from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, broadcast, refuse, signed_bits
@@ -111,7 +113,7 @@ def _lower_slopes(node: Node, lowering: Lowering) -> None:
 
 def _execute_slopes(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     x, p = arrays[0], op.params
-    return requantize(np.where(x < 0, p["below"], p["above"]) * x, p["shift"], out)
+    return requantize(np.where(x < 0, like(p["below"], x), like(p["above"], x)) * x, p["shift"], out)
 
 
 # ---- HardSigmoid and HardSwish: gate = clamp(factor * x + offset, 0, 2**bits)
@@ -158,7 +160,7 @@ def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
 def _execute_gate(times_operand: bool) -> Execute:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         p, x = op.params, arrays[0]
-        gate = np.clip(x * p["factor"] + p["offset"], 0, p["one"])
+        gate = np.clip(x * like(p["factor"], x) + like(p["offset"], x), like(0, x), like(p["one"], x))
         return requantize(gate * x if times_operand else gate, p["shift"], out)
 
     return execute
@@ -167,27 +169,40 @@ def _execute_gate(times_operand: bool) -> Execute:
 # ---- Min and Max
 
 
-def _execute_extreme(choose: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Execute:
+def _execute_extreme(larger: bool) -> Execute:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-        return requantize(choose(*aligned(op, arrays)), op.params["shift"], out)
+        a, b = aligned(op, arrays)
+        return requantize(np.where((a < b) == larger, b, a), op.params["shift"], out)
 
     return execute
 
 
-def _one(name: str, summary: str, execute: Execute, params: tuple[str, ...]) -> Kernel:
-    return Kernel(name, summary, execute, ("count", *params, "shift"), ("shift",), in_place=True)
+def _one(name: str, summary: str, execute: Execute, params: tuple[str, ...], coded: str = SINGLE) -> Kernel:
+    return Kernel(name, summary, execute, ("count", *params, "shift"), ("shift",), in_place=True, coded=coded)
 
 
-CLIP = _one("clip", "clamped to two ends, rescaled", _execute_clip, ("low", "high"))
+CLIP = _one("clip", "clamped to two ends, rescaled", _execute_clip, ("low", "high"), "")
 SLOPES = _one("slopes", "one factor below zero, another above, one rounding", _execute_slopes, ("below", "above"))
 _LINE = ("factor", "offset", "one")
 HARD_SIGMOID = _one("hard_sigmoid", "a line clamped to 0..1", _execute_gate(False), _LINE)
 HARD_SWISH = _one("hard_swish", "x times a line clamped to 0..1, one rounding", _execute_gate(True), _LINE)
 MINIMUM = Kernel(
-    "minimum", "the smaller, aligned exactly", _execute_extreme(np.minimum), SUM_PARAMS, SUM_PARAMS, in_place=True
+    "minimum",
+    "the smaller, aligned exactly",
+    _execute_extreme(False),
+    SUM_PARAMS,
+    SUM_PARAMS,
+    in_place=True,
+    coded=REAL,
 )
 MAXIMUM = Kernel(
-    "maximum", "the larger, aligned exactly", _execute_extreme(np.maximum), SUM_PARAMS, SUM_PARAMS, in_place=True
+    "maximum",
+    "the larger, aligned exactly",
+    _execute_extreme(True),
+    SUM_PARAMS,
+    SUM_PARAMS,
+    in_place=True,
+    coded=REAL,
 )
 KERNELS = (CLIP, SLOPES, HARD_SIGMOID, HARD_SWISH, MINIMUM, MAXIMUM)
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinyhil.arithmetic import first_extreme, like, sum_along
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering import Lowering
 from tinyhil.ops import reciprocal, window
@@ -97,10 +98,10 @@ def _lower_average(node: Node, lowering: Lowering) -> None:
     lowering.emit(node, op)
 
 
-def _reduced(x: np.ndarray, w: Window, reduce: Callable[[np.ndarray], np.ndarray], padding: int) -> np.ndarray:
+def _reduced(x: np.ndarray, w: Window, reduce: Callable[[np.ndarray], np.ndarray], padding: float) -> np.ndarray:
     """(samples, channels, pixels)"""
     planes = x.reshape(-1, w.channels, w.height, w.width)
-    out = np.empty((len(planes), w.channels, w.pixels), np.int64)
+    out = np.empty((len(planes), w.channels, w.pixels), planes.dtype)
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
         out[part] = reduce(w.patches(planes[part], padding))
     return out
@@ -108,23 +109,25 @@ def _reduced(x: np.ndarray, w: Window, reduce: Callable[[np.ndarray], np.ndarray
 
 def _execute_max(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     w = window.window_of(op.params)
-    top = _reduced(arrays[0], w, lambda patches: patches.max(axis=2), -(1 << 15))
+    top = _reduced(arrays[0], w, lambda patches: first_extreme(patches, 2, 1)[0], float(like(-np.inf, arrays[0])))
     return requantize(top.reshape(len(top), -1), op.params["shift"], out)
 
 
 def _execute_average(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     w = window.window_of(op.params)
-    total = _reduced(arrays[-1], w, lambda patches: patches.sum(axis=2), 0)
+    total = _reduced(arrays[-1], w, lambda patches: sum_along(patches, 2), 0)
     if len(arrays) == 2:
         pairs = arrays[0].reshape(-1, 2)
         factor = (pairs[:, 0] + (pairs[:, 1] << 16))[w.valid_counts() - 1]
     else:
         factor = np.array([op.params["factor"]])
-    return requantize((total * factor).reshape(len(total), -1), op.params["shift"], out)
+    return requantize((total * factor.astype(total.dtype)).reshape(len(total), -1), op.params["shift"], out)
 
 
 _STRUCT = ("Window", window.FIELDS)
-MAX_POOL = Kernel("max_pool", "largest element of each window", _execute_max, ("shift",), ("shift",), struct=_STRUCT)
+MAX_POOL = Kernel(
+    "max_pool", "largest element of each window", _execute_max, ("shift",), ("shift",), struct=_STRUCT, coded=SINGLE
+)
 AVERAGE_POOL = Kernel(
     "average_pool",
     "mean of each window: exact sum times a constant reciprocal, one rounding",
@@ -132,6 +135,7 @@ AVERAGE_POOL = Kernel(
     ("factor", "shift"),
     ("shift",),
     struct=_STRUCT,
+    coded=SINGLE,
 )
 AVERAGE_POOL_INSIDE = Kernel(
     "average_pool_inside",
@@ -140,6 +144,7 @@ AVERAGE_POOL_INSIDE = Kernel(
     ("shift",),
     ("shift",),
     struct=_STRUCT,
+    coded=SINGLE,
 )
 KERNELS = (MAX_POOL, AVERAGE_POOL, AVERAGE_POOL_INSIDE)
 

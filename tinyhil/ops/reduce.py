@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.arithmetic import first_extreme, like, sum_along
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops import reciprocal
@@ -100,7 +101,7 @@ def _execute(reduce: Reduce) -> Execute:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
         p = op.params
         result = reduce(arrays[0].reshape(-1, p["outer"], p["along"], p["inner"]))
-        return requantize(result.reshape(len(result), -1) * p.get("factor", 1), p["shift"], out)
+        return requantize(result.reshape(len(result), -1) * like(p.get("factor", 1), result), p["shift"], out)
 
     return execute
 
@@ -109,13 +110,13 @@ _EXTENT = ("outer", "along", "inner")
 
 
 def _kernel(name: str, summary: str, reduce: Reduce, *more: str) -> Kernel:
-    return Kernel(name, summary, _execute(reduce), (*_EXTENT, *more, "shift"), ("shift",))
+    return Kernel(name, summary, _execute(reduce), (*_EXTENT, *more, "shift"), ("shift",), coded=SINGLE)
 
 
-REDUCE_SUM = _kernel("reduce_sum", "exact sum times a constant, one rounding", lambda x: x.sum(axis=2), "factor")
-REDUCE_MAX = _kernel("reduce_max", "largest element, rescaled", lambda x: x.max(axis=2))
-REDUCE_MIN = _kernel("reduce_min", "smallest element, rescaled", lambda x: x.min(axis=2))
-ARG_MAX = _kernel("arg_max", "index of the first of the largest elements", lambda x: x.argmax(axis=2))
+REDUCE_SUM = _kernel("reduce_sum", "exact sum times a constant, one rounding", lambda x: sum_along(x, 2), "factor")
+REDUCE_MAX = _kernel("reduce_max", "largest element, rescaled", lambda x: first_extreme(x, 2, 1)[0])
+REDUCE_MIN = _kernel("reduce_min", "smallest element, rescaled", lambda x: first_extreme(x, 2, -1)[0])
+ARG_MAX = _kernel("arg_max", "index of the first of the largest elements", lambda x: first_extreme(x, 2, 1)[1])
 KERNELS = (REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX)
 
 _ATTRIBUTES = ("axes", "keepdims", "noop_with_empty_axes")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.window import place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
-from tinyhil.lowering import Lowering, loaded
+from tinyhil.lowering import Lowering, domain_of, loaded
 from tinyhil.ops.operator import accumulator_bits
 from tinyhil.program import Op, Tensor
 
@@ -45,10 +47,7 @@ def emit_layer(
     out = lowering.define(node.outputs[0])
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
-    outputs = len(weights.array)
-    # |sum| <= sum of |w| of an output times the largest |x| the format can hold, plus |b|
-    bounds = lowering.magnitudes(names[0]).reshape(outputs, -1).sum(axis=1).astype(object) * -lowering.loaded(x).lowest
-    bias_shift = 0
+    bias_shift, largest_bias = 0, np.zeros(1)
     if bias is not None:
         granule = loaded(bias.format).exponent - bias.format.exponent
         fmt = bias.format
@@ -56,12 +55,19 @@ def emit_layer(
             fmt = fmt.scaled(max(fmt.exponent, unit - granule))
         bias_shift = fmt.exponent + granule - unit
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
-        if bias_shift >= 0:
-            bounds = bounds + (lowering.magnitudes(names[2]).astype(object) * (1 << bias_shift))
-    shift = out.format.exponent - unit
+        largest_bias = lowering.magnitudes(names[2])
     kernel = kernels[0] if bias is None else kernels[1]
-    params = {**params, "bias_shift": bias_shift, "shift": shift}
-    bits = accumulator_bits(int(bounds.max(initial=0)), shift)
-    lowering.emit(
-        node, Op(kernel.name, node.name, tuple(names), out.name, params, bits, scratch.name if scratch else "")
-    )
+    params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
+    patch = scratch.name if scratch is not None else ""
+    op = Op(kernel.name, node.name, tuple(names), out.name, params, scratch=patch)
+    rows = lowering.magnitudes(names[0]).reshape(len(weights.array), -1)
+    if domain_of(lowering.tensors[name].format for name in names) == INTEGER:
+        # |sum| <= sum of |w| of an output times the largest |x| the format can hold, plus |b|
+        bounds = rows.sum(axis=1).astype(object) * -lowering.loaded(x).lowest
+        bounds = bounds + largest_bias.astype(np.int64).astype(object) * (1 << max(bias_shift, 0))
+        op = replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), params["shift"]))
+    else:
+        start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
+        window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start)
+        op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
+    lowering.emit(node, op)
