@@ -1,0 +1,160 @@
+"""Codebooks: a constant's codes are indices of a few fixed-point entries; arithmetic sees the entries, integers.
+
+Every value goes to its nearest entry, to the lower index if two are equally near; nothing saturates. NaN is refused
+where constants are read. Indices of 1, 2, 4 or 8 bits are packed, the first in the lowest bits of the first byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinyhil.formats.fixed import exponent_for
+from tinyhil.formats.format import INTEGER
+
+INDEX_BITS = (1, 2, 4, 8)
+# Quantiles of the normal distribution, 8 below and 7 above zero, scaled to 1 (NormalFloat-4, Dettmers et al. 2023)
+NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634),
+    *(0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+TERNARY_THRESHOLD = 0.7  # of the mean magnitude (Li et al. 2016)
+MAX_ITERATIONS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Codebook:
+    """real = entries[code] * 2**exponent; entries are integers of `entry_bits`, ascending."""
+
+    entries: tuple[int, ...]
+    entry_bits: int
+    exponent: int = 0
+
+    def __post_init__(self) -> None:
+        limit = 1 << (self.entry_bits - 1)
+        if self.entry_bits not in (8, 16) or not 1 <= len(self.entries) <= 256:
+            raise ValueError(f"codebook of {len(self.entries)} entries of {self.entry_bits} bits: limits: 256, 8 or 16")
+        if list(self.entries) != sorted(self.entries) or not -limit <= self.entries[0] <= self.entries[-1] < limit:
+            raise ValueError(f"codebook entries must ascend within {self.entry_bits} bits")
+
+    @property
+    def bits(self) -> int:
+        """Bits of an index."""
+        return next(bits for bits in INDEX_BITS if len(self.entries) <= 1 << bits)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Of an unpacked index."""
+        return 1
+
+    @property
+    def domain(self) -> str:
+        return INTEGER
+
+    @property
+    def entry_type(self) -> str:
+        return f"int{self.entry_bits}_t"
+
+    @property
+    def c_type(self) -> str:
+        """The accessor: made of the packed indices and the entries."""
+        return f"hil::Codebook<{self.bits}, {self.entry_type}>"
+
+    @property
+    def largest(self) -> float:
+        return float(max(abs(self.entries[0]), abs(self.entries[-1])))
+
+    @property
+    def smallest(self) -> float:
+        return float(min((entry for entry in self.entries if entry > 0), default=1))
+
+    @property
+    def granule(self) -> int:
+        return 0
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return np.array(self.entries, np.float64)[np.asarray(codes, np.int64)]
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        entries = np.array(self.entries, np.float64)
+        middles = (entries[:-1] + entries[1:]) / 2  # exact
+        values = np.asarray(values, np.float64)
+        codes = np.searchsorted(middles, values, side="left")  # a tie goes down ...
+        if residue is not None:  # ... unless more follows beyond the float64
+            tied = np.isin(values, middles) & (residue > 0)
+            codes = np.where(tied, np.searchsorted(middles, values, side="right"), codes)
+        return codes.astype(np.int64), np.zeros(values.shape, bool)
+
+    def scaled(self, exponent: int) -> Codebook:
+        return Codebook(self.entries, self.entry_bits, exponent)
+
+    def packed(self, codes: np.ndarray) -> np.ndarray:
+        """Bytes (uint8) of the indices in the order of memory."""
+        return pack(codes, self.bits)
+
+    def __str__(self) -> str:
+        return f"codebook of {len(self.entries)} * 2^{self.exponent}"
+
+
+def pack(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of 1, 2, 4 or 8 bits (negative ones in two's complement) as bytes, the first in the lowest bits."""
+    each = 8 // bits
+    flat = np.asarray(codes, np.int64).ravel() & ((1 << bits) - 1)
+    padded = np.concatenate([flat, np.zeros(-len(flat) % each, np.int64)]).reshape(-1, each)
+    return (padded << (np.arange(each) * bits)).sum(axis=1).astype(np.uint8)
+
+
+def with_entries(reals: np.ndarray, entry_bits: int) -> Codebook:
+    """The codebook whose entries are nearest to `reals`."""
+    exponent = exponent_for(float(np.abs(reals).max(initial=0.0)), entry_bits)
+    limit = (1 << (entry_bits - 1)) - 1
+    whole = np.clip(np.floor(np.ldexp(reals, -exponent) + 0.5), -limit - 1, limit).astype(np.int64)
+    return Codebook(tuple(int(entry) for entry in np.unique(whole)), entry_bits, exponent)
+
+
+def kmeans(values: np.ndarray, clusters: int, entry_bits: int = 16) -> Codebook:
+    """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic."""
+    ordered = np.sort(values.ravel().astype(np.float64))
+    centres = np.unique(np.quantile(ordered, (np.arange(clusters) + 0.5) / clusters))
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    for _ in range(MAX_ITERATIONS):
+        edges = np.searchsorted(ordered, (centres[:-1] + centres[1:]) / 2, side="right")
+        edges = np.concatenate([[0], edges, [len(ordered)]])
+        counts = np.diff(edges)
+        moved = np.where(counts > 0, np.diff(sums[edges]) / np.maximum(counts, 1), centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return with_entries(centres, entry_bits)
+
+
+def nf4(values: np.ndarray, entry_bits: int = 16) -> Codebook:
+    """NormalFloat-4 between minus and plus the largest magnitude."""
+    return with_entries(np.array(NF4) * float(np.abs(values).max(initial=0.0)), entry_bits)
+
+
+def binary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
+    """-s and s, s the mean magnitude: the least squared error."""
+    scale = float(np.abs(values).mean()) if values.size else 0.0
+    return with_entries(np.array([-scale, scale]), entry_bits)
+
+
+def ternary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
+    """-s, 0 and s, s the mean of the magnitudes above 0.7 of the mean magnitude."""
+    size = np.abs(values).astype(np.float64).ravel()
+    above = size[size > TERNARY_THRESHOLD * size.mean()] if size.size else size
+    scale = float(above.mean()) if above.size else 0.0
+    return with_entries(np.array([-scale, 0.0, scale]), entry_bits)
+
+
+# How each codebook is fitted to the values of a constant
+FITS: dict[str, Callable[[np.ndarray], Codebook]] = {
+    **{f"kmeans{clusters}": partial(kmeans, clusters=clusters) for clusters in (4, 16, 256)},
+    "nf4": nf4,
+    "binary": binary,
+    "ternary": ternary,
+}
