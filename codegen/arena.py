@@ -1,20 +1,21 @@
 """Program -> planning problem: the arena tensors with their live ranges, and who may share whose bytes.
 
-Three passes make the problem smaller; the planner may decline what they permit, and the generated code follows the
+Passes make the problem smaller; the planner may decline what they permit, and the generated code follows the
 plan: an element-wise operation may write over an operand that nobody reads afterwards; the next state of a loop may be
 computed where the present one lies, if nobody reads the present one meanwhile, and the copy at the end of the step then
-disappears; and parts may be views of a whole (codegen/views.py).
+disappears; parts may be
+views of a whole (codegen/views.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from codegen.steps import Step, made_again, steps_of, writers_of
+from codegen.steps import Step, made_again, readers_of, steps_of, writers_of
 from codegen.views import view_aliases
 from memplan import Alias, Buffer, Problem
 from tinyhil.liveness import LiveRange, live_ranges
-from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops import KERNEL_BY_NAME, rows
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program
 
@@ -34,9 +35,12 @@ def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -
 
 
 def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRange]) -> Iterator[Alias]:
-    writers = writers_of(steps)
+    writers, readers = writers_of(steps), readers_of(steps)
     for now, step in enumerate(steps):
         op = step.op
+        line = _overwritable_line(program, op)
+        if line is not None and readers[line] == [*(i for i in writers[line] if i in readers[line]), now]:
+            yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
             if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, writers[source], now):
@@ -60,6 +64,18 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
         same_size = tensor.count == out.count and tensor.format.storage_bytes == out.format.storage_bytes
         if tensor.role == "arena" and same_size and period == out.count:
             yield name
+
+
+def _overwritable_line(program: Program, op: Op) -> str | None:
+    """The line buffer whose rows an element-wise `op` may overwrite as it reads them, each once, if nobody else but
+    the operation that makes them touches them."""
+    base = op.kernel.removesuffix(rows.SUFFIX)
+    if op.kernel not in rows.ROWED or base in rows.HAS_WINDOW:
+        return None
+    x, out = (program.tensors[name] for name in (op.inputs[-2], op.output))
+    layouts = [tuple(op.params[field] for field in half) for half in (rows.LINES[:3], rows.LINES[3:])]
+    same = layouts[0] == layouts[1] and x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
+    return x.name if same and x.role == "arena" else None
 
 
 def _state_is_free(steps: Sequence[Step], writers: Sequence[int], copy: int) -> bool:

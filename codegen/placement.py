@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from codegen.arena import problem_of
 from codegen.order import reorder
+from codegen.row_choice import with_rows
 from codegen.states import with_gaps
 from memplan import DEFAULT, Budget, Plan, Problem, plan
 from tinyhil.program import Program
@@ -15,12 +16,14 @@ from tinyhil.program import Program
 @dataclass(frozen=True, slots=True)
 class Passes:
     """`in_place`: operations may write over operands. `gaps`: loop states rest between reader and writer, in place
-    where that is on too. `order`: operations may change places. `views`: parts may lie where the whole lies."""
+    where that is on too. `order`: operations may change places. `views`: parts may lie where the whole lies. `rows`:
+    chains of convolutions may go row by row through line buffers."""
 
     in_place: bool = True
     gaps: bool = True
     order: bool = True
     views: bool = True
+    rows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,19 @@ def place(
     program: Program, passes: Passes | None = None, planner: str = DEFAULT, budget: Budget | None = None
 ) -> Placement:
     """Plan with each pass in turn and keep the smallest peak; a pass that gains nothing changes nothing."""
-    best: Placement | None = None
-    for candidate, problem in _candidates(program, passes or Passes()):
+    passes = passes or Passes()
+    best = _smallest(_candidates(program, passes), None, planner, budget)
+    if passes.rows:
+        by_rows = with_rows(best.program)
+        if by_rows is not best.program:
+            best = _smallest(_candidates(by_rows, passes), best, planner, budget)
+    return best
+
+
+def _smallest(
+    candidates: Iterator[tuple[Program, Problem]], best: Placement | None, planner: str, budget: Budget | None
+) -> Placement:
+    for candidate, problem in candidates:
         found = plan(problem, planner, budget)
         if best is None or found.peak_bytes < best.plan.peak_bytes:
             best = Placement(candidate, problem, found)

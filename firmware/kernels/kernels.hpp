@@ -9,4 +9,5 @@
 #include "firmware/kernels/piecewise.hpp"
 #include "firmware/kernels/pool.hpp"
 #include "firmware/kernels/reduce.hpp"
+#include "firmware/kernels/rows.hpp"
 #include "firmware/kernels/softmax.hpp"

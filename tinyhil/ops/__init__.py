@@ -11,6 +11,7 @@ from tinyhil.ops import (
     norm,
     piecewise,
     pool,
+    rows,
     reduce,
     scan,
     shape,
@@ -43,6 +44,7 @@ KERNELS: tuple[Kernel, ...] = (
     *softmax.KERNELS,
     *piecewise.KERNELS,
     *reduce.KERNELS,
+    *rows.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}

@@ -1,0 +1,209 @@
+"""Row-wise execution: smaller arenas, the same integers and saturations in the reference, on bytes and on boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from arena_machine import Arena, compiled_cases
+from kernel_cases import first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, node, samples_for, simple
+from random_models import extreme_inputs
+
+from codegen.placement import Passes, Placement, place
+from codegen.row_choice import with_rows
+from codegen.rows import chains, row_wise, schedule_of
+from harness.config import load_boards
+from memplan import check
+from tinyhil.ops import rows
+from tinyhil.program import Loop, Program, walk
+from tinyhil.reference import run_reference
+
+WITHOUT = Passes(rows=False)
+
+
+def weights(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape) / np.sqrt(np.prod(shape[1:]))
+
+
+class Chain:
+    """A network in one line, layer after layer."""
+
+    def __init__(self, channels: int, side: int) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.shape = (1, channels, side, side)
+        self.channels = channels
+        self.last = "x"
+
+    def add(self, op: str, operands: str = "", **attrs: object) -> Chain:
+        out = f"v{len(self.nodes)}"
+        self.nodes.append(node(op, f"{self.last} {operands}".strip(), out, **attrs))
+        self.last = out
+        return self
+
+    def conv(self, outputs: int, kernel: int, stride: int = 1, pad: int = 0, group: int = 1, bias: int = 1) -> Chain:
+        name = f"w{len(self.nodes)}"
+        self.constants[name] = weights(outputs, self.channels // group, kernel, kernel, seed=len(self.nodes))
+        operands = name
+        if bias:
+            self.constants[f"b{name}"] = weights(outputs, seed=len(self.nodes) + 50)
+            operands += f" b{name}"
+        self.channels = outputs
+        return self.add("Conv", operands, strides=[stride, stride], pads=[pad] * 4, group=group)
+
+    def pool(self, op: str, kernel: int, stride: int, pad: int = 0, **attrs: int) -> Chain:
+        return self.add(op, kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[pad] * 4, **attrs)
+
+    def model(self) -> onnx.ModelProto:
+        self.nodes[-1].output[0] = "y"
+        return simple(self.nodes, {"x": self.shape}, self.constants)
+
+
+def digits() -> Chain:
+    """The CNN on 8 x 8 digits: two convolutions, each with its pooling."""
+    first = Chain(1, 8).conv(8, 3, pad=1).add("Relu").pool("MaxPool", 2, 2)
+    return first.conv(16, 3, pad=1).add("Relu").pool("MaxPool", 2, 2)
+
+
+def mobile() -> Chain:
+    """Depthwise separable layers, as long as a network for pictures has them."""
+    chain = Chain(3, 20).conv(8, 3, stride=2, pad=1).add("Relu")
+    for outputs, stride in ((12, 1), (16, 2), (16, 1), (24, 2)):
+        chain = chain.conv(chain.channels, 3, stride=stride, pad=1, group=chain.channels).add("Relu")
+        chain = chain.conv(outputs, 1).add("Relu")
+    return chain
+
+
+def odd() -> Chain:
+    """Strides that leave rows over, no bias, overlapping pools, an average that counts no padding, a tanh."""
+    chain = Chain(2, 17).conv(6, 5, stride=2, bias=0).add("Sigmoid").pool("AveragePool", 3, 1, pad=1)
+    return chain.add("LeakyRelu", alpha=0.25).pool("AveragePool", 2, 2).conv(4, 2)
+
+
+def gaps_between() -> Chain:
+    """A kernel smaller than its stride: rows that nobody reads, whose saturations count all the same."""
+    return Chain(2, 15).conv(5, 3, pad=1).add("Tanh").conv(4, 1, stride=2).conv(4, 2, stride=3, pad=1)
+
+
+MODELS = {"digits": digits, "mobile": mobile, "odd": odd, "gaps": gaps_between}
+
+
+def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
+    loaded = load(MODELS[name]().model(), folder)
+    return compiled(loaded, samples_for(loaded.shapes["x"]), default)
+
+
+def loops(program: Program) -> list[Loop]:
+    return [item for item in program.body if isinstance(item, Loop)]
+
+
+@pytest.mark.parametrize("default", ["fixed8", "fixed16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_part_of_every_chain_computes_the_same(name: str, default: str, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path, default)
+    inputs = extreme_inputs(program, 3)
+    wanted = run_reference(program, inputs)
+    made = 0
+    for chain in chains(program):
+        for first in range(len(chain)):
+            for end in range(first + 2, len(chain) + 1):
+                candidate = row_wise(program, chain[first:end]) if chain[first].has_window else None
+                if candidate is None:
+                    continue
+                found = run_reference(candidate, inputs)
+                assert np.array_equal(found.outputs, wanted.outputs), (first, end)
+                assert np.array_equal(found.saturations, wanted.saturations), (first, end)
+                made += 1
+    assert made >= 3
+
+
+@pytest.mark.parametrize("default", ["fixed8", "fixed16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_on_real_bytes_and_never_a_larger_peak(name: str, default: str, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path, default)
+    inputs = extreme_inputs(program, 4)
+    wanted = run_reference(program, inputs).outputs
+    placed, whole = place(program), place(program, WITHOUT)
+    assert placed.plan.peak_bytes <= whole.plan.peak_bytes
+    assert loops(whole.program) == []
+    for found in (placed, place(program, Passes(in_place=False)), place(program, Passes(order=False, gaps=False))):
+        check(found.problem, found.plan)
+        machine = Arena(found)
+        assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
+
+
+@pytest.mark.parametrize(("name", "share"), [("digits", 0.8), ("mobile", 0.6), ("odd", 0.75)])
+def test_the_peak_falls(name: str, share: float, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path, "fixed8")
+    placed, whole = place(program), place(program, WITHOUT)
+    assert placed.plan.peak_bytes <= share * whole.plan.peak_bytes
+    assert loops(placed.program)
+    assert {op.kernel for op in walk(placed.program.body)} & set(rows.ROWED)
+
+
+def test_a_line_buffer_holds_the_rows_of_one_window(tmp_path: Path) -> None:
+    """Two 3 x 3 convolutions of stride 1: the rows between them are three."""
+    chain = Chain(1, 12).conv(2, 3, pad=1).conv(2, 3, pad=1)
+    program = compiled(load(chain.model(), tmp_path), samples_for(chain.shape))
+    (found,) = chains(program)
+    schedule = schedule_of(found)
+    assert schedule.rings == (3,)
+    assert schedule.ends.tolist() == [[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12], list(range(1, 13))]
+    candidate = row_wise(program, found)
+    assert candidate is not None
+    assert candidate.tensors["v0"].count == 3 * 2 * 12
+
+
+def test_no_row_is_made_twice(tmp_path: Path) -> None:
+    program = program_of("mobile", tmp_path)
+    for chain in chains(program):
+        candidate = row_wise(program, chain)
+        assert candidate is not None
+        (loop,) = loops(candidate)
+        for (table, _), stage in zip(loop.slices, chain, strict=True):
+            spans = candidate.constants[table].reshape(-1, 2)
+            assert [row for begin, end in spans for row in range(begin, end)] == list(range(stage.out.height))
+
+
+def test_a_tensor_with_two_readers_ends_the_chain(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("Relu", "a", "b"),
+        node("Conv", "b w", "c", pads=[1, 1, 1, 1]),
+        node("Add", "b c", "y"),
+    ]
+    loaded = load(simple(nodes, {"x": (1, 2, 9, 9)}, {"w": weights(2, 2, 3, 3)}), tmp_path)
+    program = compiled(loaded, samples_for((1, 2, 9, 9)))
+    assert [[stage.op.output for stage in chain] for chain in chains(program)] == [["a", "b"]]
+
+
+def test_nothing_changes_where_nothing_is_gained(tmp_path: Path) -> None:
+    loaded = load(simple([node("Relu", "x", "y")], {"x": (1, 4)}), tmp_path)
+    program = compiled(loaded, samples_for((1, 4)))
+    assert with_rows(program) is program
+
+
+def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndarray]]:
+    found = []
+    for name in names:
+        for width in ("fixed8", "fixed16"):
+            placed = place(program_of(name, folder, width))
+            assert loops(placed.program)
+            found.append(placed)
+    return found, [extreme_inputs(placed.program, 5) for placed in found]
+
+
+def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, inputs = placements(tmp_path, "digits", "mobile", "odd")
+    cases = compiled_cases(found, inputs, monkeypatch)
+    assert first_difference(cases, run_natively(cases, tmp_path, "-O1", "-fsanitize=undefined,address")) == ""
+
+
+@pytest.mark.parametrize(("board", "names"), [("uno", ["digits"]), ("due", ["digits", "odd"])])
+def test_on_boards(board: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, inputs = placements(tmp_path, *names)
+    cases = compiled_cases(found, inputs, monkeypatch)
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""

@@ -1,0 +1,101 @@
+"""Kernels that make some rows of their output: what row-wise execution of convolution chains calls.
+
+Each is a kernel of windows, or one that maps element by element, restricted to the output rows [begin, end) that a
+table gives for the present step. Operands and results may be line buffers: `ring` rows of a plane, row y at slot
+y % ring; `plane` and `row` are the distances in elements between channels and between slots. A whole tensor in NCHW
+order is the ring of all its rows. Every element is computed once, by the kernel that computes the whole tensor
+otherwise.
+
+Inputs are (rows, inputs of the kernel..., the output as it is).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.format import Format
+from tinyhil.kernel import Arrays, Kernel
+from tinyhil.ops import activation, conv, elementwise, piecewise, pool, window
+from tinyhil.program import Op
+
+SUFFIX = "_rows"
+LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
+SHAPE = ("channels", "width")
+X_AT = {conv.CONV.name: 1, conv.CONV_BIAS.name: 1}  # position of the windowed operand; elsewhere the last one
+
+WINDOWED = ((conv.CONV, 2), (conv.CONV_BIAS, 3), (pool.MAX_POOL, 1), (pool.AVERAGE_POOL, 1))  # with their inputs
+WINDOWED = (*WINDOWED, (pool.AVERAGE_POOL_INSIDE, 2))
+MAPPED = ((elementwise.RELU, 1), (piecewise.CLIP, 1), (piecewise.SLOPES, 1), (piecewise.HARD_SIGMOID, 1))
+MAPPED = (*MAPPED, (piecewise.HARD_SWISH, 1), (activation.SIGMOID, 2), (activation.TANH, 2))
+BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}
+INPUTS = {kernel.name: inputs for kernel, inputs in (*WINDOWED, *MAPPED)}
+HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)
+
+
+def operand_of(op: Op) -> str:
+    """The tensor whose rows the kernel of `op` goes through."""
+    return op.inputs[X_AT.get(op.kernel, len(op.inputs) - 1)]
+
+
+def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int]) -> np.ndarray:
+    """(channels, rows, width) flat positions of these rows in a tensor with `layout` (plane, row, ring)."""
+    plane, row, ring = layout
+    at = np.arange(channels)[:, None] * plane + (rows % ring)[None, :] * row
+    return np.asarray(at[:, :, None] + np.arange(width))
+
+
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    begin, end = (int(row) for row in arrays[0].reshape(-1))
+    present, inner = arrays[-1], list(arrays[1:-1])
+    if begin == end:
+        return present, np.zeros((len(present), 0), bool)
+    base = BASE[op.kernel.removesuffix(SUFFIX)]
+    at = X_AT.get(base.name, len(inner) - 1)
+    p = op.params
+    layout = (p["x_plane"], p["x_row"], p["x_ring"])
+    if base.name in HAS_WINDOW:
+        w = window.window_of(p)
+        inner[at] = _planes(inner[at], w, layout, begin, end)
+        part = replace(w, out_height=end - begin, pad_y=w.pad_y - begin * w.stride_y)
+        channels, width, params = p.get("outputs", w.channels), w.out_width, part.params()
+    else:
+        channels, width = p["channels"], p["width"]
+        inner[at] = inner[at][:, positions(np.arange(begin, end), channels, width, layout).reshape(-1)]
+        params = {"count": inner[at].shape[1]}
+    base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
+    values, clipped = base.execute(base_op, inner, out)
+    made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
+    target = (p["out_plane"], p["out_row"], p["out_ring"])
+    made[:, positions(np.arange(begin, end), channels, width, target).reshape(-1)] = values
+    return made, clipped
+
+
+def _planes(x: np.ndarray, w: window.Window, layout: tuple[int, int, int], begin: int, end: int) -> np.ndarray:
+    """The operand as a whole tensor, in which only the rows that the windows of [begin, end) touch are filled."""
+    first = max(0, begin * w.stride_y - w.pad_y)
+    last = min(w.height, (end - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y + 1)
+    planes = np.zeros((len(x), w.channels, w.height, w.width), x.dtype)
+    rows = np.arange(first, max(first, last))
+    planes[:, :, rows] = x[:, positions(rows, w.channels, w.width, layout)]
+    return planes.reshape(len(x), -1)
+
+
+def _rowed(base: Kernel, inputs: int) -> Kernel:
+    fields = window.FIELDS if base.name in HAS_WINDOW else SHAPE
+    return Kernel(
+        base.name + SUFFIX,
+        f"rows of {base.name}, in and out of line buffers",
+        _execute,
+        tuple(param for param in base.params if param != "count"),
+        tuple(param for param in base.static_params if param != "count"),
+        is_sum=base.is_sum,
+        struct=("RowWindow" if base.name in HAS_WINDOW else "Lines", (*fields, *LINES)),
+        coded=base.coded,
+        codes=(0, *(index + 1 for index in base.codes), inputs + 1),
+    )
+
+
+KERNELS = tuple(_rowed(kernel, inputs) for kernel, inputs in (*WINDOWED, *MAPPED))
+ROWED = {kernel.name: kernel for kernel in KERNELS}
