@@ -1,0 +1,165 @@
+"""Trains FastGRNN with zeta = 1 and nu = 0, some batches in simulated 8-bit arithmetic. Needs torch.
+
+Rescaling h makes zeta = 1 for any FastGRNN (U and the classifier absorb the factor); with nu = 0 |h| < 1 holds by
+construction, so that the state can not overflow and uses all bits of its format.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from models.training.fit import Schedule, fit, start
+from models.training.graphs import FastGrnn
+
+# 8-bit formats that training has in mind: exponents of gates and states, of the sums they are made from, of U1 h.
+GATE_EXPONENT, SUM_EXPONENT, LOW_EXPONENT = -7, -5, -6
+# What sums and low-rank products may reach before they are penalised: a little below the ends of these formats.
+SUM_LIMIT, LOW_LIMIT = 3.8, 1.9
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Ranks of 0 mean a full matrix. `x_gain` per channel, `x_offset` per channel: folded into w and the biases."""
+
+    hidden: int
+    classes: int
+    rank_w: int = 0
+    rank_u: int = 0
+    quantized_share: float = 0.3
+    quantized_from: float = 0.3
+    shift: int = 0
+    noise: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+
+
+def fake_quantize(values: torch.Tensor, exponent: int) -> torch.Tensor:
+    """8-bit fixed point, round half up, saturating; the gradient passes straight through."""
+    step = 2.0**exponent
+    rounded = torch.clamp(torch.floor(values.detach() / step + 0.5), -128, 127) * step
+    return values + (rounded - values.detach())
+
+
+def fitting_exponent(values: torch.Tensor) -> int:
+    return math.frexp(float(values.detach().abs().max()))[1] - 7
+
+
+def beyond(values: torch.Tensor, limit: float) -> torch.Tensor:
+    """Penalty of what exceeds `limit`."""
+    return torch.relu(values.abs() - limit).square().sum(-1).mean()
+
+
+class Network(nn.Module):
+    """The float cell on scaled inputs, or with `narrow` the same cell in simulated 8-bit arithmetic."""
+
+    def __init__(self, steps: int, channels: int, recipe: Recipe) -> None:
+        super().__init__()
+        hidden = recipe.hidden
+        self.w = self._factors(channels, hidden, recipe.rank_w, 0.3 * math.sqrt(9 / max(9, channels)))
+        self.u = self._factors(hidden, hidden, recipe.rank_u, 0.8 / math.sqrt(hidden))
+        # Memories of 1 to `steps` steps (Tallec and Ollivier, "Can recurrent neural networks warp time?", ICLR 2018).
+        self.b_g = nn.Parameter(torch.log(1 + torch.rand(hidden) * (steps - 2)))
+        self.b_h = nn.Parameter(torch.zeros(hidden))
+        self.classifier = nn.Parameter(torch.randn(hidden, recipe.classes) * 0.3)
+        self.bias = nn.Parameter(torch.zeros(recipe.classes))
+
+    @staticmethod
+    def _factors(rows: int, columns: int, rank: int, size: float) -> nn.ParameterList:
+        if rank == 0:
+            return nn.ParameterList([torch.randn(rows, columns) * size])
+        second = torch.randn(rank, columns) * 0.8 / math.sqrt(rank)
+        return nn.ParameterList([torch.randn(rows, rank) * size, second])
+
+    def forward(self, x: torch.Tensor, narrow: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits and the range penalty."""
+
+        def q(values: torch.Tensor, exponent: int | None = None) -> torch.Tensor:
+            if not narrow:
+                return values
+            return fake_quantize(values, fitting_exponent(values) if exponent is None else exponent)
+
+        w, u, classifier = [q(m) for m in self.w], [q(m) for m in self.u], q(self.classifier)
+        wx = q(x)
+        for factor in w[:-1]:
+            wx = q(wx @ factor)
+        wx = wx @ w[-1]
+        penalty = beyond(wx, SUM_LIMIT)
+        wx = q(wx, SUM_EXPONENT)
+        h = torch.zeros(len(x), self.b_g.numel())
+        sums, lows = [], []
+        for step in range(x.shape[1]):
+            uh = h
+            for factor in u[:-1]:
+                uh = q(uh @ factor, LOW_EXPONENT)
+                lows.append(uh)
+            c = wx[:, step] + q(uh @ u[-1], SUM_EXPONENT)
+            sums.append(c)
+            c = q(c, SUM_EXPONENT)
+            gate = q(torch.sigmoid(q(c + self.b_g, SUM_EXPONENT)), GATE_EXPONENT)
+            h_tilde = q(torch.tanh(q(c + self.b_h, SUM_EXPONENT)), GATE_EXPONENT)
+            update = q(q(1 - gate, GATE_EXPONENT) * h_tilde, GATE_EXPONENT)
+            h = q(q(gate * h, GATE_EXPONENT) + update, GATE_EXPONENT)
+        c = torch.stack(sums, 1)
+        for values in (c, c + self.b_g, c + self.b_h):
+            penalty = penalty + beyond(values, SUM_LIMIT)
+        if lows:
+            penalty = penalty + beyond(torch.stack(lows, 1), LOW_LIMIT)
+        return h @ classifier + self.bias, penalty
+
+
+def moved(x: torch.Tensor, recipe: Recipe, random: torch.Generator) -> torch.Tensor:
+    """Each sequence some steps earlier or later, and some noise."""
+    if recipe.shift:
+        offset = torch.randint(-recipe.shift, recipe.shift + 1, (len(x), 1), generator=random)
+        steps = torch.clamp(torch.arange(x.shape[1])[None] + offset, 0, x.shape[1] - 1)
+        x = x.gather(1, steps[:, :, None].expand(-1, -1, x.shape[2]))
+    if recipe.noise:
+        x = x + recipe.noise * torch.randn(x.shape, generator=random)
+    return x
+
+
+def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> FastGrnn:
+    """`x` (n, steps, channels) as the data set gives them.
+
+    Each channel is scaled by its spread and shifted by its mean; both are folded into what is returned.
+    """
+    start(recipe.schedule.seed)
+    random = torch.Generator().manual_seed(recipe.schedule.seed + 1)
+    mean = x.mean(axis=(0, 1), dtype=np.float64)
+    gain = 1 / np.maximum(x.std(axis=(0, 1), dtype=np.float64), 1e-6)
+    model = Network(x.shape[1], x.shape[2], recipe)
+    smoothing = recipe.schedule.label_smoothing
+
+    def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
+        drawn = float(torch.rand(1, generator=random))
+        narrow = progress >= recipe.quantized_from and drawn < recipe.quantized_share
+        logits, penalty = model(moved(inputs, recipe, random), narrow)
+        return functional.cross_entropy(logits, labels, label_smoothing=smoothing) + 0.3 * penalty
+
+    fit(model, ((x - mean) * gain).astype(np.float32), y, recipe.schedule, loss)
+    return folded(model, gain, mean)
+
+
+def folded(model: Network, gain: np.ndarray, mean: np.ndarray) -> FastGrnn:
+    """Weights for unscaled inputs: (x - mean) gain w = x (gain w) - (mean gain) w, the latter part of both biases."""
+    w = [factor.detach().numpy().astype(np.float64) for factor in model.w]
+    shift = mean * gain
+    for factor in w:
+        shift = shift @ factor
+    w[0] = w[0] * gain[:, None]
+    b_g, b_h, classifier, bias = (
+        p.detach().numpy().astype(np.float64) for p in (model.b_g, model.b_h, model.classifier, model.bias)
+    )
+    return FastGrnn(
+        w=tuple(w),
+        u=tuple(factor.detach().numpy() for factor in model.u),
+        b_g=b_g - shift,
+        b_h=b_h - shift,
+        classifier=classifier,
+        classifier_bias=bias,
+    )

@@ -1,0 +1,96 @@
+"""Trains ProtoNN: projection, prototypes and labels together, by cross-entropy. Needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from models.training.fit import Pruning, Scaling, Schedule, centred, fit, standard, start
+from models.training.graphs import ProtoNn
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`density` is the share of the projection that stays; the rest is zero."""
+
+    dimensions: int
+    prototypes: int
+    classes: int
+    density: float = 1.0
+    per_feature: bool = False
+    schedule: Schedule = field(default_factory=Schedule)
+
+
+class Network(nn.Module):
+    """The float model on scaled inputs. gamma is 1: the projection and the prototypes carry it."""
+
+    def __init__(self, projection: torch.Tensor, prototypes: torch.Tensor, labels: torch.Tensor) -> None:
+        super().__init__()
+        self.projection = nn.Parameter(projection)
+        self.prototypes = nn.Parameter(prototypes)
+        self.labels = nn.Parameter(labels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        distance = torch.cdist(x @ self.projection, self.prototypes, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.exp(-distance.square()) @ self.labels
+
+
+def k_means(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
+    """Centres of Lloyd's algorithm from random points."""
+    centres = points[random.choice(len(points), count, replace=False)]
+    for _ in range(20):
+        nearest = ((points[:, None] - centres) ** 2).sum(2).argmin(1)
+        centres = np.stack([points[nearest == k].mean(0) if (nearest == k).any() else centres[k] for k in range(count)])
+    return centres
+
+
+def initial(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Network:
+    """Projection: the directions between the classes first, then those of largest variance. Prototypes: k-means."""
+    random = np.random.default_rng(recipe.schedule.seed)
+    within = np.concatenate([x[y == c] - x[y == c].mean(0) for c in range(recipe.classes)])
+    between = np.stack([x[y == c].mean(0) for c in range(recipe.classes)])
+    spread = within.T @ within / len(x) + 0.1 * np.eye(x.shape[1])
+    _, _, contrasts = np.linalg.svd(np.linalg.solve(spread, (between - between.mean(0)).T).T, full_matrices=False)
+    _, _, variance = np.linalg.svd(x[:4000] - x[:4000].mean(0), full_matrices=False)
+    directions = np.concatenate([contrasts[: recipe.classes - 1], variance])[: recipe.dimensions]
+    projection = (directions / np.linalg.norm(directions, axis=1, keepdims=True)).T
+    z = x @ projection
+    z_scale = 1 / z.std(0)
+    projection, z = projection * z_scale, z * z_scale
+    sizes = [len(part) for part in np.array_split(np.arange(recipe.prototypes), recipe.classes)]
+    rows = [k_means(z[y == c][:1500], sizes[c], random) for c in range(recipe.classes)]
+    prototypes = np.concatenate(rows)
+    nearest = np.sqrt(((z[:1000, None] - prototypes) ** 2).sum(2)).min(1)
+    gamma = 1 / np.median(nearest)
+    labels = np.repeat(np.eye(recipe.classes), sizes, axis=0) * 4
+    tensors = [torch.tensor(a.astype(np.float32)) for a in (projection * gamma, prototypes * gamma, labels)]
+    return Network(*tensors)
+
+
+def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> ProtoNn:
+    """`x` (n, features) as the data set gives them; the scaling is folded into what is returned."""
+    start(recipe.schedule.seed)
+    scaling: Scaling = (standard if recipe.per_feature else centred)(x)
+    model = initial(scaling(x), y, recipe)
+    smoothing = recipe.schedule.label_smoothing
+
+    def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
+        return functional.cross_entropy(model(inputs), labels, label_smoothing=smoothing)
+
+    fit(model, scaling(x), y, recipe.schedule, loss, Pruning(model.projection, recipe.density))
+    projection, prototypes, labels = (
+        p.detach().numpy().astype(np.float64) for p in (model.projection, model.prototypes, model.labels)
+    )
+    # Projections of a few units use the bits of a format best, so gamma goes back into its own constant.
+    gamma = 1 / np.abs(prototypes).max() * 4
+    return ProtoNn(
+        projection=projection * scaling.gain[:, None] / gamma,
+        bias=scaling.offset @ projection / gamma,
+        prototypes=prototypes / gamma,
+        labels=labels,
+        gamma_squared=float(gamma**2),
+    )
