@@ -9,10 +9,10 @@ import numpy as np
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.formats import named
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
-from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
+from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
 from tinyhil.ops.integral import integral_formats
 from tinyhil.program import Program, Tensor, walk
 from tinyhil.shared_scales import share_scales
@@ -46,7 +46,9 @@ def lower_node(node: Node, lowering: Lowering) -> None:
         LOOP_BY_NAME[node.op].lower(node, lowering)
         return
     operator = OPERATOR_BY_NAME[node.op]
-    if operator.lower is not None:
+    if node.op in SINGLE_LOWER and lowering.domain(node.inputs) != INTEGER:
+        SINGLE_LOWER[node.op](operator, node, lowering)
+    elif operator.lower is not None:
         operator.lower(node, lowering)
     else:
         lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))

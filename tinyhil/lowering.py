@@ -114,6 +114,16 @@ class Lowering:
         self.constants[name] = integers
         return name
 
+    def add_codes(self, name: str, codes: np.ndarray, fmt: Format) -> str:
+        """Register a constant whose codes are known; `name` is a wish, equal ones are stored once."""
+        for known, stored in self.constants.items():
+            if known.endswith(".table") and self.tensors[known].format == fmt and np.array_equal(stored, codes):
+                return known
+        tensor = self.scratch(name, codes.size, fmt)
+        self.tensors[tensor.name] = replace(tensor, role="constant")
+        self.constants[tensor.name] = codes
+        return tensor.name
+
     def add_table(self, name: str, entries: np.ndarray) -> str:
         """Register a shared look-up table of unsigned 16-bit entries."""
         while name in self._shapes:  # a value of the model has this name

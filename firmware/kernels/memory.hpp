@@ -67,6 +67,11 @@ inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->c
 template <int Bits>
 inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
 
+// The code of an element, unsigned.
+template <class T>
+constexpr auto code_of(T x, int) -> decltype(x.code) { return x.code; }
+constexpr uint8_t code_of(int8_t x, long) { return static_cast<uint8_t>(x); }
+
 // The element a code stands for: plain integers are their own code.
 template <class T, class Number>
 constexpr auto element_of(Number code, int) -> decltype(T{static_cast<typename T::Code>(code)}) {

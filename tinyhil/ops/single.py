@@ -1,0 +1,253 @@
+"""Functions of operands that are no integers: in single precision, or looked up where the operand has 8 bits.
+
+Every code of at most 16 bits is exact in single precision (32-bit ones are rounded first). The functions are fixed
+sequences of IEEE operations (tinyhil/formats/single_functions.py), the result is rounded once more into its format. Of
+an operand of 8 bits or less there are at most 256 results: a table in flash holds them, made from the float operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tinyhil.formats import single_functions as f
+from tinyhil.formats.codec import dequantize, quantize, requantize
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import SINGLE, Format
+from tinyhil.graph import Node, element_count
+from tinyhil.lowering import Lowering
+from tinyhil.ops.elementwise import repeated
+from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, attr, axis_of
+from tinyhil.program import Op
+
+F = np.float32
+TABLE_BITS = 8
+
+
+def _bits(value: float) -> int:
+    """A float as a parameter: the bits of float32."""
+    return int(np.array(value, np.float32).view(np.uint32))
+
+
+def _float(bits: int) -> np.float32:
+    return F(np.array(bits, np.uint32).view(np.float32))
+
+
+# ---- tables
+
+
+def _entries(operator: Operator, node: Node, fmt: Format, out: Format) -> np.ndarray | None:
+    """Results (codes) for every code of `fmt` from 0 up, negative ones of fixed point behind; None if one saturates."""
+    is_signed = isinstance(fmt, Fixed)
+    codes = np.arange(1 << (TABLE_BITS if is_signed else fmt.bits))
+    if is_signed:
+        codes = np.where(codes >> (TABLE_BITS - 1), codes - (1 << TABLE_BITS), codes)
+    values = dequantize(codes, fmt)
+    with np.errstate(all="ignore"):
+        results = operator.evaluate(node, [np.where(np.isfinite(values), values, 0.0).astype(F)])[0]
+    if not np.isfinite(results).all():
+        return None
+    entries, saturated = quantize(results, out)
+    return None if saturated.any() else entries
+
+
+def _execute_lookup(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    table = arrays[0].reshape(-1)
+    codes = table[arrays[1] & (table.size - 1)]
+    return codes, np.zeros(codes.shape, bool)
+
+
+LOOKUP = Kernel(
+    "lookup",
+    "a table with a result for every code",
+    _execute_lookup,
+    ("count",),
+    ("count",),
+    in_place=True,
+    coded=SINGLE,
+    codes=(0, 1),
+)
+
+
+# ---- functions of one tensor
+
+
+def _gelu(x: np.ndarray, _: np.float32, __: np.float32) -> np.ndarray:
+    return (x * F(0.5)) * (f.erf(x * F(0.70710678)) + F(1))
+
+
+def _softplus(x: np.ndarray, _: np.float32, __: np.float32) -> np.ndarray:
+    return np.where(x > 0, x, F(0)) + f.log(f.exp(-np.abs(x)) + F(1))
+
+
+def _elu(x: np.ndarray, alpha: np.float32, scale: np.float32) -> np.ndarray:
+    return np.where(x < 0, alpha * (f.exp(x * scale) - F(1)), x)
+
+
+def _clip(x: np.ndarray, low: np.float32, high: np.float32) -> np.ndarray:
+    x = np.where(x < low, low, x)
+    return np.where(x > high, high, x)
+
+
+def _plain(function: Callable[[np.ndarray], np.ndarray]) -> Callable[..., np.ndarray]:
+    return lambda x, _, __: function(x)
+
+
+def _ends(node: Node) -> tuple[float, float]:
+    return float(node.attrs["min"]), float(node.attrs["max"])
+
+
+def _elu_params(node: Node) -> tuple[float, float]:
+    alpha = float(attr(node, "alpha", 1.0))
+    return alpha, (1.0 / alpha if node.op == "Celu" else 1.0)
+
+
+def _none(node: Node) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+_FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tuple[float, float]]]] = {
+    "Sigmoid": ("sigmoid", _plain(f.sigmoid), _none),
+    "Tanh": ("tanh", _plain(f.tanh), _none),
+    "Exp": ("exp", lambda x, factor, _: f.exp(factor * x), lambda node: (float(attr(node, "factor", 1.0)), 0.0)),
+    "Log": ("log", _plain(f.log), _none),
+    "Sqrt": ("sqrt", _plain(f.sqrt), _none),
+    "Reciprocal": ("reciprocal", _plain(f.reciprocal), _none),
+    "Erf": ("erf", _plain(f.erf), _none),
+    "Gelu": ("gelu", _gelu, _none),
+    "Softplus": ("softplus", _softplus, _none),
+    "Elu": ("elu", _elu, _elu_params),
+    "Celu": ("elu", _elu, _elu_params),
+    "Clip": ("clip", _clip, _ends),
+}
+_PARAMS = ("count", "power", "first", "second", "shift")
+
+
+def _execute_function(function: Callable[..., np.ndarray]) -> Execute:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+        p = op.params
+        with np.errstate(all="ignore"):
+            y = function(f.scaled(arrays[0], p["power"]), _float(p["first"]), _float(p["second"]))
+        return requantize(y.astype(F), p["shift"], out)
+
+    return execute
+
+
+def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
+    return Kernel(
+        f"single_{name}",
+        f"{name} in single precision",
+        _execute_function(function),
+        _PARAMS,
+        ("count", "power", "shift"),
+        in_place=True,
+        coded=SINGLE,
+    )
+
+
+_KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in _FUNCTIONS.items()}
+
+
+def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
+    """By table if the operand has 8 bits or less and no result saturates, else in single precision."""
+    name = node.inputs[0]
+    x, fmt = lowering.operand(name), lowering.format(name)
+    out = lowering.define(node.outputs[0])
+    if fmt.bits <= TABLE_BITS:
+        entries = _entries(operator, node, fmt, out.format)
+        if entries is not None:
+            table = lowering.add_codes(f"{out.name}.table", entries, out.format)
+            lowering.emit(node, Op(LOOKUP.name, node.name, (table, x), out.name, {"count": out.count}))
+            return
+    first, second = _FUNCTIONS[node.op][2](node)
+    params = {
+        "count": out.count,
+        "power": lowering.loaded(name).exponent,
+        "first": _bits(first),
+        "second": _bits(second),
+        "shift": out.format.exponent,
+    }
+    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[node.op].name, node.name, (x,), out.name, params))
+
+
+# ---- Div
+
+
+def _execute_div(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    a, b = (np.tile(array, (1, op.params["count"] // array.shape[1])) for array in arrays)
+    return requantize(f.divide(a, b), op.params["shift"], out)
+
+
+def _lower_div(_: Operator, node: Node, lowering: Lowering) -> None:
+    names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
+    out = lowering.define(node.outputs[0])
+    a, b = (lowering.loaded(value) for value in node.inputs)
+    params = {
+        "count": out.count,
+        "a_period": periods[0],
+        "b_period": periods[1],
+        "shift": out.format.exponent - a.exponent + b.exponent,
+    }
+    lowering.emit(node, Op(DIV.name, node.name, names, out.name, params))
+
+
+_DIV_PARAMS = ("count", "a_period", "b_period", "shift")
+DIV = Kernel(
+    "single_div",
+    "a / b in single precision",
+    _execute_div,
+    _DIV_PARAMS,
+    _DIV_PARAMS,
+    in_place=True,
+    coded=SINGLE,
+)
+
+
+# ---- Softmax
+
+
+def _execute_softmax(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x = f.scaled(arrays[0], p["power"]).reshape(-1, p["outer"], p["along"], p["inner"])
+    top = x[:, :, 0]
+    for k in range(1, p["along"]):
+        top = np.where(x[:, :, k] > top, x[:, :, k], top)
+    e = f.exp(x - top[:, :, None])
+    total = np.zeros(top.shape, F)
+    for k in range(p["along"]):
+        total = total + e[:, :, k]
+    y = f.divide(e, total[:, :, None])
+    return requantize(y.reshape(len(x), -1), p["shift"], out)
+
+
+def _lower_softmax(_: Operator, node: Node, lowering: Lowering) -> None:
+    x, shape = lowering.operand(node.inputs[0]), lowering.shape(node.inputs[0])
+    axis = axis_of(node, attr(node, "axis", -1), len(shape))
+    out = lowering.define(node.outputs[0])
+    params = {
+        "outer": element_count(shape[:axis]),
+        "along": shape[axis],
+        "inner": element_count(shape[axis + 1 :]),
+        "power": lowering.loaded(node.inputs[0]).exponent,
+        "shift": out.format.exponent,
+    }
+    lowering.emit(node, Op(SOFTMAX.name, node.name, (x,), out.name, params))
+
+
+SOFTMAX = Kernel(
+    "single_softmax",
+    "exponentials over their sum in single precision",
+    _execute_softmax,
+    ("outer", "along", "inner", "power", "shift"),
+    ("power", "shift"),
+    coded=SINGLE,
+)
+
+KERNELS = (LOOKUP, DIV, SOFTMAX, *{kernel.name: kernel for kernel in _KERNEL_BY_OPERATOR.values()}.values())
+# What operators whose integer kernels work with tables do in the other domains.
+LOWER: dict[str, Callable[[Operator, Node, Lowering], None]] = {
+    **dict.fromkeys(_FUNCTIONS, lower_unary),
+    "Div": _lower_div,
+    "Softmax": _lower_softmax,
+}
