@@ -33,6 +33,10 @@ PROBE_S = 2.0  # for a board that may hold anything, or nothing; one that runs a
 Alive = Callable[[], None]
 
 
+class BoardRefused(FlashError):
+    """The flashing program ran, but the board did not answer or did not take the image."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A program that flashes. `no_answer`: why it may wait in vain; `complaints`: what it prints, what that means."""
@@ -62,10 +66,13 @@ def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
 
 
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
+    return _openocd_does(f"program {{{image.elf}}} verify reset exit", board, port)
+
+
+def _openocd_does(job: str, board: BoardSpec, port: str) -> list[str]:
     found = usb_serial_number(port)
     which = ["-c", f"adapter serial {found}"] if found else []
     target = ["-c", "transport select hla_swd", "-f", f"target/{board.chip.openocd_target}.cfg"]
-    job = f"program {{{image.elf}}} verify reset exit"
     return ["openocd", "-f", "interface/stlink.cfg", *which, *target, "-c", job]
 
 
@@ -165,6 +172,11 @@ def touch(port: str) -> None:
     time.sleep(ERASE_S)
 
 
+def reset_by_probe(board: BoardSpec, port: str, log: Path) -> None:
+    """Have the board's ST-LINK reset the chip; FlashError if it does not."""
+    _run(TOOLS["stlink"], _openocd_does("init; reset run; shutdown", board, port), board, port, log)
+
+
 def usb_serial_number(port: str) -> str | None:
     """Serial number of the USB device behind `port`: it tells two probes of the same kind apart."""
     from serial.tools import list_ports
@@ -197,14 +209,14 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
             code = process.wait(board.flash_deadline_s)
         except subprocess.TimeoutExpired:
             why = known_complaint(tool, log) or tool.no_answer
-            raise FlashError(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
+            raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     if code != 0:
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
-        raise FlashError(f"{where} failed: {why}; log: {log}")
+        raise BoardRefused(f"{where} failed: {why}; log: {log}")
 
 
 def known_complaint(tool: Tool, log: Path) -> str | None:

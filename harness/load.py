@@ -9,12 +9,13 @@ from pathlib import Path
 from harness.boards.connection import Session
 from harness.boards.simulated import connect_flashed
 from harness.build import build
+from harness.claim import claim
 from harness.config import Boards, BoardSpec
 from harness.flash import confirm, flash
 from harness.generate import ranges_of
 from harness.image import Image, check_arena, check_fits
 from harness.pipeline import compile_model
-from harness.run import Request, Say, choose_port, find_assignment, log_folder
+from harness.run import Request, Say, find_assignment, find_place, log_folder
 from harness.zoo import find_model
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
@@ -32,12 +33,12 @@ class Loaded:
 
 def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> Loaded:
     """Build the model's image, write it into the board and wait for the HELLO that carries its hash."""
-    board = boards.board(request.board)
+    place = find_place(request, boards)
+    board = place.board
     if board.is_host:
         raise ConfigError("the host board has no flash: `hil run --board host` starts its program")
     image = build_image(request, board, boards, cache_dir, say)
-    port = choose_port(board, request.port)
-    with log_folder(image.project_dir) as logs:
+    with claim(place, boards.bench.locks, request.wait_s, say) as port, log_folder(image.project_dir) as logs:
         began = time.monotonic()
         if port is None:
             with connect_flashed(

@@ -17,11 +17,14 @@ from harness import protocol
 from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
 from harness.build import build
+from harness.claim import claim
 from harness.config import Boards, BoardSpec
+from harness.crash import check_memory, explain_crash
 from harness.flash import flash, runs
 from harness.image import Image, check_arena, check_fits
 from harness.inputs import Inputs, calibrated, load_inputs, read_inputs
-from harness.link import Link
+from harness.link import Link, wait_for_port
+from harness.locate import Place, locate
 from harness.partial import PartialRun
 from harness.pipeline import Compiled, compile_model
 from harness.protocol import Stats
@@ -63,6 +66,7 @@ class Request:
     no_flash: bool = False
     timeout_s: float = 30.0
     retries: int = 0
+    wait_s: float | None = None  # for a board that is in use; None: as the bench file says
     results: Path = Path("results")
 
 
@@ -91,6 +95,7 @@ class Outcome:
     emulated: bool
     attempts: int
     partial_path: Path
+    place: Place
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -114,10 +119,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     if not 0 < request.timeout_s < float("inf"):
         raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
     clock = Clock()
-    board = boards.board(request.board).emulated_by(request.emulator)
-    if request.emulator and request.port:
-        raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
-    port = None if request.emulator else choose_port(board, request.port)
+    place = find_place(request, boards)
+    board = place.board
     with clock.stage("model"):
         source = find_model(request.model)
         model = load_model(source.path)
@@ -143,14 +146,16 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         check_fits(image, board)
         if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
             check_arena(image, compiled.plan.peak_bytes)
-    if port is not None and not request.no_flash:
-        with clock.stage("flash"):
-            flash_unless_running(image, board, port, say)
-    with clock.stage("stream"):
-        measured = _measure(request, board, port, image, compiled.program, integers, say, progress)
+    with claim(place, boards.bench.locks, request.wait_s, say) as port:
+        if port is not None and not request.no_flash:
+            with clock.stage("flash"):
+                flash_unless_running(image, board, port, say)
+        with clock.stage("stream"):
+            measured = _measure(request, board, port, image, compiled.program, integers, say, progress)
     return Outcome(
         request=request,
         board=board,
+        place=place,
         source=source,
         compiled=compiled,
         ranges=ranges,
@@ -240,6 +245,7 @@ def _measure(
                 if attempt == request.retries:
                     raise
                 say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
+                wait_for_port(port, request.timeout_s)
     dtype = storage_dtype(program.tensors[program.output].format)
     results = [partial.results[index] for index in range(len(samples))]
     return {
@@ -284,10 +290,11 @@ def _session(
             partial.add(todo[index], result, trace.sample(index))
             progress(len(partial.results), len(samples))
 
-        with Link(device.port, board.baud) as link, blame_the_dead(device):
+        with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
             hello = greet(link, request.timeout_s, device.banner_s, device.alive)
             check_identity(hello, image.hash, device.port)
             stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+            check_memory(stats, image, board, partial.forget)
         return {"stats": stats, "surroundings": device.finish()}
 
 
@@ -309,6 +316,15 @@ def blame_the_dead(device: Connection) -> Iterator[None]:
         time.sleep(0.1)  # a process that ends closes its port a moment before it is gone
         device.alive()
         raise
+
+
+def find_place(request: Request, boards: Boards) -> Place:
+    """The board that the request means: attached, of the bench, emulated or this computer."""
+    if not request.emulator:
+        return locate(boards, request.board, request.port)
+    if request.port:
+        raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
+    return Place(request.board, boards.board(request.board).emulated_by(request.emulator))
 
 
 def choose_port(board: BoardSpec, wanted: str | None) -> str | None:
@@ -336,7 +352,7 @@ def connect(
     board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
 ) -> AbstractContextManager[Connection]:
     """The board behind `port`, else this computer or an emulator."""
-    session = Session(image.load_path, logs, request.uart, request.realtime)
+    session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes)
     if board.is_host:
         return host.connect(board, session)
     if port is None and request.load == "flash":

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.boards.connection import Connection
 from harness.config import BoardSpec
+from harness.text import printable
 from tinyhil.errors import BoardError
+
+BY_ID = Path("/dev/serial/by-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +37,39 @@ def connect(board: BoardSpec, port: str) -> Iterator[Connection]:
     yield AttachedBoard(port, 2.5 if board.reset == "on_open" else 0.0)
 
 
-def find_ports(board: BoardSpec) -> list[str]:
-    """Ports whose USB identity is this board's, by stable name where the system has one."""
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A USB serial port. `port` is its stable name where the system has one, `node` the one that may change."""
+
+    port: str
+    node: str
+    usb: str
+    serial_number: str | None
+    product: str
+
+
+def devices() -> list[Device]:
+    """All USB serial ports of this machine, in a stable order."""
     from serial.tools import list_ports
 
-    return sorted(
-        port.device
+    links = {os.path.realpath(link): str(link) for link in sorted(BY_ID.glob("*"))} if BY_ID.is_dir() else {}
+    found = [
+        Device(
+            port=links.get(os.path.realpath(port.device), port.device),
+            node=port.device,
+            usb=f"{port.vid:04X}:{port.pid:04X}",
+            serial_number=port.serial_number or None,
+            product=printable(port.product or "", 80),
+        )
         for port in list_ports.comports()
-        if port.vid is not None and f"{port.vid:04X}:{port.pid:04X}" in board.usb
-    )
+        if port.vid is not None
+    ]
+    return sorted(found, key=lambda device: device.port)
+
+
+def find_ports(board: BoardSpec) -> list[str]:
+    """Ports whose USB identity is this board's, by stable name where the system has one."""
+    return [device.port for device in devices() if device.usb in board.usb]
 
 
 def choose_port(board: BoardSpec) -> str | None:

@@ -1,28 +1,177 @@
-"""`hil boards`."""
+"""`hil boards`, and what can be done to a board besides running a model on it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from tinyhil import errors
+
+if TYPE_CHECKING:
+    from harness.locate import Place
+    from harness.survey import Seen
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+PORT_OPTION = click.option("--port", help="Serial port of the board; default: found by USB identity or the bench file.")
 
 
-@click.command()
+class Duration(click.ParamType):
+    """90, 90s, 30m, 2h or 1d; seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
+        if found is None or float(found[1]) == 0:
+            self.fail(f"{value!r} is no duration; write 90s, 30m or 2h")
+        return float(found[1]) * SECONDS[found[2]]
+
+
+@click.group(invoke_without_command=True)
 @click.option("--truth", is_flag=True, help="Say what the numbers of each board and emulator mean.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@BENCH_OPTION
 @BOARDS_OPTION
-def boards(boards_file: Path | None, truth: bool) -> None:
-    """List the known boards and which of them are attached."""
-    from harness.boards.attached import find_ports
-
+@click.pass_context
+def boards(
+    context: click.Context, boards_file: Path | None, bench_file: Path | None, truth: bool, as_json: bool
+) -> None:
+    """List the known boards and which of them are attached, busy or wedged."""
+    found = context.obj = read_boards(boards_file, bench_file)
+    if context.invoked_subcommand is not None:
+        return
     if truth:
         from harness.truth import statements
 
-        for line in statements(read_boards(boards_file)):
+        for line in statements(found):
             click.echo(line)
         return
-    for name, board in read_boards(boards_file).entries.items():
-        ports = ", ".join(find_ports(board)) or ("emulated" if board.chip.emulator else "always there")
-        ram = f"{board.chip.ram_bytes} B RAM" if board.chip.ram_bytes else ""
-        click.echo(f"{name:6} {board.title:32} {board.chip.name:11} {ram:13} {ports}")
+    from harness.survey import survey
+
+    seen = survey(found)
+    if as_json:
+        import json
+
+        click.echo(json.dumps([_plain(one) for one in seen]))
+        return
+    width = max(len(one.name) for one in seen)
+    for one in seen:
+        ram = f"{one.board.chip.ram_bytes} B RAM" if one.board.chip.ram_bytes else ""
+        where = ", ".join(part for part in (one.where, one.role and f"role {one.role}", one.detail) if part)
+        click.echo(
+            f"{one.name:{width}} {one.board.title:32} {one.board.chip.name:11} {ram:14} {one.state:9} {where}".rstrip()
+        )
+
+
+def _plain(one: Seen) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "kind": one.board.name,
+        "title": one.board.title,
+        "chip": one.board.chip.name,
+        "ram_bytes": one.board.chip.ram_bytes,
+        "state": one.state,
+        "port": one.where or None,
+        "serial_number": one.serial_number,
+        "role": one.role,
+        "detail": one.detail or None,
+    }
+
+
+@boards.command()
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print entries for the bench file of what has none yet.")
+@click.pass_obj
+def scan(known: Any, as_yaml: bool) -> None:
+    """List every USB serial port and remote board; nothing is opened, so nothing is reset."""
+    from harness.survey import scan as look
+    from harness.survey import stanza
+
+    found = list(look(known))
+    if as_yaml:
+        new = [one for one in found if one.kinds and one.instance is None]
+        click.echo("\n".join(["boards:", *(stanza(one, number) for number, one in enumerate(new, 1))]))
+        return
+    for one in found:
+        serial = f"serial number {one.serial_number}" if one.serial_number else "no serial number"
+        what = one.instance or (f"may be {' or '.join(one.kinds)}" if one.kinds else "no board of boards.yaml")
+        click.echo(f"{one.where}  {one.usb}  {serial}  {one.product}  {what}".rstrip())
+    if not found:
+        click.echo("no USB serial port and no remote board")
+
+
+@boards.command()
+@click.argument("name")
+@PORT_OPTION
+@click.option("--for", "seconds", type=Duration(), default="1h", show_default=True, help="How long: 90s, 30m, 2h.")
+@click.option("--note", default="", help="Shown to those who want the board.")
+@click.pass_obj
+def lock(known: Any, name: str, port: str | None, seconds: float, note: str) -> None:
+    """Reserve a board: others wait or are refused until it expires. Your own runs go on."""
+    from harness.locks import LockFolder
+
+    place = _physical(known, name, port)
+    claim = LockFolder(known.bench.locks).reserve(place.lock_names, place.name, seconds, note)
+    click.echo(claim.describe(place.describe()))
+
+
+@boards.command()
+@click.argument("name")
+@PORT_OPTION
+@click.option("--force", is_flag=True, help="Take away another's reservation; end the process that uses the board.")
+@click.pass_obj
+def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
+    """End a reservation."""
+    from harness.locks import LockFolder, end_holder
+
+    place, locks = _physical(known, name, port), LockFolder(known.bench.locks)
+    released = locks.release(place.lock_names, place.name, force)
+    holders = [holder for holder in map(locks.holder, place.lock_names) if holder]
+    for holder in holders:
+        if not force:
+            raise errors.BoardError(f"{holder.describe(place.name)}; --force ends it")
+        end_holder(holder, place.name)
+    click.echo(f"{place.name}: {'free' if released or holders else 'was not reserved'}")
+
+
+@boards.command()
+@click.argument("name")
+@PORT_OPTION
+@click.option(
+    "--steps", default="reset,touch,reflash,power", show_default=True, help="What may be tried, with commas between."
+)
+@WAIT_OPTION
+@click.pass_obj
+def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | None) -> None:
+    """Bring back a board that does not answer: reset, 1200-baud touch, write a test program, cut the USB power."""
+    from harness.claim import claim
+    from harness.echo import echo_image
+    from harness.heal import RUNGS, Patient
+    from harness.heal import heal as climb
+    from harness.run import log_folder
+    from harness.toolchain import default_cache_dir
+
+    names = tuple(steps.split(","))
+    unknown = [step for step in names if step not in RUNGS]
+    if unknown:
+        raise click.UsageError(f"no step named {unknown[0]!r}; known: {', '.join(RUNGS)}")
+    place = _physical(known, name, port)
+    cache = default_cache_dir()
+    with claim(place, known.bench.locks, wait_s, say) as reached, log_folder(cache) as logs:
+        assert reached is not None
+        patient = Patient(place, reached, lambda: echo_image(place.board, known, cache, say), logs)
+        healed = climb(patient, names, say)
+    click.echo(f"{place.name}: answers again after: {healed}")
+
+
+def _physical(known: Any, name: str, port: str | None) -> Place:
+    """A board that is more than a program."""
+    from harness.locate import locate
+
+    place = locate(known, name, port)
+    if place.port is None:
+        raise errors.BoardError(f"{name}: none is attached; emulators need no care, every run starts a new one")
+    return place

@@ -13,13 +13,27 @@ if TYPE_CHECKING:
 BOARDS_OPTION = click.option("--boards-file", type=click.Path(path_type=Path), help="Use this instead of boards.yaml.")
 
 
-def read_boards(path: Path | None) -> Boards:
-    """The boards of `path`, or of the boards.yaml at hand."""
+BENCH_OPTION = click.option(
+    "--bench", "bench_file", type=click.Path(path_type=Path), help="Bench file; default: ~/.config/tinyhil/bench.yaml."
+)
+WAIT_OPTION = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    help="Seconds to wait for a board that is in use; default: 30, or as the bench file says.",
+)
+
+
+def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
+    """The boards of `path`, or of the boards.yaml at hand, with the instances of the user's bench file."""
+    from harness.bench_file import default_bench
     from harness.config import load_boards
 
-    return load_boards(path)
+    return load_boards(path, bench or default_bench())
 
 
 def say(line: str) -> None:
     """Tell the user what is going on: a line on stderr, so that stdout stays the result alone."""
-    click.echo(line, err=True)
+    from harness.text import printable
+
+    click.echo(printable(line), err=True)

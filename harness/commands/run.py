@@ -8,12 +8,19 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards, say
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 from tinyhil import errors
 
 
 @click.command()
-@click.option("--board", required=True, help="Board to run on: uno, due, h747 or host; see `hil boards`.")
+@click.option(
+    "--board",
+    "board_names",
+    required=True,
+    multiple=True,
+    help="Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
+    "Given several times: on all of them at once.",
+)
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
@@ -63,10 +70,38 @@ from tinyhil import errors
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record (of several boards a list) alone on stdout.")
+@WAIT_OPTION
+@BENCH_OPTION
 @BOARDS_OPTION
-def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+@click.pass_context
+def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Compile, build, load, stream, measure, compare and record."""
+    if len(board_names) == 1:
+        _run_one(board_names[0], as_json, **options)
+        return
+    if options["port"]:
+        raise click.UsageError("--port is for one board; with several, name them as the bench file does")
+    from harness.parallel import as_arguments, print_table, run_all, worst_code
+
+    results = run_all(board_names, as_arguments(context, leave_out=("board_names", "as_json")), say)
+    if as_json:
+        import json
+
+        click.echo(json.dumps([result.as_json() for result in results]))
+    else:
+        from rich.console import Console
+
+        print_table(results, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    for result in results:
+        if result.message:
+            click.echo(f"hil: {result.message}", err=True)
+    sys.exit(worst_code(result.exit_code for result in results))
+
+
+def _run_one(
+    board: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any
+) -> None:
     import json
 
     from rich.console import Console
@@ -78,10 +113,10 @@ def run(boards_file: Path | None, as_json: bool, format_: str, **options: Any) -
     from harness.run import run as run_request
     from harness.toolchain import default_cache_dir
 
-    request = Request(format=format_, **options)
+    request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, request.board) as progress:
-        outcome = run_request(request, read_boards(boards_file), default_cache_dir(), say, progress)
+        outcome = run_request(request, read_boards(boards_file, bench_file), default_cache_dir(), say, progress)
     record, path = store(outcome)
     if as_json:
         click.echo(json.dumps(record))
