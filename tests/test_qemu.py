@@ -192,8 +192,8 @@ def test_manifest_and_board_file_agree(name: str, boards: Boards) -> None:
 @runs("echo")
 def test_an_ended_qemu_is_a_dead_board(device: QemuBoard) -> None:
     device.alive()
-    device._process.kill()
-    device._process.wait()
+    os.kill(device.process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, device.process.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(DeviceCrashed, match="QEMU ended with code -9"):
         device.alive()
 
@@ -205,7 +205,7 @@ def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> No
         "from harness.boards import qemu; from harness.boards.connection import Session\n"
         "from harness.config import load_boards\n"
         "with qemu.connect(load_boards().board('qemu_m3'), Session(Path(sys.argv[1]), Path(sys.argv[2]))) as device:\n"
-        "    print(device._process.pid, flush=True); time.sleep(60)\n"
+        "    print(device.process.pid, flush=True); time.sleep(60)\n"
     )
     command = [shutil.which("python3", path=str(ROOT / ".venv/bin")) or "python3", "-c", code, str(elf), str(tmp_path)]
     starter = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.assets import asset, in_checkout
-from harness.boards import qemu
+from harness.boards import qemu, renode
 from harness.boards.boot_loader import optiboot
 from harness.boards.connection import Connection, Session
 from harness.boards.process import ProcessBoard
@@ -20,7 +20,7 @@ from tinyhil.errors import BoardError
 
 BANNER_S = 2.0
 FLASHED_BANNER_S = 2.5  # a boot loader may wait a second for a programmer
-DRIVERS = {"qemu": qemu.connect}  # kinds of emulator that are not programs of ours
+DRIVERS = {"qemu": qemu.connect, "renode": renode.connect}  # kinds of emulator that are not programs of ours
 
 
 @contextmanager

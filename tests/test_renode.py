@@ -1,0 +1,220 @@
+"""Renode's boards: the platform files are read and held against the firmware everywhere, and run where Renode is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from hil_command import check_failure, hil, record_of
+from renode_files import Fault, Platform, Script, read_platform, read_script
+from wire_bench import ROOT
+
+from harness.boards import renode
+from harness.config import Boards, BoardSpec, load_boards
+from tinyhil.errors import BoardError
+
+FOLDER = ROOT / "emulators" / "renode"
+GIVEN = frozenset({"$image", "$port"})  # what the driver sets
+CHIPS = {"sam3x8e": "due", "stm32h747": "h747"}
+UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART1", "USART1_IRQ")}
+every_chip = pytest.mark.parametrize("chip", CHIPS)
+needs_renode = pytest.mark.skipif(shutil.which("renode") is None, reason="no renode in PATH")
+
+
+@pytest.fixture(scope="module")
+def boards() -> Boards:
+    return load_boards()
+
+
+def platform_of(chip: str) -> Platform:
+    return read_platform(FOLDER / f"{chip}.repl")
+
+
+def script_of(chip: str) -> Script:
+    return read_script(FOLDER / f"{chip}.resc", GIVEN)
+
+
+def constants(path: Path) -> dict[str, int]:
+    """Every `NAME = number` of a firmware source."""
+    found = re.findall(r"\b([A-Z][A-Z0-9_]+) = (0x[0-9A-Fa-f]+|[0-9]+)\b", path.read_text())
+    return {name: int(value, 0) for name, value in found}
+
+
+def registers(chip: str) -> dict[str, int]:
+    """Every register address that the chip's firmware can touch."""
+    named = constants(ROOT / "firmware/hal" / chip / "hal.cpp") | constants(ROOT / "firmware/hal/cortexm/reg.hpp")
+    return {name: value for name, value in named.items() if value >= 0x40000000}
+
+
+# ---- the files
+
+
+def test_every_file_belongs_to_a_board(boards: Boards) -> None:
+    assert {path.stem for path in FOLDER.glob("*.re*")} == set(CHIPS)
+    for chip, name in CHIPS.items():
+        emulator = boards.board(name).chip.cross_checks["renode"]
+        assert ROOT / emulator.args[0] == FOLDER / f"{chip}.resc"
+        assert (emulator.kind, emulator.truth) == ("renode", "function only")
+
+
+@every_chip
+def test_every_register_of_the_firmware_is_somewhere(chip: str) -> None:
+    platform, named = platform_of(chip), registers(chip)
+    assert len(named) > 20
+    nowhere = [f"{name} {address:#x}" for name, address in named.items() if platform.what_is_at(address) is None]
+    assert nowhere == []
+    assert platform.what_is_at(named["DWT_CYCCNT"]) == "dwt"
+    assert platform.what_is_at(named["NVIC_ISER"]) == platform.what_is_at(named["MPU_CTRL"]) == "nvic"
+    assert platform.what_is_at(named["ITM_STIM0"]) == "ITM"
+
+
+@every_chip
+def test_the_uart_is_the_firmwares(chip: str) -> None:
+    platform, named = platform_of(chip), constants(ROOT / "firmware/hal" / chip / "hal.cpp")
+    entry, prefix, irq = UARTS[chip]
+    uart = platform.entries[entry]
+    addresses = [value for name, value in named.items() if name.startswith(prefix) and value >= 0x40000000]
+    assert uart.at == min(addresses)
+    assert {platform.what_is_at(address) for address in addresses} == {entry}
+    assert [(target, pin) for _, target, pin in uart.wires] == [("nvic", named[irq])]
+    assert script_of(chip).arguments("connector", "Connect")[0] == f"sysbus.{entry}"
+
+
+@every_chip
+def test_memories_are_those_of_the_linker_script_and_of_the_board_file(chip: str, boards: Boards) -> None:
+    platform, spec = platform_of(chip), boards.board(CHIPS[chip]).chip
+    memories = [e for e in platform.entries.values() if e.kind == "Memory.MappedMemory"]
+    text = (ROOT / "firmware/hal" / chip / f"{chip}.ld").read_text()
+    linked = re.findall(r"ORIGIN = (0x[0-9A-Fa-f]+), LENGTH = (\d+)K", text)
+    assert [(e.at, e.size) for e in memories] == [(int(at, 0), 1024 * int(size)) for at, size in linked]
+    assert [e.size for e in memories] == [spec.flash_bytes, spec.ram_bytes]
+    assert int(script_of(chip).arguments("sysbus", "LoadBinary")[1], 0) == memories[0].at
+    assert int(script_of(chip).arguments("cpu", "VectorTableOffset")[0], 0) == memories[0].at
+
+
+@every_chip
+def test_clock_and_processor_are_those_of_the_board_file(chip: str, boards: Boards) -> None:
+    platform, spec = platform_of(chip), boards.board(CHIPS[chip]).chip
+    assert platform.entries["cpu"].settings["cpuType"] == spec.core
+    assert int(platform.entries["dwt"].settings["frequency"]) == spec.clock_hz
+    assert int(platform.entries["nvic"].settings["systickFrequency"]) == spec.clock_hz
+    assert int(script_of(chip).arguments("cpu", "PerformanceInMips")[0]) * 1_000_000 == spec.clock_hz
+
+
+def test_the_clocks_of_the_due_are_ready() -> None:
+    """Each bit of PMC_SR that the firmware waits for is 1, else it would wait for ever."""
+    text = (ROOT / "firmware/hal/sam3x8e/hal.cpp").read_text()
+    awaited = sum(1 << int(bit) for bit in set(re.findall(r"wait_for\(1u << (\d+)\)", text)))
+    (status,) = (tag for tag in platform_of("sam3x8e").tags if tag.name == "PMC_SR")
+    assert status.at == registers("sam3x8e")["PMC_SR"]
+    assert awaited == status.value == 0x1000B
+
+
+@every_chip
+def test_the_script_says_when_it_is_done(chip: str) -> None:
+    assert script_of(chip).statements[-1] == ("log", renode.READY)
+    assert script_of(chip).platform == FOLDER / f"{chip}.repl"
+
+
+# ---- the checker itself: each of these Renode would refuse, or silently do without
+
+BAD_PLATFORMS = [
+    ("cpu: CPU.CortexM @ sysbus", "cpu CPU.CortexM @ sysbus", "not `name: Type @ place`"),
+    ('    cpuType: "cortex-m3"\n', "", "needs cpuType"),
+    ('"cortex-m3"', '"cortex-m33x"', "no processor cortex-m33x"),
+    ("    nvic: nvic", "    nvic: gic", "no gic"),
+    ("    -> cpu@0", "    -> cpu", "neither `key: value` nor"),
+    ("    -> nvic@8", "    RXRDY -> nvic@8", "has no output RXRDY"),
+    ("UART.SAM_USART", "UART.SAM3X_UART", "unknown type UART.SAM3X_UART"),
+    ("uartOnlyMode: true", "uartMode: true", "has no parameter uartMode"),
+    ("    uartOnlyMode", "  uartOnlyMode", "indent by four blanks"),
+    ("    uartOnlyMode: true", "    uartOnlyMode: true\n    uartOnlyMode: true", "uartOnlyMode twice"),
+    ("flash: Memory", "sram: Memory", "sram is there already"),
+    ("@ sysbus 0x20070000", "@ sysbus 0x000FF000", "overlaps flash"),
+    ("@ sysbus 0x20070000", "@ cpu 0x20070000", "belongs on sysbus"),
+    ("<0x400E0668 0x4>", "<0x400E0664 0x4>", "PMC_SR overlaps PMC"),
+    ("<0x400E0A00 0x200>", "<0x400E0A00>", "not `Tag <address size>"),
+    ("sysbus:\n    init:", "sysbus:\n    start:", "neither `key: value` nor"),
+    ("sysbus:\n", "bus:\n", "bus is nothing yet"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "fault"), BAD_PLATFORMS, ids=[bad[2] for bad in BAD_PLATFORMS])
+def test_a_bad_platform_is_found(old: str, new: str, fault: str, tmp_path: Path) -> None:
+    text = (FOLDER / "sam3x8e.repl").read_text()
+    assert old in text
+    (tmp_path / "bad.repl").write_text(text.replace(old, new))
+    with pytest.raises(Fault, match=re.escape(fault)):
+        read_platform(tmp_path / "bad.repl")
+
+
+BAD_SCRIPTS = [
+    ("using sysbus\n", "", "a statement is missing"),
+    ("start\n", "start now\n", "not a statement of ours"),
+    ("$image 0x80000", "$bin 0x80000", "$bin is never set"),
+    ("# Bytes", "// Bytes", "can not read '// Bytes"),
+    ("sam3x8e.repl", "sam4s.repl", "no sam4s.repl"),
+    ('"wire" false', '"wire"', "not a statement of ours"),
+    ("cpu PerformanceInMips 84", "cpu PerformanceInMips 84\ncpu PerformanceInMips 84", "there twice"),
+    ('start\nlog "hil: ready"', 'log "hil: ready"\nstart', "ends with `start` and `log`"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "fault"), BAD_SCRIPTS, ids=[bad[2] for bad in BAD_SCRIPTS])
+def test_a_bad_script_is_found(old: str, new: str, fault: str, tmp_path: Path) -> None:
+    shutil.copy(FOLDER / "sam3x8e.repl", tmp_path)
+    text = (FOLDER / "sam3x8e.resc").read_text()
+    assert old in text
+    (tmp_path / "bad.resc").write_text(text.replace(old, new))
+    with pytest.raises(Fault, match=re.escape(fault)):
+        read_script(tmp_path / "bad.resc", GIVEN)
+
+
+# ---- the driver, as far as it goes without Renode
+
+
+def due_on_renode(boards: Boards, program: str = "renode") -> BoardSpec:
+    board = boards.board("due").emulated_by("renode")
+    assert board.chip.emulator is not None
+    emulator = board.chip.emulator.model_copy(update={"program": program})
+    return board.model_copy(update={"chip": board.chip.model_copy(update={"emulator": emulator})})
+
+
+def test_the_command_line(boards: Boards) -> None:
+    words = renode.command(due_on_renode(boards, "true"), Path("/a b/firmware.bin"), 4711)
+    assert words[1:-1] == ["--disable-gui", "--console", "--plain", "--execute"]
+    image, port, include = words[-1].split("; ")
+    assert image == "$image=@/a\\ b/firmware.bin"
+    assert port == "$port=4711"
+    assert include == f"include @{FOLDER / 'sam3x8e.resc'}"
+    assert {image.split("=")[0], port.split("=")[0]} == GIVEN
+    with pytest.raises(BoardError, match="no path with a semicolon"):
+        renode.command(due_on_renode(boards, "true"), Path("/a;b.bin"), 4711)
+
+
+@pytest.mark.skipif(shutil.which("renode") is not None, reason="renode is in PATH")
+def test_without_renode_the_board_says_so(tmp_path: Path) -> None:
+    done = hil("run", "--board", "due", "--model", "fastgrnn_har", "--samples", 1, "--emulator", "renode", cwd=tmp_path)
+    check_failure(done, 3, "due: renode is not installed", "portable build", logs=True)
+
+
+def test_the_uno_has_no_renode_and_the_documentation_says_why(tmp_path: Path, boards: Boards) -> None:
+    assert "renode" not in boards.board("uno").chip.cross_checks
+    assert "Renode has no AVR" in (ROOT / "docs/emulators.md").read_text()
+
+
+# ---- with Renode
+
+
+@needs_renode
+@every_chip
+@pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
+def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
+    arguments = ("--model", "fastgrnn_har", "--format", format_, "--samples", 5, "--emulator", "renode", "--json")
+    record = record_of(hil("run", "--board", CHIPS[chip], *arguments, cwd=tmp_path, timeout_s=300))
+    assert record["bit_exact"] is True
+    assert record["samples"] == record["equal_samples"] == 5
+    assert record["emulator"]["truth"] == record["latency"]["truth"] == "function only"
+    assert re.fullmatch(r"\d+(\.\d+)+", record["provenance"]["emulator_exit"]["emulator_version"])

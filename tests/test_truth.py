@@ -1,0 +1,68 @@
+"""What every emulator says of its own numbers: in the board file, in `hil boards --truth`, and in the documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hil_command import hil
+from wire_bench import ROOT
+
+from harness.config import Emulator, Truth, load_boards, parse_boards
+from harness.truth import HOST, MEANINGS, MEASURED, statements, truth_of
+from tinyhil.errors import BoardError, ConfigError
+
+BOARDS = load_boards()
+EMULATED = [board for board in BOARDS.entries.values() if board.chip.emulator]
+
+
+def emulators() -> list[tuple[str, str | None, Emulator]]:
+    """(board, the name that chooses the emulator or None for the usual one, emulator)."""
+    found: list[tuple[str, str | None, Emulator]] = []
+    for board in EMULATED:
+        assert board.chip.emulator is not None
+        found.append((board.name, None, board.chip.emulator))
+        found += [(board.name, name, emulator) for name, emulator in board.chip.cross_checks.items()]
+    return found
+
+
+@pytest.mark.parametrize(("board", "name", "emulator"), emulators())
+def test_every_emulator_states_its_truth(board: str, name: str | None, emulator: Emulator, tmp_path: Path) -> None:
+    chosen = BOARDS.board(board).emulated_by(name)
+    assert chosen.chip.emulator == emulator
+    assert truth_of(chosen, emulated=True) == emulator.truth
+    assert truth_of(chosen, emulated=False) == MEASURED
+    program = Path(emulator.program).name
+    said = [line for line in statements(BOARDS) if line.startswith(f"{board} ") and program in line]
+    assert any(line.endswith(emulator.truth) for line in said)
+    row = f"| {board} | {f'`--emulator {name}`' if name else 'usual'} |"
+    (documented,) = (line for line in (ROOT / "docs/emulators.md").read_text().splitlines() if line.startswith(row))
+    assert documented.endswith(f"| {emulator.truth} |")
+
+
+def test_every_statement_is_explained() -> None:
+    assert set(MEANINGS) == set(get_args(Truth))
+    documentation = (ROOT / "docs/emulators.md").read_text()
+    assert all(f"**{truth}**" in documentation for truth in (*MEANINGS, MEASURED))
+    assert truth_of(BOARDS.board("host"), emulated=False) == HOST
+
+
+def test_the_command_prints_them(tmp_path: Path) -> None:
+    done = hil("boards", "--truth", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == list(statements(BOARDS))
+
+
+def test_an_unknown_emulator_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BoardError, match=r"uno: no emulator named 'qemu'; known: "):
+        BOARDS.board("uno").emulated_by("qemu")
+    arguments = ("run", "--board", "uno", "--model", "fastgrnn_har", "--emulator")
+    assert hil(*arguments, "none", cwd=tmp_path).returncode == 3
+    assert hil(*arguments, "avr8js", "--port", "/dev/null", cwd=tmp_path).returncode == 2
+
+
+def test_an_emulator_without_a_statement_is_a_fault() -> None:
+    text = (ROOT / "boards.yaml").read_text().replace("      truth: exact cycles\n", "", 1)
+    with pytest.raises(ConfigError, match=r"chips.atmega328p.emulator.truth: missing"):
+        parse_boards(text, Path("boards.yaml"))
