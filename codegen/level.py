@@ -112,10 +112,11 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
     inside = [name for reads, writes in touches for name in (*reads, *writes)]
     everywhere = _touch_counts(program.body, sequence_of)
     here = _touch_counts(body, sequence_of)
+    index = _index(touches)
     tensors = {}
     for name in dict.fromkeys(inside):
         known_outside = not is_top and (everywhere[name] > here[name] or name == program.output)
-        tensors[name] = _held(program, name, touches, known_outside, is_top and name == program.output)
+        tensors[name] = _held(program, name, index, known_outside, is_top and name == program.output)
     items = []
     for item, (reads, writes), weight in zip(body, touches, weights, strict=True):
         held = tuple(tensors[name] for name in dict.fromkeys((*reads, *writes)))
@@ -127,10 +128,11 @@ def level_of(program: Program, body: tuple[Op | Loop, ...], weights: tuple[int, 
             continue
         replaced = item.inputs[:1] if item.kernel == COPY.name else tuple(overwritable(program, item))
         places = tuple(tensors[name] for name in replaced if name in tensors)
-        items.append(Item(held, sum(one.size_bytes for one in held), tensors[item.output], places))
+        scratch_bytes = program.tensors[item.scratch].size_bytes if item.scratch else 0
+        own_bytes = scratch_bytes + sum(one.size_bytes for one in held)
+        items.append(Item(held, own_bytes, tensors[item.output], places))
     before = _before(touches)
-    after = tuple(sum(1 << j for j in range(len(body)) if before[j] >> i & 1) for i in range(len(body)))
-    return Level(tuple(items), before, after, tuple(tensors.values()))
+    return Level(tuple(items), before, _inverse(before), tuple(tensors.values()))
 
 
 Touches = tuple[frozenset[str], frozenset[str]]  # read, written
@@ -177,9 +179,20 @@ def _touch_counts(body: tuple[Op | Loop, ...], sequence_of: dict[str, str]) -> d
     return counts
 
 
-def _held(program: Program, name: str, touches: list[Touches], known_outside: bool, is_result: bool) -> Held:
-    readers = [i for i, (reads, _) in enumerate(touches) if name in reads]
-    writers = [i for i, (_, writes) in enumerate(touches) if name in writes]
+def _index(touches: list[Touches]) -> dict[str, tuple[list[int], list[int]]]:
+    """The items that read each tensor, and those that write it."""
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for item, both in enumerate(touches):
+        for kind, names in enumerate(both):
+            for name in names:
+                found.setdefault(name, ([], []))[kind].append(item)
+    return found
+
+
+def _held(
+    program: Program, name: str, index: dict[str, tuple[list[int], list[int]]], known_outside: bool, is_result: bool
+) -> Held:
+    readers, writers = index[name]
     touched = sum(1 << i for i in {*readers, *writers})
     size = program.tensors[name].size_bytes
     if not known_outside:
@@ -192,11 +205,28 @@ def _held(program: Program, name: str, touches: list[Touches], known_outside: bo
 
 def _before(touches: list[Touches]) -> tuple[int, ...]:
     """For each item the earlier ones it must follow: one of the two writes what the other touches."""
+    readers: dict[str, int] = {}
+    writers: dict[str, int] = {}
     found = []
     for index, (reads, writes) in enumerate(touches):
         mask = 0
-        for earlier, (read, written) in enumerate(touches[:index]):
-            if written & (reads | writes) or read & writes:
-                mask |= 1 << earlier
+        for name in reads:
+            mask |= writers.get(name, 0)
+        for name in writes:
+            mask |= writers.get(name, 0) | readers.get(name, 0)
         found.append(mask)
+        for names, known in ((reads, readers), (writes, writers)):
+            for name in names:
+                known[name] = known.get(name, 0) | 1 << index
     return tuple(found)
+
+
+def _inverse(before: tuple[int, ...]) -> tuple[int, ...]:
+    """For each item the later ones that must follow it."""
+    after = [0] * len(before)
+    for index, mask in enumerate(before):
+        while mask:
+            lowest = mask & -mask
+            after[lowest.bit_length() - 1] |= 1 << index
+            mask ^= lowest
+    return tuple(after)

@@ -17,6 +17,7 @@ from tinyhil.ops.rows import operand_of
 from tinyhil.program import Program
 
 MOST_STAGES = 24  # of one loop
+MOST_PARTS = 1500  # weighed per chain: a long one gets shorter loops
 MOST_TRIES = 150  # parts tried one by one where the chains alone do not decide
 MOST_ROUNDS = 12
 
@@ -74,8 +75,9 @@ class _Chain:
     @staticmethod
     def of(program: Program, stages: Sequence[Stage]) -> _Chain:
         needs = {}
+        longest = max(2, min(MOST_STAGES, MOST_PARTS // len(stages)))
         for first in range(len(stages)):
-            for end in range(first + 1, min(len(stages), first + MOST_STAGES) + 1):
+            for end in range(first + 1, min(len(stages), first + longest) + 1):
                 if end == first + 1 or _can_go_by_rows(stages[first:end]):
                     needs[first, end] = _needs(program, stages[first:end])
         return _Chain(stages, needs)

@@ -1,7 +1,8 @@
 """A problem reduced to what the exact search works on: rigid blocks over the sections of time that matter.
 
 A block is one buffer, or several that were joined because aliases between them are accepted: it has one offset and,
-over time, one or more pieces of different sizes; a member that starts above the block's offset counts from there. Buffers of no size are left out; they go to offset 0.
+over time, one or more pieces of different sizes; a member that starts above the block's offset counts from there.
+Buffers of no size are left out; they go to offset 0.
 Two pieces meet if and only if they meet at an instant after which one of the live pieces ends before another
 begins, so only those instants become sections.
 """

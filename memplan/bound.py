@@ -8,9 +8,12 @@ joined counts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memplan.problem import Buffer, Problem
+
+Joined = Mapping[str, set[str]]  # by name
 
 EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest set is found exactly
 
@@ -27,11 +30,11 @@ class Bound:
 def lower_bound(problem: Problem) -> Bound:
     """The best of the bounds, with the earliest instant that witnesses it."""
     best = Bound(0, "load", None)
-    for instant in _instants(problem):
-        live = instant[1]
-        load = live_load(live, problem)
+    joined = _joined(problem)
+    for instant, live in _instants(problem):
+        load = live_load(live, problem, joined)
         if load > best.bytes:
-            best = Bound(load, "load", instant[0])
+            best = Bound(load, "load", instant)
     fixed = fixed_height(problem)
     return Bound(fixed, "fixed") if fixed > best.bytes else best
 
@@ -51,10 +54,10 @@ def fixed_height(problem: Problem) -> int:
     return sum(tops.values())
 
 
-def live_load(live: list[Buffer], problem: Problem) -> int:
+def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None) -> int:
     """What these buffers, all live at once, need at the least."""
     if problem.aliases:
-        live = _heaviest_apart(live, problem)
+        live = _heaviest_apart(live, _joined(problem) if joined is None else joined)
     live = [buffer for buffer in live if buffer.size_bytes]
     if not live:
         return 0
@@ -68,14 +71,19 @@ def live_load(live: list[Buffer], problem: Problem) -> int:
     return best
 
 
-def _heaviest_apart(live: list[Buffer], problem: Problem) -> list[Buffer]:
+def _joined(problem: Problem) -> Joined:
+    """The buffers that each one may share bytes with."""
+    found: dict[str, set[str]] = {}
+    for alias in problem.aliases:
+        found.setdefault(alias.first, set()).add(alias.second)
+        found.setdefault(alias.second, set()).add(alias.first)
+    return found
+
+
+def _heaviest_apart(live: list[Buffer], partners: Joined) -> list[Buffer]:
     """Live buffers of which no two are joined by an alias: the heaviest such set (a heavy one where many are)."""
     sizes = {buffer.name: buffer.size_bytes for buffer in live}
-    joined: dict[str, set[str]] = {name: set() for name in sizes}
-    for alias in problem.aliases:
-        if alias.first in sizes and alias.second in sizes:
-            joined[alias.first].add(alias.second)
-            joined[alias.second].add(alias.first)
+    joined = {name: partners.get(name, set()) & sizes.keys() for name in sizes}
     contested = sorted((name for name in sizes if joined[name]), key=lambda name: -sizes[name])
     chosen = _heaviest(contested, sizes, joined) if len(contested) <= EXACT_JOINED else _heavy(contested, joined)
     chosen |= {name for name in sizes if not joined[name]}

@@ -41,8 +41,9 @@ from tinyhil.ops.movement import PLACE, PLACE_MORE
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 from tinyhil.reference import run_reference
 
-ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=4)]
-NONE = Passes(False, False, False, False)
+ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=3)]
+ALL_PASSES += [Passes(True, True, True, views, rows) for views, rows in ((True, False), (False, True), (False, False))]
+NONE = Passes(False, False, False, False, False)
 
 
 def scan_program(name: str, folder: Path, default: str = "fixed16") -> Program:
@@ -94,13 +95,13 @@ def test_every_pass_keeps_the_result_of_loops(name: str, default: str, tmp_path:
     check_passes(program, extreme_inputs(program, 2))
 
 
-@pytest.mark.parametrize("seed", range(0, 100_000, 10_000))
+@pytest.mark.parametrize("seed", range(0, 100_000, 20_000))
 def test_every_pass_keeps_the_result_of_random_models(seed: int, tmp_path: Path) -> None:
     for case in random_cases(200_000 + seed, 25, tmp_path):
         check_passes(case.program, case.inputs)
 
 
-@pytest.mark.parametrize("seed", range(0, 10_000, 1000))
+@pytest.mark.parametrize("seed", range(0, 10_000, 2000))
 def test_every_pass_keeps_the_values_of_programs_no_front_end_makes(seed: int) -> None:
     for program in map(random_program, range(seed, seed + 40)):
         check_passes(program, np.random.default_rng(seed).integers(-99, 100, (2, program.tensors["x"].count)))
@@ -295,7 +296,7 @@ def shuffled(program: Program, body: Body, chance: np.random.Generator) -> Body:
 def test_every_order_the_levels_allow_computes_the_same(tmp_path: Path) -> None:
     """Not only the one chosen: the dependences themselves are right, and the plans of such orders too."""
     chance = np.random.default_rng(1)
-    programs = [random_program(seed) for seed in range(20_000, 20_050)]
+    programs = [random_program(seed) for seed in range(20_000, 20_025)]
     programs += [scan_program(name, tmp_path) for name in SCANS]
     moved = 0
     for program in programs:
@@ -306,7 +307,7 @@ def test_every_order_the_levels_allow_computes_the_same(tmp_path: Path) -> None:
             assert reference_writes(other, sample) == wanted
             check_passes(other, sample[None, :])
             moved += other.body != program.body
-    assert moved > 80
+    assert moved > 40
 
 
 @pytest.mark.parametrize("width", [1, 2, None])

@@ -145,7 +145,7 @@ def test_what_can_not_be_asked(instance: Path, capsys: pytest.CaptureFixture[str
         ((instance.parent / "none.csv",), "none.csv: can not be read (No such file or directory)"),
         ((instance.parent,), "can not be read"),
         (("--model", "nothing"), "no model 'nothing'"),
-        (("--model", "fastgrnn_har", "--format", "fixed7"), "fixed7"),
+        (("--model", "fastgrnn_har", "--format", "fixed77"), "fixed7"),
         (("--model", "fastgrnn_har", "--without", "thought"), "thought"),
     ):
         code, out, err = hil(capsys, *arguments)

@@ -23,7 +23,7 @@ from tinyhil import errors
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(["in-place", "gaps", "order"]),
+    type=click.Choice(["in-place", "gaps", "order", "views", "rows"]),
     help="With --model: leave out this pass; may be repeated.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
