@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from dsl_models import from_text, through_dsl, through_onnx, without_names
-from onnx_models import compiled, graph, model, node, samples_for, simple
+from onnx_models import compiled, graph, model, node, onnxruntime_outputs, samples_for, simple
 from random_models import random_model
 from scan_models import SCANS, WIDTH, cell, classifier, scan, weights
 from test_ops_shapes import MODELS as SHAPES
@@ -55,11 +55,13 @@ def unequal_numbers() -> onnx.ModelProto:
     return simple([node("MatMul", "x w", "a"), node("Add", "a b", "y")], {"x": (1, 6)}, {"w": wide, "b": wide[0, :7]})
 
 
+O_IS_TANH = node("Tanh", "h_next", "o")
+
+
 def collected() -> onnx.ModelProto:
     """The end of one state of two, and what the loop collects beside them."""
     body = cell(
-        [node("MatMul", "x_t W", "xw"), node("Add", "h xw", "h_next"), node("Relu", "c", "c_next")]
-        + [node("Tanh", "h_next", "o")],
+        [node("MatMul", "x_t W", "xw"), node("Add", "h xw", "h_next"), node("Relu", "c", "c_next"), O_IS_TANH],
         {"h": (1, 4), "c": (1, 4), "x_t": (1, WIDTH)},
         "h_next c_next o",
     )
@@ -67,6 +69,21 @@ def collected() -> onnx.ModelProto:
     return classifier([*loop, node("Add", "top c_n", "end")], state="end")
 
 
+# what only the DSL says: written as ONNX and back it must stay the same
+TEXTS = {
+    "repeat": "input x = (1, 3) in loop (t = [0:7], h = x) { 0.5 * h + x }",
+    "repeat in a loop": "input x = (4, 3) in loop (i = [0:4], h = x[0]) { let r = x[i] in "
+    "loop (j = [0:2], h) { tanh(0.5 * h + r) } }",
+    "two repeated states": "input x = (1, 3) in "
+    "let a, b = loop (t = [0:3], a = x, b = 0.5 * x) { b, a + b } in a <*> b",
+    "a path in a tree": "input x = (1, 2) in let v = [[1.5, -1.0], [0.5, 2.0], [3.0, 1.0]] in "
+    "let k = loop (t = [0:1], k = 0) { let right = Cast(Less(x[0, 1], 0.0), to=7) in 2 * k + 1 + right } in v[k]",
+    "backward": "input x = (5, 2) in let h, all = loop (t = [5:0], h = x[0]) { tanh(h + x[t]); h } in all * h",
+    "conditional": "input x = (1, 3) in let y = 2.0 * x in y >= 0.5 ? x : x <*> y",
+    "states returned as they are": "input x = (3, 2) in let a, b = loop (t = [0:3], a = x[0], b = x[1]) { b, x[t] } "
+    "in a + b",
+    "condition kept": "input x = (3, 2) in let c = Greater(x, 0.0) in Where(Not(c), x, 0.5 * x)",
+}
 GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     **SCANS,
     **{made.__name__: made for made in (odd_names, numbers, unequal_numbers, collected)},
@@ -102,6 +119,17 @@ def round_trip(first: Model, folder: Path) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_loops_and_names(name: str, tmp_path: Path) -> None:
     round_trip(read(GRAPHS[name]()), tmp_path)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts(name: str, tmp_path: Path) -> None:
+    first = from_text(TEXTS[name], tmp_path)
+    round_trip(first, tmp_path)
+    same(first, through_onnx(first, tmp_path), tmp_path)
+    proto = onnx.load(tmp_path / "third.onnx")
+    x = inputs_of(first.graph)
+    floats = evaluate(first.graph, x).reshape(len(x), -1)
+    np.testing.assert_allclose(floats, onnxruntime_outputs(proto, x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SHAPES)

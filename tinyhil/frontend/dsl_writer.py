@@ -1,7 +1,7 @@
 """Listing -> DSL text and the arrays that go into the .npz beside it.
 
 One operator per line, in the order of the model, with the shape of the result behind it. Numbers used once stand where
-they are used, small tensors in the text, larger ones in the .npz; names are those of the model as far as they are words.
+they are used, small tensors in the text, larger ones in the .npz; names are those of the model, made words.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESHAPES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 
 
 def write_dsl(listing: Listing, title: str) -> tuple[str, dict[str, np.ndarray]]:
-    """The text, which begins with the comment `title`, and the arrays for the .npz; ModelError if a call has no text."""
+    """The text, with the comment `title` on top, and the arrays for the .npz; ModelError if a call has no words."""
     return Writer(listing).write(title)
 
 
@@ -77,7 +77,7 @@ class Writer:
             outputs.pop()
         targets = ", ".join(self._names[name] if name else "_" for name in outputs)
         shapes = ", ".join(_dims(self._shape(name)) for name in outputs if name)
-        if call.op == "Scan":
+        if call.op in ("Repeat", "Scan"):
             yield from self._loop(call, targets, shapes, indent)
             return
         if call.bodies:
@@ -90,15 +90,17 @@ class Writer:
         states = len(call.inputs) - int(call.attrs["num_scan_inputs"])
         axes = call.attrs.get("scan_input_axes") or [0] * (len(call.inputs) - states)
         names = [self._names[name] for name in body.inputs]
-        firsts = [f"{name} = {self.operand(value)}" for name, value in zip(names, call.inputs[:states], strict=False)]
-        step, rows, count = _free("t", set(self._names.values())), [], 0
+        header = [f"{name} = {self.operand(value)}" for name, value in zip(names, call.inputs[:states], strict=False)]
+        step, rows, count = _free("t", set(self._names.values())), [], int(call.attrs.get("count", 0))
         for name, value, axis in zip(names[states:], call.inputs[states:], axes, strict=True):
             shape = self._shape(value)
             position = int(axis) % len(shape)
             count = shape[position]
             rows.append(f"{name} = {self.operand(value)}[{':, ' * position}{step}]")
+        span = f"[{count}:0]" if _is_backward(call, len(body.outputs) - states) else f"[0:{count}]"
+        told = ", ".join([f"{step} = {span}", *header]) + (f"; {', '.join(rows)}" if rows else "")
         yield f"{indent}let {targets} =  // {shapes}"
-        yield f"{indent}  loop ({step} = [0:{count}], {', '.join(firsts)}; {', '.join(rows)}) {{"
+        yield f"{indent}  loop ({told}) {{"
         yield from self._lines(body, indent + "    ", states)
         yield f"{indent}  }} in"
 
@@ -142,7 +144,7 @@ class Writer:
     # ---- expressions
 
     def _expression(self, call: Call) -> str:
-        for say in (self._arithmetic, self._view, self._slice, self._window):
+        for say in (self._arithmetic, self._view, self._slice, self._gather, self._window):
             text = say(call)
             if text is not None:
                 return text
@@ -206,6 +208,15 @@ class Writer:
             indices.pop()
         return f"{self.operand(source)}[{', '.join(indices)}]" if indices else None
 
+    def _gather(self, call: Call) -> str | None:
+        """x[k] for an index computed at run time."""
+        if call.op != "Gather" or set(call.attrs) - {"axis"}:
+            return None
+        if call.inputs[1] in self._listing.constants or self._shape(call.inputs[1]) not in ((), (1,)):
+            return None
+        axis = int(call.attrs.get("axis", 0)) % len(self._shape(call.inputs[0]))
+        return f"{self.operand(call.inputs[0])}[{':, ' * axis}{self._names[call.inputs[1]]}]"
+
     def _window(self, call: Call) -> str | None:
         """conv2d and maxpool, where their groups say all there is to say."""
         attrs = dict(call.attrs)
@@ -224,6 +235,15 @@ class Writer:
         parts = [self.operand(name) for name in call.inputs]
         parts += [f"{{{letter} {' '.join(map(str, values))}}}" for letter, values in groups.items()]
         return f"{'conv2d' if call.op == 'Conv' else 'maxpool'}({', '.join(parts)})"
+
+
+def _is_backward(call: Call, collected: int) -> bool:
+    """Whether a loop reads its rows last first, and collects them so that they lie as they were read."""
+    directions = list(call.attrs.get("scan_input_directions") or [0])
+    outputs = list(call.attrs.get("scan_output_directions") or [0] * collected)
+    if len({*directions, *outputs}) > 1:
+        raise ModelError(f"node '{call.name}' ({call.op}): the DSL has no words for loops in two directions")
+    return directions[0] == 1
 
 
 def _words(names: Sequence[str]) -> dict[str, str]:

@@ -270,7 +270,7 @@ class Elaborator:
         return spans
 
     def _indexed(self, item: syntax.Indexed, wish: str) -> str:
-        row = self._row(item, wish)
+        row = self._row(item, wish) or self._gathered(item, wish)
         if row is not None:
             return row
         source = self.operand(item.operand)
@@ -304,16 +304,14 @@ class Elaborator:
         if self.shape(part) not in (wanted, kept):
             raise let.at.error(f"a value of shape {list(self.shape(part))} for a part of shape {list(wanted)}")
         part = functions.reshaped(self, part, wanted, let.at)
-        for axis in reversed(range(len(shape))):
-            start, length = spans[axis]
-            around = [(a, shape[a]) if i > axis else spans[i] for i, a in enumerate([0] * len(shape))]
-            pieces = []
-            if start:
-                pieces.append(self.cut(whole, [*around[:axis], (0, start), *around[axis + 1 :]], let.at))
-            pieces.append(part)
-            if start + length < shape[axis]:
-                rest = (start + length, shape[axis] - start - length)
-                pieces.append(self.cut(whole, [*around[:axis], rest, *around[axis + 1 :]], let.at))
+        for axis in reversed(range(len(shape))):  # the part is whole along all later axes already
+            (start, length), size = spans[axis], shape[axis]
+            later = [(0, full) for full in shape[axis + 1 :]]
+            before, behind = (
+                self.cut(whole, [*spans[:axis], span, *later], let.at) if span[1] else None
+                for span in ((0, start), (start + length, size - start - length))
+            )
+            pieces = [piece for piece in (before, part, behind) if piece is not None]
             if len(pieces) > 1:
                 part = self.call("Concat", pieces, let.at, axis=axis)
         return part
@@ -340,14 +338,17 @@ class Elaborator:
         read = rows_read(item, lambda name: None if name in shadowed else self._outside(name))
         implicit = [row for row in dict.fromkeys(read) if row not in {known for _, known in rows}]
         rows += [(row.describe(), row) for row in implicit]
-        if not rows:
-            raise item.at.error(f"nothing is read by rows; read x[{item.variable}] in the body, or use the sum $")
         sequences = [self._sequence(item, row) for _, row in rows]
         attrs: dict[str, object] = {"num_scan_inputs": len(rows)}
+        if not rows:
+            attrs["count"] = abs(item.stop - item.start)
+        elif item.stop < item.start:
+            attrs["scan_input_directions"] = [1] * len(rows)
+            attrs["scan_output_directions"] = [1] * len(item.body.collected)
         if any(row.axis for _, row in rows):
             attrs["scan_input_axes"] = [row.axis for _, row in rows]
         inputs = (*(value for _, value in states), *sequences)
-        call = Call("Scan", wishes[0], inputs, wishes, attrs)
+        call = Call("Scan" if rows else "Repeat", wishes[0], inputs, wishes, attrs)
 
         def fill(inner: tuple[str, ...]) -> tuple[str, ...]:
             names = [name for name, _ in (*states, *rows[: len(item.rows)])]
@@ -382,12 +383,11 @@ class Elaborator:
     def _sequence(self, item: syntax.Loop, row: Row) -> str:
         """The tensor whose rows the loop reads: cut down to its steps."""
         shape = self.shape(row.source)
-        if row.axis >= len(shape) or item.stop > shape[row.axis]:
-            raise item.at.error(
-                f"steps {item.start} to {item.stop} along axis {row.axis} of '{row.source}' {list(shape)}"
-            )
+        first, end = sorted((item.start, item.stop))
+        if row.axis >= len(shape) or end > shape[row.axis]:
+            raise item.at.error(f"steps {first} to {end} along axis {row.axis} of '{row.source}' {list(shape)}")
         spans = [(0, size) for size in shape]
-        spans[row.axis] = item.start, item.stop - item.start
+        spans[row.axis] = first, end - first
         return self.cut(row.source, spans, item.at)
 
     def _row(self, item: syntax.Indexed, wish: str) -> str | None:
@@ -409,6 +409,17 @@ class Elaborator:
             shape = self.shape(row)
             return functions.reshaped(self, row, (*shape[:axis], 1, *shape[axis:]), item.at, wish)
         return None
+
+    def _gathered(self, item: syntax.Indexed, wish: str) -> str | None:
+        """What an index that is computed at run time chooses."""
+        given = [(axis, index) for axis, index in enumerate(item.indices) if index.start is not None]
+        if len(given) != 1 or not isinstance(given[0][1].start, syntax.Name) or given[0][1].length is not None:
+            return None
+        axis, start = given[0][0], given[0][1].start
+        chosen = self._named(start)
+        if not isinstance(chosen, str) or chosen in self.builder.constants or self.shape(chosen) not in ((), (1,)):
+            return None
+        return self.call("Gather", [self.operand(item.operand), chosen], item.at, wish, axis=axis)
 
     # ---- conditionals
 

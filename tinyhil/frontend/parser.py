@@ -337,8 +337,8 @@ class Parser:
             values.append(self._natural())
         return values
 
-    def _span(self) -> tuple[str, int, int]:
-        """`i = [a:b]`."""
+    def _span(self, backward: bool) -> tuple[str, int, int]:
+        """`i = [a:b]`; `backward`: a may lie above b."""
         variable = self._name("the variable of the loop")
         self._expect("=", "behind the variable")
         self._expect("[", "before the first step")
@@ -346,21 +346,21 @@ class Parser:
         self._expect(":", "between the first step and the last")
         at, stop = self._peek().at, self._natural()
         self._expect("]", "behind the last step")
-        if stop <= start:
+        if stop == start or (stop < start and not backward):
             raise at.error(f"no steps from {start} to {stop}; the end lies behind the last step")
         return variable, start, stop
 
     def _sum(self) -> Sum:
         at = self._take().at
         self._expect("(", "behind $")
-        variable, start, stop = self._span()
+        variable, start, stop = self._span(backward=False)
         self._expect(")", "behind the span")
         return Sum(at, variable, start, stop, self._deeper(self._unary))
 
     def _loop(self) -> Loop:
         at = self._take().at
         self._expect("(", "behind loop")
-        variable, start, stop = self._span()
+        variable, start, stop = self._span(backward=True)
         states, rows = [], []
         while self._accept(","):
             states.append(self._binding(True))

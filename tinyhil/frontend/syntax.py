@@ -108,7 +108,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`states` and `rows` are names with what they begin with or are read from."""
+    """`states` and `rows` are names with what they begin with or are read from; backward if `start` is above `stop`."""
 
     at: Place
     variable: str
