@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.formats import FORMATS
+from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
+
+INNER = frozenset({"BatchMatMul", "GatherAt", "Interpolate", "Normalize", "Repeat", "Truncate"})
 
 
 def operators_page() -> str:
@@ -18,9 +21,17 @@ def operators_page() -> str:
     lines += ["| ONNX operator | Supported |", "|---|---|"]
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
+    standard = {rewrite.name: rewrite.summary for rewrite in REWRITES} | CONTROL
+    inner = [entry for entry in entries if entry[0] in INNER]
+    entries = [(name, text) for name, text in entries if name not in INNER and name not in standard]
+    entries += standard.items()
     entries.append(("Constant", "folded"))
     lines += [f"| {name} | {summary} |" for name, summary in sorted(entries)]
     lines += ["", "Whatever depends on constants only is folded when the model is read.", ""]
+    lines += ["## Inner operators", "", "What some of these become while a model is read; no model names them.", ""]
+    lines += ["| Operator | Computes |", "|---|---|"]
+    lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
+    lines += [""]
     lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
     lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]
     lines += ["", "## Number formats", "", "| Format | Values |", "|---|---|"]

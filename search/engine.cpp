@@ -87,6 +87,24 @@ HIL_KERNEL(reduce_sum, 0, 1, false, NoRecord, 5)
 HIL_KERNEL(reduce_max, 0, 1, false, NoRecord, 4)
 HIL_KERNEL(reduce_min, 0, 1, false, NoRecord, 4)
 HIL_KERNEL(arg_max, 0, 1, false, NoRecord, 4)
+HIL_KERNEL(exp, 1, 1, false, NoRecord, 4)
+HIL_KERNEL(log, 1, 1, false, NoRecord, 3)
+HIL_KERNEL(div, 0, 2, false, NoRecord, 5)
+HIL_KERNEL(sqrt, 0, 1, false, NoRecord, 2)
+HIL_KERNEL(compare, 0, 2, false, NoRecord, 7)
+HIL_KERNEL(sign, 0, 1, false, NoRecord, 4)
+HIL_KERNEL(truncate, 0, 1, false, NoRecord, 3)
+HIL_KERNEL(where, 0, 3, false, NoRecord, 6)
+HIL_KERNEL(gather_at, 0, 2, false, NoRecord, 6)
+HIL_KERNEL(take_row, 0, 2, false, NoRecord, 1)
+HIL_KERNEL(place_row, 0, 3, false, NoRecord, 1)
+HIL_KERNEL(count, 0, 1, false, NoRecord, 1)
+HIL_KERNEL(curve, 1, 1, false, NoRecord, 11)
+HIL_KERNEL(normalize, 0, 1, false, NoRecord, 8)
+HIL_KERNEL(conv_transpose, 0, 3, false, hil::Window, 4)
+HIL_KERNEL(interpolate, 1, 1, false, NoRecord, 5)
+HIL_KERNEL(batch_matmul, 0, 2, false, NoRecord, 7)
+HIL_KERNEL(prelu, 0, 2, false, NoRecord, 5)
 
 // Plain ints, but for kernels whose factors are as wide as the accumulator.
 template <class Kernel> struct Param { using type = int32_t; };
@@ -179,6 +197,12 @@ Function (*const kernels[])(const Op &, const Tensor *) = {
     function_for<hard_swish_kernel>, function_for<minimum_kernel>, function_for<maximum_kernel>,
     function_for<reduce_sum_kernel>, function_for<reduce_max_kernel>, function_for<reduce_min_kernel>,
     function_for<arg_max_kernel>,
+    function_for<exp_kernel>, function_for<log_kernel>, function_for<div_kernel>,
+    function_for<sqrt_kernel>, function_for<compare_kernel>, function_for<sign_kernel>,
+    function_for<truncate_kernel>, function_for<where_kernel>, function_for<gather_at_kernel>,
+    function_for<take_row_kernel>, function_for<place_row_kernel>, function_for<count_kernel>,
+    function_for<curve_kernel>, function_for<normalize_kernel>, function_for<conv_transpose_kernel>,
+    function_for<interpolate_kernel>, function_for<batch_matmul_kernel>, function_for<prelu_kernel>,
 };
 constexpr int64_t loop_begin = sizeof(kernels) / sizeof(kernels[0]), slice = loop_begin + 1;
 

@@ -17,6 +17,9 @@ KERNELS = (
     *("move", "place", "place_more", "gather_rows", "softmax"),
     *("clip", "slopes", "hard_sigmoid", "hard_swish", "minimum", "maximum"),
     *("reduce_sum", "reduce_max", "reduce_min", "arg_max"),
+    *("exp", "log", "div", "sqrt", "compare", "sign", "truncate", "where"),
+    *("gather_at", "take_row", "place_row", "count", "curve", "normalize"),
+    *("conv_transpose", "interpolate", "batch_matmul", "prelu"),
 )
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
 MOST_INPUTS, MOST_PARAMS = 3, 20

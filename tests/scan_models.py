@@ -326,6 +326,63 @@ def work_without_effect() -> onnx.ModelProto:
     return classifier(loop, constants={"flat": [1, STEPS * WIDTH], "P": weights(STEPS * WIDTH, HIDDEN)})
 
 
+def all_states() -> onnx.ModelProto:
+    """Per-step results beside the state, and both are read."""
+    body = cell([*CELL[:3], node("Tanh", "s", "h_next"), node("Relu", "x_t", "o")], outputs="h_next o")
+    loop = [scan("h0 x", "h_m all", body), node("Reshape", "all flat", "f"), node("MatMul", "f P", "p")]
+    constants = {"flat": [1, STEPS * WIDTH], "P": weights(STEPS * WIDTH, HIDDEN)}
+    return classifier([*loop, node("Add", "h_m p", "h_n")], constants=constants)
+
+
+def state_stacked() -> onnx.ModelProto:
+    """The state itself is a per-step result, and so is the one before."""
+    body = cell([*CELL, node("Identity", "h_next", "a"), node("Identity", "h", "b")], outputs="h_next a b")
+    loop = [scan("h0 x", "h_m after before", body), node("Sub", "after before", "d"), node("Reshape", "d flat", "f")]
+    constants = {"flat": [1, STEPS * HIDDEN], "P": weights(STEPS * HIDDEN, HIDDEN)}
+    return classifier([*loop, node("MatMul", "f P", "h_n")], constants=constants)
+
+
+def backward() -> onnx.ModelProto:
+    """From the last row to the first, results stacked in the order of the rows."""
+    body = cell([*CELL, node("Identity", "h_next", "a")], outputs="h_next a")
+    made = scan("h0 x", "h_m all", body, scan_input_directions=[1], scan_output_directions=[1])
+    constants = {"flat": [1, STEPS * HIDDEN], "P": weights(STEPS * HIDDEN, HIDDEN)}
+    return classifier([made, node("Reshape", "all flat", "f"), node("MatMul", "f P", "h_n")], constants=constants)
+
+
+def constant_sequence() -> onnx.ModelProto:
+    nodes = [*CELL[:3], node("Add", "s p_t", "s2"), node("Tanh", "s2", "h_next")]
+    body = cell(nodes, {"h": (1, HIDDEN), "x_t": (1, WIDTH), "p_t": (1, HIDDEN)})
+    loop = [scan("h0 x p", "h_n", body, num_scan_inputs=2)]
+    return classifier(loop, constants={"p": weights(STEPS, 1, HIDDEN, seed=4)})
+
+
+def exchanged_states() -> onnx.ModelProto:
+    body = cell(
+        [*CELL[:3], node("Tanh", "s", "t"), node("Add", "c t", "h_next"), node("Identity", "h", "c_next")],
+        {"h": (1, HIDDEN), "c": (1, HIDDEN), "x_t": (1, WIDTH)},
+        "h_next c_next",
+    )
+    loop = [scan("h0 c0 x", "h_m c_m", body), node("Sub", "h_m c_m", "h_n")]
+    return classifier(loop, constants={"c0": weights(1, HIDDEN, seed=9)})
+
+
+def swapped_states() -> onnx.ModelProto:
+    body = cell(
+        [node("Identity", "c", "h_next"), node("Identity", "h", "c_next"), node("Relu", "x_t", "unused")],
+        {"h": (1, HIDDEN), "c": (1, HIDDEN), "x_t": (1, WIDTH)},
+        "h_next c_next",
+    )
+    loop = [
+        node("Reshape", "x flat", "f"),
+        node("MatMul", "f P", "start"),
+        scan("start c0 x", "h_m c_m", body),
+        node("Sub", "h_m c_m", "h_n"),
+    ]
+    constants = {"flat": [1, STEPS * WIDTH], "P": weights(STEPS * WIDTH, HIDDEN), "c0": weights(1, HIDDEN, seed=9)}
+    return classifier(loop, constants=constants)
+
+
 SCANS = {
     made.__name__: made
     for made in (
@@ -352,7 +409,14 @@ SCANS = {
         branching_starts,
         state_is_a_sequence,
         work_without_effect,
+        all_states,
+        state_stacked,
+        backward,
+        constant_sequence,
+        exchanged_states,
+        swapped_states,
     )
 }
 STREAMABLE = {"two_states", "body_initializers", "constants_in_body", "clashes", "nested", "axis_one", "negative_axis"}
-STREAMABLE |= {"last_row", "view_before", "state_is_a_sequence"}
+STREAMABLE |= {"last_row", "view_before", "state_is_a_sequence", "all_states", "state_stacked", "constant_sequence"}
+STREAMABLE |= {"exchanged_states"}

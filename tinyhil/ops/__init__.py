@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from tinyhil.ops import (
     activation,
+    batched,
+    compare,
     conv,
+    curve,
+    division,
     elementwise,
+    exponential,
+    index,
     linear,
     movement,
     norm,
+    normalize,
     piecewise,
     pool,
-    rows,
     reduce,
+    repeat,
+    rows,
     scan,
     shape,
+    single,
+    slope,
     softmax,
+    upsample,
 )
 from tinyhil.ops.operator import Kernel, Operator
 
@@ -31,9 +42,19 @@ OPERATORS: tuple[Operator, ...] = (
     *piecewise.OPERATORS,
     *reduce.OPERATORS,
     *norm.OPERATORS,
+    *exponential.OPERATORS,
+    *division.OPERATORS,
+    *compare.OPERATORS,
+    *index.OPERATORS,
+    *curve.OPERATORS,
+    *normalize.OPERATORS,
+    *upsample.OPERATORS,
+    *batched.OPERATORS,
+    *slope.OPERATORS,
 )
-LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN,)
+LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
+    *single.KERNELS,
     *linear.KERNELS,
     *elementwise.KERNELS,
     *activation.KERNELS,
@@ -44,9 +65,19 @@ KERNELS: tuple[Kernel, ...] = (
     *softmax.KERNELS,
     *piecewise.KERNELS,
     *reduce.KERNELS,
+    *exponential.KERNELS,
+    *division.KERNELS,
+    *compare.KERNELS,
+    *index.KERNELS,
+    *curve.KERNELS,
+    *normalize.KERNELS,
+    *upsample.KERNELS,
+    *batched.KERNELS,
+    *slope.KERNELS,
     *rows.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
+SINGLE_LOWER = single.LOWER
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

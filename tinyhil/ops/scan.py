@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
+from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
+from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Tensor
 
@@ -52,8 +53,10 @@ def _count(node: Node, shapes: Sequence[Shape]) -> int:
 
 
 def _body_shapes(node: Node, shapes: Sequence[Shape]) -> list[Shape]:
-    if any(attr(node, "scan_input_directions", ())) or any(attr(node, "scan_output_directions", ())):
-        raise refuse(node, "scans backwards", "reverse the sequence outside of the model")
+    for kind, count in (("input", len(shapes) - _states(node, len(shapes))), ("output", len(node.outputs))):
+        given = attr(node, f"scan_{kind}_directions", None)
+        if given is not None and (len(given) > count or set(given) - {0, 1}):
+            raise refuse(node, f"scan_{kind}_directions {list(given)}", "the file is damaged")
     if any(attr(node, "scan_output_axes", ())):
         raise refuse(node, "stacks its results along an inner axis", "set scan_output_axes to 0")
     _count(node, shapes)
@@ -84,39 +87,79 @@ def _infer(node: Node, shapes: Sequence[Shape], body_outputs: Sequence[Shape]) -
 
 
 def _evaluate(node: Node, arrays: Arrays, run: Run) -> list[np.ndarray]:
+    return run_loop(node, arrays, run, _count(node, [array.shape[1:] for array in arrays]))
+
+
+def run_loop(node: Node, arrays: Arrays, run: Run, count: int) -> list[np.ndarray]:
+    """`count` steps over the sequences (if any) from the initial states."""
     assert node.body is not None
     states = _states(node, len(arrays))
     current = list(arrays[:states])
     sequences = [np.moveaxis(array, _axis(node, i, array.ndim - 1) + 1, 0) for i, array in enumerate(arrays[states:])]
+    sequences = [s[::-1] if _backward(node, "input", i) else s for i, s in enumerate(sequences)]
     stacked: list[list[np.ndarray]] = []
-    for step in range(len(sequences[0])):
+    for step in range(count):
         rows = [sequence[step] for sequence in sequences]
         outputs = run(dict(zip(node.body.inputs, [*current, *rows], strict=True)))
         current = outputs[:states]
         stacked.append(outputs[states:])
-    return [*current, *(np.stack(column, axis=1) for column in zip(*stacked, strict=True))]
+    columns = [list(column) for column in zip(*stacked, strict=True)]
+    columns = [c[::-1] if _backward(node, "output", i) else c for i, c in enumerate(columns)]
+    samples = max((len(array) for array in (*current, *(row for column in columns for row in column))), default=1)
+    return [*current, *(np.stack([_spread(row, samples) for row in column], axis=1) for column in columns)]
+
+
+def _spread(array: np.ndarray, samples: int) -> np.ndarray:
+    return np.broadcast_to(array, (samples, *array.shape[1:]))
+
+
+def _backward(node: Node, kind: str, index: int) -> bool:
+    directions = attr(node, f"scan_{kind}_directions", None)
+    return bool(directions is not None and directions[index])
 
 
 def _lower(node: Node, lowering: Lowering) -> None:
+    lower_loop(node, lowering, _count(node, [lowering.shape(name) for name in node.inputs]))
+
+
+def lower_loop(node: Node, lowering: Lowering, count: int) -> None:
+    """The loop of `count` steps. Sequences are shown row by row, or read by a counter where that is not possible
+    (backward, constant); per-step results are written by a counter."""
     body = node.body
     assert body is not None
     states = _states(node, len(node.inputs))
-    count = _count(node, [lowering.shape(name) for name in node.inputs])
-    if len(node.outputs) > states:
-        raise refuse(node, "stacks per-step results", "return the final state only")
     for initial, state in zip(node.inputs[:states], body.inputs[:states], strict=True):
         _copy(node, lowering, initial, lowering.define(state))
-    slices = []
-    for sequence, row in zip(node.inputs[states:], body.inputs[states:], strict=True):
-        if lowering.constant(sequence) is not None:
-            raise refuse(node, f"the sequence '{sequence}' is constant", "add it to the input outside of the model")
-        lowering.define(row, role="slice")
-        slices.append((lowering.tensor(sequence), row))
-    steps = lowering.lower_body(body)
-    steps.extend(_next_states(node, lowering, body, states))
+    counters = Counters(node, lowering, count)
+    slices: list[tuple[str, str]] = []
+    steps: list[Op | Loop] = []
+    for index, (sequence, row) in enumerate(zip(node.inputs[states:], body.inputs[states:], strict=True)):
+        backward = _backward(node, "input", index)
+        if not backward and lowering.constant(sequence) is None:
+            lowering.define(row, role="slice")
+            slices.append((lowering.tensor(sequence), row))
+            continue
+        lowering.define(row)
+        steps.append(take_row(node, lowering, counters.name(backward), lowering.operand(sequence), row))
+    stacks = list(zip(body.outputs[states:], node.outputs[states:], strict=True))
+    for index, (_, stack) in enumerate(stacks):
+        count_fill = {"count": lowering.define(stack).count, "value": 0}
+        lowering.append(Op(FILL.name, f"{node.name}.{stack}", (), stack, count_fill))
+        counters.name(_backward(node, "output", index))
+    steps += lowering.lower_body(body)
+    for index, (row, stack) in enumerate(stacks):
+        steps.append(_place_row(node, lowering, counters.name(_backward(node, "output", index)), row, stack))
+    steps += _next_states(node, lowering, body, states)
+    steps += counters.advance()
     lowering.append(Loop(node.name, count, tuple(slices), tuple(steps)))
     for state, final in zip(body.inputs[:states], node.outputs, strict=False):
         lowering.alias(final, state)
+
+
+def _place_row(node: Node, lowering: Lowering, counter: str, row: str, stack: str) -> Op:
+    source = lowering.operand(row)
+    inner = {"inner": lowering.tensors[source].count}
+    return Op(PLACE_ROW.name, f"{node.name}.{stack}", (source, counter, stack), stack, inner)
 
 
 def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> list[Op]:
@@ -125,9 +168,13 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
         for state, source in zip(body.inputs[:states], body.outputs[:states], strict=True)
     ]
     targets = {target for _, target in pairs}
-    if any(source in targets and source != target for source, target in pairs):
-        raise ModelError(f"node '{node.name}' (Scan): states are exchanged; copy one with Identity and an Add of 0")
-    return [_copy_op(node, lowering, source, target) for source, target in pairs if source != target]
+    first: list[Op] = []
+    for index, (source, target) in enumerate(pairs):  # states that are exchanged: the old one is kept beside
+        if source in targets and source != target:
+            kept = lowering.scratch(f"{source}.kept", lowering.tensors[source].count, lowering.tensors[source].format)
+            first.append(_copy_op(node, lowering, source, kept.name))
+            pairs[index] = (kept.name, target)
+    return first + [_copy_op(node, lowering, source, target) for source, target in pairs if source != target]
 
 
 def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
@@ -154,13 +201,13 @@ def _execute_fill(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     return values, np.zeros(values.shape, bool)
 
 
-COPY = Kernel("copy", "move a tensor", _execute_copy, ("count",))
+COPY = Kernel("copy", "move a tensor", _execute_copy, ("count",), coded=REAL, codes=(0,))
 FILL = Kernel("fill", "set a tensor to one value", _execute_fill, ("count", "value"))
 KERNELS = (COPY, FILL)
 
 SCAN = LoopOperator(
     "Scan",
-    "loop over rows; forward, final states only",
+    "loop over rows, forward and backward; final states and per-step results stacked along a new first axis",
     (
         "num_scan_inputs",
         "scan_input_axes",

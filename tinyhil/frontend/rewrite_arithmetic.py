@@ -1,0 +1,308 @@
+"""Rewrites of arithmetic: powers, several operands, casts, choices, normalisations, products of matrices."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+import onnx
+
+from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.graph import element_count
+
+MOST_MULTIPLICATIONS = 16
+FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
+INTEGERS = (
+    *(onnx.TensorProto.INT8, onnx.TensorProto.INT16, onnx.TensorProto.INT32, onnx.TensorProto.INT64),
+    *(onnx.TensorProto.UINT8, onnx.TensorProto.UINT16, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64),
+)
+
+
+# ---- powers and quotients
+
+
+def _pow(site: Site) -> Results:
+    base, exponent = site.call.inputs
+    power, number = site.value(exponent), site.value(base)
+    if power is not None and number is not None:
+        return (site.constant("power", np.power(number.astype(np.float64), power)),)
+    if power is not None:
+        values = np.unique(power)
+        if len(values) != 1:
+            raise site.refuse("exponents that differ", "split the tensor")
+        if power.ndim > len(site.shape(base)) or power.size > element_count(site.shape(base)):
+            raise site.refuse(f"exponents {list(power.shape)} for {list(site.shape(base))}", "use one exponent")
+        return _constant_power(site, base, float(values[0]))
+    if number is not None and number.size == 1 and float(number.reshape(-1)[0]) > 0:
+        return site.last("Exp", exponent, factor=math.log(float(number.reshape(-1)[0])))
+    raise site.refuse("an exponent computed at run time", "export with a constant exponent")
+
+
+def _constant_power(site: Site, base: str, power: float) -> Results:
+    simple = {1.0: "Identity", 0.5: "Sqrt", -1.0: "Reciprocal"}
+    if power in simple:
+        return site.last(simple[power], base)
+    if power == -0.5:
+        return site.last("Reciprocal", site.make("Sqrt", base))
+    if power == int(power) and 2 <= power <= MOST_MULTIPLICATIONS:
+        return _whole_power(site, base, int(power))
+    if power == 0:
+        return site.last("Add", site.make("Mul", base, site.constant("zero", 0)), site.constant("one", 1))
+    return site.last("Exp", site.make("Log", base), factor=power)
+
+
+def _whole_power(site: Site, base: str, power: int) -> tuple[str]:
+    """By squaring."""
+    if power == 2:
+        return site.last("Mul", base, base)
+    product, square = "", base
+    while power:
+        if power % 2:
+            product = site.make("Mul", product, square) if product else square
+        power //= 2
+        square = site.make("Mul", square, square) if power else square
+    return site.last("Identity", product)
+
+
+def _div(site: Site) -> Results:
+    """By a constant: times its reciprocal, which needs no division on the board."""
+    divisor = site.value(site.input(1))
+    if divisor is None or site.value(site.input(0)) is not None:
+        return None
+    if divisor.dtype.kind in "iu":
+        raise site.refuse("division of whole numbers at run time", "cast to float before it")
+    if not divisor.all():
+        raise site.refuse("division by a constant 0", "check the exported model")
+    return site.last("Mul", site.input(0), site.constant("reciprocal", 1 / divisor.astype(np.float64)))
+
+
+def _mean(site: Site) -> Results:
+    total = reduce(lambda a, b: site.make("Add", a, b), site.call.inputs)
+    return site.last("Mul", total, site.constant("share", 1 / len(site.call.inputs)))
+
+
+def _of_several(op: str) -> Rewrite:
+    def apply(site: Site) -> Results:
+        inputs = site.call.inputs
+        if site.call.op == op and len(inputs) == 2:
+            return None
+        if len(inputs) == 1:
+            return site.last("Identity", inputs[0])
+        return site.last(op, reduce(lambda a, b: site.make(op, a, b), inputs[:-1]), inputs[-1])
+
+    name = {"Add": "Sum"}.get(op, op)
+    return Rewrite(name, "of any number of operands; broadcast", apply)
+
+
+def _xor(site: Site) -> Results:
+    return site.last("Not", site.make("Equal", site.make("Not", site.input(0)), site.make("Not", site.input(1))))
+
+
+def _celu(site: Site) -> Results:
+    """alpha elu(x / alpha)."""
+    alpha = float(site.attr("alpha", 1.0))
+    if alpha == 0:
+        raise site.refuse("alpha 0", "use Relu")
+    bent = site.make("Elu", site.make("Mul", site.input(0), site.constant("share", 1 / alpha)))
+    return site.last("Mul", bent, site.constant("alpha", alpha))
+
+
+def _selu(site: Site) -> Results:
+    """gamma elu(x) with alpha of its own."""
+    alpha, gamma = (
+        float(site.attr("alpha", 1.67326319217681884765625)),
+        float(site.attr("gamma", 1.05070102214813232421875)),
+    )
+    return site.last("Mul", site.make("Elu", site.input(0), alpha=alpha), site.constant("gamma", gamma))
+
+
+# ---- kinds of numbers, shapes
+
+
+def _cast(site: Site) -> Results:
+    to, source = int(site.attr("to", 0)), site.input(0)
+    value = site.value(source)
+    if to in FLOATS:
+        return _typed(site, value.astype(np.float32)) if value is not None else site.last("Identity", source)
+    if to == onnx.TensorProto.BOOL:
+        if value is not None:
+            return _typed(site, value.astype(bool))
+        return site.last("Not", site.make("Not", source))
+    if to in INTEGERS:
+        return _typed(site, np.trunc(value).astype(np.int64)) if value is not None else site.last("Truncate", source)
+    raise site.refuse(f"to type {to}", "only floats, integers and booleans are supported")
+
+
+def _typed(site: Site, array: np.ndarray) -> tuple[str]:
+    return (site.builder.constant(site.call.outputs[0], array),)
+
+
+def _shape(site: Site) -> Results:
+    rank = len(site.shape(site.input(0)))
+    start, end = int(site.attr("start", 0)), int(site.attr("end", rank))
+    return _typed(site, np.array(site.shape(site.input(0))[start:end], np.int64))
+
+
+def _size(site: Site) -> Results:
+    return _typed(site, np.array(element_count(site.shape(site.input(0))), np.int64))
+
+
+def _constant_of_shape(site: Site) -> Results:
+    shape = tuple(int(dim) for dim in site.static(0, "shape"))
+    tensor = site.call.attrs.get("value")
+    filler = np.zeros(1, np.float32) if tensor is None else onnx.numpy_helper.to_array(tensor)
+    if min(shape, default=1) < 0 or element_count(shape) > 1 << 24:
+        raise site.refuse(f"shape {list(shape)}", "the file is damaged")
+    kind = np.float32 if filler.dtype.kind == "f" else filler.dtype
+    return _typed(site, np.full(shape, filler.reshape(-1)[0], kind))
+
+
+def _range(site: Site) -> Results:
+    given = [site.static(i, what).reshape(-1)[0] for i, what in enumerate(("start", "limit", "delta"))]
+    start, limit, delta = (number.item() for number in given)
+    if delta == 0 or abs((limit - start) / delta) > 1 << 20:
+        raise site.refuse(f"from {start} to {limit} by {delta}", "the file is damaged")
+    return _typed(site, np.arange(start, limit, delta).astype(given[0].dtype))
+
+
+# ---- choices
+
+
+def _gather(site: Site) -> Results:
+    if site.value(site.input(1)) is not None:
+        return None
+    return site.last("GatherAt", *site.call.inputs, axis=site.attr("axis", 0))
+
+
+def _top_k(site: Site) -> Results:
+    if site.static(1, "k").reshape(-1).tolist() != [1]:
+        raise site.refuse(f"k = {site.static(1, 'k').reshape(-1).tolist()}", "only k = 1 is supported")
+    x, largest = site.input(0), int(site.attr("largest", 1))
+    axis = site.axis(-1, len(site.shape(x)))
+    values = indices = ""
+    if site.wants(0):
+        values = site.named(0, "ReduceMax" if largest else "ReduceMin", x, axes=[axis], keepdims=1)
+    if site.wants(1):
+        indices = site.named(1, "ArgMax", x if largest else site.make("Neg", x), axis=axis, keepdims=1)
+    return values, indices
+
+
+def _arg_min(site: Site) -> Results:
+    return site.last("ArgMax", site.make("Neg", site.input(0)), **site.call.attrs)
+
+
+# ---- normalisations
+
+
+def _log_softmax(site: Site) -> Results:
+    x = site.input(0)
+    axis = site.axis(-1, len(site.shape(x)))
+    distance = site.make("Sub", x, site.make("ReduceMax", x, axes=[axis], keepdims=1))
+    total = site.make("ReduceSum", site.make("Exp", distance), axes=[axis], keepdims=1)
+    return site.last("Sub", distance, site.make("Log", total))
+
+
+def _scaled_and_moved(site: Site, normal: str, scale: str, bias: str) -> tuple[str]:
+    if not bias:
+        return site.last("Mul", normal, scale)
+    return site.last("Add", site.make("Mul", normal, scale), bias)
+
+
+def _layer_normalization(site: Site) -> Results:
+    if site.wants(1) or site.wants(2):
+        raise site.refuse("returns mean or deviation", "only the normalized values are supported")
+    x = site.input(0)
+    attrs = {"axis": site.axis(-1, len(site.shape(x))), "to_end": 1, "centre": 1, "mean": 1}
+    normal = site.make("Normalize", x, **attrs, epsilon=float(site.attr("epsilon", 1e-5)))
+    return _scaled_and_moved(site, normal, site.input(1), site.input(2))
+
+
+def _rms_normalization(site: Site) -> Results:
+    x = site.input(0)
+    attrs = {"axis": site.axis(-1, len(site.shape(x))), "to_end": 1, "centre": 0, "mean": 1}
+    normal = site.make("Normalize", x, **attrs, epsilon=float(site.attr("epsilon", 1e-5)))
+    return site.last("Mul", normal, site.input(1))
+
+
+def _instance_normalization(site: Site) -> Results:
+    x = site.input(0)
+    shape = site.shape(x)
+    if len(shape) < 3:
+        raise site.refuse(f"input {list(shape)}", "it needs spatial axes behind the channels")
+    attrs = {"axis": 2, "to_end": 1, "centre": 1, "mean": 1, "epsilon": float(site.attr("epsilon", 1e-5))}
+    normal = site.make("Normalize", x, **attrs)
+    axes = site.constant("axes", range(1, len(shape) - 1), np.int64)
+    scale, bias = (site.make("Unsqueeze", name, axes) for name in site.call.inputs[1:3])
+    return _scaled_and_moved(site, normal, scale, bias)
+
+
+def _lp_normalization(site: Site) -> Results:
+    if int(site.attr("p", 2)) != 2:
+        raise site.refuse(f"p = {site.attr('p', 2)}", "only p = 2 is supported")
+    x = site.input(0)
+    attrs = {"axis": site.axis(-1, len(site.shape(x))), "to_end": 0, "centre": 0, "mean": 0, "epsilon": 0.0}
+    return site.last("Normalize", x, **attrs)
+
+
+# ---- products of matrices
+
+
+def _matmul(site: Site) -> Results:
+    """Batches of matrices; everything else stands for itself."""
+    a, b = (site.shape(name) for name in site.call.inputs)
+    if len(b) < 2 or len(a) < 2 or element_count(b[:-2]) == 1:
+        return None  # rows times one matrix
+    if len(a) == 2 and site.value(site.input(0)) is not None and element_count(b[:-2]) == 1:
+        return None
+    return site.last("BatchMatMul", *site.call.inputs)
+
+
+def _gemm(site: Site) -> Results:
+    """What a layer of constant weights can not do: alpha, beta, transA, operands computed at run time."""
+    alpha, beta = float(site.attr("alpha", 1.0)), float(site.attr("beta", 1.0))
+    a, b, c = (site.input(i) for i in range(3))
+    rows = site.shape(a)[site.attr("transA", 0)] if len(site.shape(a)) == 2 else 0
+    by_row = bool(c) and len(site.shape(c)) == 2 and site.shape(c)[0] == rows and rows > 1
+    constant = site.value(b) is not None and (not c or site.value(c) is not None)
+    if len(site.shape(a)) != 2 or len(site.shape(b)) != 2:
+        return None
+    if alpha == beta == 1 and not site.attr("transA", 0) and constant and not by_row:
+        return None
+    a = site.make("Transpose", a, perm=[1, 0]) if site.attr("transA", 0) else a
+    b = site.make("Transpose", b, perm=[1, 0]) if site.attr("transB", 0) else b
+    if alpha != 1:  # into the constant factor, if there is one
+        factor = site.constant("alpha", alpha)
+        a, b = (a, site.make("Mul", b, factor)) if site.value(b) is not None else (site.make("Mul", a, factor), b)
+    if not c:
+        return site.last("MatMul", a, b)
+    offset = c if beta == 1 else site.make("Mul", c, site.constant("beta", beta))
+    return site.last("Add", site.make("MatMul", a, b), offset)
+
+
+REWRITES = (
+    Rewrite("Pow", "one constant exponent, or a constant positive base", _pow),
+    Rewrite("Div", "exact quotient, by a constant times its reciprocal; broadcast", _div),
+    Rewrite("Mean", "of any number of operands; broadcast", _mean),
+    _of_several("Add"),
+    _of_several("Min"),
+    _of_several("Max"),
+    Rewrite("Celu", "as Elu", _celu, ("alpha",)),
+    Rewrite("Selu", "as Elu", _selu, ("alpha", "gamma")),
+    Rewrite("Xor", "one of two is not 0; broadcast", _xor),
+    Rewrite("Cast", "to floats, integers (towards zero) and booleans", _cast, ("to", "saturate", "round_mode")),
+    Rewrite("Shape", "folded", _shape, ("start", "end")),
+    Rewrite("Size", "folded", _size),
+    Rewrite("ConstantOfShape", "folded", _constant_of_shape, ("value",)),
+    Rewrite("Range", "folded", _range),
+    Rewrite("Gather", "constant indices, or indices computed at run time; any axis", _gather, ("axis",)),
+    Rewrite("TopK", "k = 1", _top_k, ("axis", "largest", "sorted")),
+    Rewrite("ArgMin", "one axis, the first of equals", _arg_min, ("axis", "keepdims", "select_last_index")),
+    Rewrite("LogSoftmax", "any axis", _log_softmax, ("axis",)),
+    Rewrite("LayerNormalization", "normalized values", _layer_normalization, ("axis", "epsilon", "stash_type")),
+    Rewrite("RMSNormalization", "any axis", _rms_normalization, ("axis", "epsilon", "stash_type")),
+    Rewrite("InstanceNormalization", "any number of spatial axes", _instance_normalization, ("epsilon",)),
+    Rewrite("LpNormalization", "p = 2", _lp_normalization, ("axis", "p")),
+    Rewrite("MatMul", "matrix product; batches broadcast", _matmul),
+    Rewrite("Gemm", "matrix product plus bias; weights constant or not", _gemm, ("alpha", "beta", "transA", "transB")),
+)

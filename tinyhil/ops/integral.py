@@ -1,0 +1,109 @@
+"""Which values are whole numbers whatever the input: indices, counters, flags.
+
+They must not be scaled to a range seen in calibration: half an index is none, and an index never seen may come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed
+from tinyhil.graph import Graph, Node
+
+FLAG, INDEX = Fixed(8, 0), Fixed(16, 0)
+# results in -1..1, from whatever operands
+FLAGS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Not", "Sign"})
+WHOLE = frozenset({"ArgMax", "Truncate"})
+# whole numbers of whole numbers
+CLOSED = frozenset(
+    {"Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Relu", "Identity", "Dropout", "Reshape", "Flatten", "Squeeze"}
+    | {"Unsqueeze", "Slice", "Split", "Transpose", "Expand", "Concat", "ReduceSum", "ReduceMax", "ReduceMin"}
+)
+GROWING = frozenset({"Add", "Sub", "Mul", "ReduceSum", "Abs", "Neg"})
+DATA_INPUTS = {"Gather": slice(0, 1), "GatherAt": slice(0, 1), "Where": slice(1, 3)}
+
+
+def integral_formats(
+    graph: Graph, groups: list[tuple[str, ...]], ranges: Mapping[str, tuple[float, float]]
+) -> dict[str, Fixed]:
+    """Formats of the groups of values (in one memory each) that are whole numbers; `ranges` of run-time values."""
+    whole, flags = _whole_values(graph)
+    chosen = {}
+    for group in groups:
+        if not all(name in whole for name in group):
+            continue
+        largest = max(abs(end) for name in group for end in ranges.get(name, (0.0,)))
+        if largest > INDEX.highest:
+            continue
+        small = all(name in flags for name in group)
+        chosen.update(dict.fromkeys(group, FLAG if small else INDEX))
+    return chosen
+
+
+def _whole_values(graph: Graph) -> tuple[set[str], set[str]]:
+    """(whole numbers, those of them within -1..1). Optimistic: all are, until an operation shows that they are not."""
+    constants = graph.all_constants()
+    limits = {name: _limit(array) for name, array in constants.items()}
+    whole = {name for name in graph.all_shapes() if name not in limits or limits[name] <= INDEX.highest}
+    whole -= set(graph.inputs)
+    flags = {name for name in whole if limits.get(name, 0.0) <= 1}
+    nodes, readers = list(graph.walk()), _readers(graph)
+    scanned = {name for node in nodes if node.body is not None for name in node.inputs}
+    while True:
+        before = len(whole) + len(flags)
+        for node in nodes:
+            for result, operands in _rules(node):
+                if node.op not in FLAGS and not (node.op in WHOLE or all(name in whole for name in operands)):
+                    whole.discard(result)
+                keeps = node.op not in WHOLE | GROWING and all(name in flags for name in operands)
+                if node.op not in FLAGS and not keeps:
+                    flags.discard(result)
+                if result not in whole:
+                    flags.discard(result)
+        for name in constants:  # one that a real value is computed with is no index
+            used = readers.get(name, [])
+            if name not in scanned and not (used and all(_stays_whole(node, whole) for node in used)):
+                whole.discard(name)
+                flags.discard(name)
+        if len(whole) + len(flags) == before:
+            return whole, flags
+
+
+def _limit(array: np.ndarray) -> float:
+    """Largest magnitude if all are whole numbers, else infinity."""
+    if array.size and not (np.isfinite(array).all() and (array == np.round(array)).all()):
+        return math.inf
+    return float(np.abs(array).max(initial=0.0))
+
+
+def _rules(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Results, each with what it is a whole number of; an empty name stands for something that is none."""
+    if node.body is not None:
+        states = len(node.inputs) - int(node.attrs["num_scan_inputs"])
+        for index, inner in enumerate(node.body.inputs):
+            following = (node.body.outputs[index],) if index < states else ()
+            yield inner, (node.inputs[index], *following)
+        for outer, inner in zip(node.outputs, node.body.outputs, strict=False):
+            yield outer, (inner,)
+        return
+    operands = node.inputs[DATA_INPUTS[node.op]] if node.op in DATA_INPUTS else node.inputs
+    closed = node.op in CLOSED or node.op in DATA_INPUTS or node.op in FLAGS or node.op in WHOLE
+    for result in node.outputs:
+        yield result, operands if closed else ("",)
+
+
+def _readers(graph: Graph) -> dict[str, list[Node]]:
+    readers: dict[str, list[Node]] = {}
+    for node in graph.walk():
+        for name in node.inputs:
+            readers.setdefault(name, []).append(node)
+    return readers
+
+
+def _stays_whole(node: Node, whole: set[str]) -> bool:
+    """Whether `node` computes with whole numbers only and keeps them whole."""
+    known = node.op in CLOSED or node.op in DATA_INPUTS or node.op in FLAGS
+    return known and all(name in whole for name in node.inputs if name)

@@ -1,0 +1,121 @@
+"""Normalize: each row less its mean, divided by its standard deviation; what LayerNormalization and its kin consist of.
+
+y = (n x - S) / sqrt(n Q - S**2 + e), S the sum, Q the sum of squares, both exact integers; without centring S counts as
+0. The root is taken of the radicand moved to 46..48 bits, right to 2**-23 of itself, and the quotient is rounded
+once. With `unit` 1 in place of n the row is divided by its Euclidean length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
+from tinyhil.graph import Node, Shape, element_count
+from tinyhil.lowering import Lowering
+from tinyhil.ops.division import rounded_quotient, whole_root
+from tinyhil.ops.operator import Arrays, Kernel, Operator, axis_of, refuse
+from tinyhil.program import Op
+
+MAX_COUNT = 1 << 14  # n Q - S**2 stays below 2**58
+ROOT_BITS = 24
+MAX_EPSILON = 1 << 60
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    axis_of(node, node.attrs["axis"], len(shapes[0]))
+    return [shapes[0]]
+
+
+def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    """Rows are the axes from `axis` on; a `last` of 0 makes them this one axis."""
+    x = arrays[0].astype(np.float64)
+    first = axis_of(node, node.attrs["axis"], x.ndim - 1) + 1
+    axes = tuple(range(first, x.ndim)) if node.attrs["to_end"] else (first,)
+    centred = x - x.mean(axis=axes, keepdims=True) if node.attrs["centre"] else x
+    squares = np.square(centred)
+    power = squares.mean(axis=axes, keepdims=True) if node.attrs["mean"] else squares.sum(axis=axes, keepdims=True)
+    root = np.sqrt(power + node.attrs["epsilon"])
+    return [np.where(root == 0, 0, centred / np.where(root == 0, 1, root)).astype(np.float32)]
+
+
+def _lower(node: Node, lowering: Lowering) -> None:
+    shape = lowering.shape(node.inputs[0])
+    axis = axis_of(node, node.attrs["axis"], len(shape))
+    end = len(shape) if node.attrs["to_end"] else axis + 1
+    along = element_count(shape[axis:end])
+    if along > MAX_COUNT:
+        raise refuse(node, f"rows of {along} elements, the limit is {MAX_COUNT}", "normalize shorter rows")
+    x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
+    out = lowering.define(node.outputs[0])
+    unit = along if node.attrs["mean"] else 1
+    scaled = node.attrs["epsilon"] * unit * unit
+    epsilon = 0
+    if scaled > 0:
+        if math.log2(scaled) - 2 * fmt.exponent >= 60:
+            raise refuse(
+                node, f"epsilon {node.attrs['epsilon']} for operands in units of 2^{fmt.exponent}", "use 8 bits"
+            )
+        epsilon = math.floor(math.ldexp(scaled, -2 * fmt.exponent) + 0.5)
+    params = {
+        "outer": element_count(shape[:axis]),
+        "along": along,
+        "inner": element_count(shape[end:]),
+        "unit": unit,
+        "centre": int(node.attrs["centre"]),
+        "epsilon_low": epsilon & 0x7FFFFFFF,
+        "epsilon_high": epsilon >> 31,
+        "exponent": out.format.exponent,
+    }
+    if not -24 <= out.format.exponent <= 24:
+        raise refuse(node, f"results in units of 2^{out.format.exponent}", "calibrate on other inputs")
+    lowering.emit(node, Op(NORMALIZE.name, node.name, (x,), out.name, params, 63))
+
+
+def _bit_length(x: np.ndarray) -> np.ndarray:
+    length = np.zeros(x.shape, np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        more = x >> (length + step - 1) != 0
+        length = np.where(more, length + step, length)
+    return length
+
+
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x = arrays[0].reshape(-1, p["outer"], p["along"], p["inner"])
+    total = x.sum(axis=2, keepdims=True) * p["centre"]
+    epsilon = p["epsilon_low"] + (p["epsilon_high"] << 31)
+    radicand = p["unit"] * (x * x).sum(axis=2, keepdims=True) - total * total + epsilon
+    halves = (2 * ROOT_BITS - _bit_length(radicand)) >> 1  # the radicand times 4**halves has 47 or 48 bits
+    moved = np.where(halves >= 0, radicand << (2 * np.maximum(halves, 0)), radicand >> (2 * np.maximum(-halves, 0)))
+    root = whole_root(moved)
+    power = halves - p["exponent"]
+    numerator = (p["unit"] * x - total) << np.maximum(power, 0)
+    denominator = np.where(root == 0, 1, root) << np.maximum(-power, 0)
+    codes, clipped = requantize(rounded_quotient(numerator, denominator).reshape(len(x), -1), 0, out)
+    zero = np.broadcast_to(root == 0, x.shape).reshape(len(x), -1)
+    return np.where(zero, 0, codes), clipped & ~zero
+
+
+_PARAMS = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "exponent")
+NORMALIZE = Kernel(
+    "normalize",
+    "rows less their mean over their deviation: exact sums, a root of 24 bits, one rounding",
+    _execute,
+    _PARAMS,
+)
+KERNELS = (NORMALIZE,)
+
+OPERATORS = (
+    Operator(
+        "Normalize",
+        "rows less their mean over their deviation, or over their length: part of LayerNormalization and its kin",
+        _infer,
+        _evaluate,
+        _lower,
+        ("axis", "to_end", "centre", "mean", "epsilon"),
+    ),
+)

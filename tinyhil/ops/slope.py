@@ -1,0 +1,66 @@
+"""PRelu: a slope of its own below zero for each element, as a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.format import Format
+from tinyhil.graph import Node, Shape
+from tinyhil.lowering import Lowering
+from tinyhil.ops.division import tiled
+from tinyhil.ops.elementwise import repeated
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
+from tinyhil.program import Op
+
+
+def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    if broadcast(node, shapes) != shapes[0]:
+        raise refuse(node, f"slopes {list(shapes[1])} for {list(shapes[0])}", "check the exported model")
+    return [shapes[0]]
+
+
+def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
+    x, slopes = align(arrays)
+    return [np.where(x < 0, x * slopes, x)]
+
+
+def _lower(node: Node, lowering: Lowering) -> None:
+    (x, x_period), (slopes, period) = (repeated(node, lowering, value) for value in node.inputs)
+    fmt, by = (lowering.loaded(value) for value in node.inputs)
+    if by.exponent > 0:
+        raise refuse(node, f"slopes in units of 2^{by.exponent}", "use 16 bits for them, or smaller slopes")
+    out = lowering.define(node.outputs[0])
+    shift = out.format.exponent - fmt.exponent - by.exponent
+    # above zero x counts 1 / unit of the slopes
+    params = {
+        "count": out.count,
+        "a_period": x_period,
+        "b_period": period,
+        "one_shift": -by.exponent,
+        "shift": shift,
+    }
+    bits = accumulator_bits(-fmt.lowest * max(-by.lowest, 1 << -by.exponent), shift)
+    lowering.emit(node, Op(PRELU.name, node.name, (x, slopes), out.name, params, bits))
+
+
+def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x, slopes = (tiled(array, p["count"]) for array in arrays)
+    return requantize(np.where(x < 0, x * slopes, x << p["one_shift"]), p["shift"], out)
+
+
+_PARAMS = ("count", "a_period", "b_period", "one_shift", "shift")
+PRELU = Kernel(
+    "prelu",
+    "x above zero, x times its slope below, one rounding",
+    _execute,
+    _PARAMS,
+    _PARAMS,
+    in_place=True,
+)
+KERNELS = (PRELU,)
+
+OPERATORS = (Operator("PRelu", "slopes as a tensor; broadcast", _infer, _evaluate, _lower),)
