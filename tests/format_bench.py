@@ -123,14 +123,17 @@ def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) ->
         driver.connect(board, Session(image.load_path, log_dir)) as device,
         serial.Serial(device.port, board.baud, timeout=2.0) as port,
     ):
+        assert port.read(1) == b"\0"  # it has started
+        port.write(bytes((0, 0)))
+        assert port.read_until(b"\xa5\0").endswith(b"\xa5\0")
         for index, case in enumerate(cases):
             for message, answers in messages(index, case, BOARD_PAIRS):
                 port.write(message)
-                answer = port.read(answers * ANSWER.itemsize)
+                answer = port.read(answers * ANSWER.itemsize + 2)
                 device.alive()
-                assert len(answer) == answers * ANSWER.itemsize, f"{board.name}: no answer to {case.operation}"
+                assert answer[answers * ANSWER.itemsize :] == b"\xa5\0", f"{board.name}: no answer to {case.operation}"
                 assert time.monotonic() < deadline, f"{board.name}: too slow"
-                data += answer
+                data += answer[:-2]
     return first_difference(cases, data)
 
 

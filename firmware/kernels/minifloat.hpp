@@ -9,7 +9,7 @@ enum class Top { Finite, Nan, Ieee };
 
 // Codes without a sign, of parts and for `Mantissa` mantissa bits with a smallest step of 2^Granule; not limited above.
 template <int Mantissa, int Granule>
-inline uint32_t rounded_fields(const Parts &x) {
+HIL_SHARED inline uint32_t rounded_fields(const Parts &x) {
     if (x.top == 0 || x.exponent < Granule - 1) return 0;
     const int16_t above = static_cast<int16_t>(x.exponent - Mantissa - Granule);
     const uint32_t steps = above > 0 ? static_cast<uint32_t>(above) : 0;
@@ -49,7 +49,7 @@ struct Minifloat {
     static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
     explicit operator float() const { return to_float(*this); }
 
-    static Minifloat pack(Parts x) {
+    HIL_SHARED static Minifloat pack(Parts x) {
         if (x.top == 0) return {0};
         uint32_t body = x.exponent > 300 ? sign : rounded_fields<Mantissa, granule>(x);
         if (body > highest) {

@@ -46,7 +46,7 @@ struct Posit {
     static Real unpack(Posit x) { return Decoded<Posit>::at(x.code); }
     explicit operator float() const { return to_float(*this); }
 
-    static Posit pack(Parts x) {
+    HIL_SHARED static Posit pack(Parts x) {
         if (x.top == 0) return {0};
         const uint32_t body = x.exponent >= limit ? largest(x) : x.exponent < -limit ? 1 : rounded(x);
         return {static_cast<Code>((x.negative ? 0 - body : body) & mask)};

@@ -20,7 +20,7 @@ struct Quire {
     Quire() : units(0) {}
     explicit Quire(Whole u) : units(u) {}
 
-    static Whole cut(int64_t product, int16_t exponent) {
+    HIL_SHARED static Whole cut(int64_t product, int16_t exponent) {
         const int16_t shift = static_cast<int16_t>(exponent - Low);
         if (shift <= 0) {
             const int64_t floored = shift > -63 ? product >> -shift : product < 0 ? -1 : 0;

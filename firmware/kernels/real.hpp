@@ -3,6 +3,13 @@
 #pragma once
 #include "firmware/kernels/numeric.hpp"
 
+// Called, not inlined, where flash is small: 64-bit arithmetic takes hundreds of bytes on an ATmega.
+#ifdef __AVR__
+#define HIL_SHARED __attribute__((noinline))
+#else
+#define HIL_SHARED
+#endif
+
 namespace hil {
 
 // |x| = (top + tail) * 2^(exponent - 31), 0 <= tail < 1; top has its highest bit set, or the number is 0.
@@ -17,13 +24,13 @@ inline uint8_t leading_zeros(uint32_t x) {  // x != 0
     return static_cast<uint8_t>(__builtin_clzl(static_cast<unsigned long>(x)) - (sizeof(unsigned long) == 8 ? 32 : 0));
 }
 
-inline Parts parts_of(bool negative, uint32_t magnitude, int16_t exponent, bool sticky = false) {
+HIL_SHARED inline Parts parts_of(bool negative, uint32_t magnitude, int16_t exponent, bool sticky = false) {
     if (magnitude == 0) return {0, 0, false, false};
     const uint8_t zeros = leading_zeros(magnitude);
     return {magnitude << zeros, static_cast<int16_t>(exponent + 31 - zeros), negative, sticky};
 }
 
-inline Parts parts_of(bool negative, uint64_t magnitude, int16_t exponent, bool sticky = false) {
+HIL_SHARED inline Parts parts_of(bool negative, uint64_t magnitude, int16_t exponent, bool sticky = false) {
     const uint32_t high = static_cast<uint32_t>(magnitude >> 32), low = static_cast<uint32_t>(magnitude);
     if (high == 0) return parts_of(negative, low, exponent, sticky);
     const uint8_t zeros = leading_zeros(high);
@@ -36,7 +43,7 @@ inline uint64_t magnitude_of(int64_t x) { return x < 0 ? 0u - static_cast<uint64
 
 // floor(x / 2^shift) of a sum, its lowest bit set if anything was lost: rounded to odd, so that one later rounding to
 // fewer bits is right.
-inline int64_t shift_to_odd(int64_t x, int shift) {
+HIL_SHARED inline int64_t shift_to_odd(int64_t x, int shift) {
     if (shift <= 0) return x;
     if (shift > 62) return x == 0 ? 0 : x < 0 ? -1 : 1;
     return (x >> shift) | ((x & ((int64_t(1) << shift) - 1)) != 0);
@@ -60,14 +67,14 @@ struct RealOf {
     RealOf(RealOf<Other> x) : mantissa(x.mantissa), exponent(x.exponent) {}
 
     // x * 2^e in `kept` bits, the rest rounded to odd
-    static RealOf kept_of(int64_t x, int16_t e) {
+    HIL_SHARED static RealOf kept_of(int64_t x, int16_t e) {
         int drop = 0;
         for (uint64_t m = magnitude_of(x) >> kept; m != 0; m >>= 1) ++drop;
         return {static_cast<Mantissa>(shift_to_odd(x, drop)), static_cast<int16_t>(e + drop)};
     }
 
     // The same number with a mantissa below 2^31
-    RealOf narrow() const {
+    HIL_SHARED RealOf narrow() const {
         int drop = 0;
         for (uint64_t m = magnitude_of(static_cast<int64_t>(mantissa)) >> 31; m != 0; m >>= 1) ++drop;
         return {static_cast<Mantissa>(shift_to_odd(mantissa, drop)), static_cast<int16_t>(exponent + drop)};
@@ -75,12 +82,12 @@ struct RealOf {
 
     friend RealOf operator-(RealOf x) { return {static_cast<Mantissa>(-x.mantissa), x.exponent}; }
 
-    friend RealOf operator*(RealOf a, RealOf b) {
+    friend HIL_SHARED RealOf operator*(RealOf a, RealOf b) {
         if (sizeof(Mantissa) == 8) { a = a.narrow(); b = b.narrow(); }
         return kept_of(static_cast<int64_t>(a.mantissa) * b.mantissa, static_cast<int16_t>(a.exponent + b.exponent));
     }
 
-    friend RealOf operator+(RealOf a, RealOf b) {
+    friend HIL_SHARED RealOf operator+(RealOf a, RealOf b) {
         if (a.mantissa == 0) return b;
         if (b.mantissa == 0) return a;
         int64_t x = a.raised(), y = b.raised();
@@ -93,7 +100,7 @@ struct RealOf {
         const int16_t low = a.exponent < b.exponent ? a.exponent : b.exponent;
         return kept_of(x + shift_to_odd(y, high - low), high);
     }
-    friend RealOf operator-(RealOf a, RealOf b) { return a + -b; }
+    friend HIL_SHARED RealOf operator-(RealOf a, RealOf b) { return a + -b; }
 
     friend bool operator<(RealOf a, RealOf b) { return (a - b).mantissa < 0; }
     friend bool operator>(RealOf a, RealOf b) { return (a - b).mantissa > 0; }
@@ -105,7 +112,7 @@ struct RealOf {
 
 private:
     // The mantissa moved up to bit 61, the exponent along with it: sums keep two bits below the 60 that count
-    int64_t raised() {
+    HIL_SHARED int64_t raised() {
         int64_t x = mantissa;
         while (x < (int64_t(1) << 60) && x >= -(int64_t(1) << 60)) {
             const bool far = x < (int64_t(1) << 52) && x >= -(int64_t(1) << 52);
@@ -153,7 +160,7 @@ inline float float_of(uint32_t bits) {
 }
 
 // An infinity is 2^200, beyond every format's range. NaN must be asked for.
-inline Parts parts(float x) {
+HIL_SHARED inline Parts parts(float x) {
     const uint32_t bits = bits_of(x);
     const uint8_t field = static_cast<uint8_t>(bits >> 23);
     const uint32_t fraction = bits & 0x7FFFFF;
@@ -174,7 +181,7 @@ template <class Out> struct Pack { static Out of(Parts x) { return Out::pack(x);
 // Fixed point: to nearest, ties towards plus infinity
 template <class Out, int Bits>
 struct PackFixed {
-    static Out of(Parts x) {
+    HIL_SHARED static Out of(Parts x) {
         if (x.top == 0 || x.exponent < -1) return Saturate<Out>::of(static_cast<int32_t>(0));
         if (x.exponent > 31) return limit(x.negative);
         const uint8_t drop = static_cast<uint8_t>(31 - x.exponent);

@@ -25,7 +25,7 @@ struct SingleOf {
         return widened();
     }
 
-    static SingleOf pack(Parts x) {
+    HIL_SHARED static SingleOf pack(Parts x) {
         uint32_t body = x.exponent > 300 ? infinity : rounded_fields<Mantissa, granule>(x);
         if (body >= infinity) {
             ++saturations;
@@ -34,7 +34,7 @@ struct SingleOf {
         return {static_cast<Code>(x.negative ? body | sign : body)};
     }
 
-    static Real unpack(SingleOf x) {  // infinities and NaNs count as 0
+    HIL_SHARED static Real unpack(SingleOf x) {  // infinities and NaNs count as 0
         const uint32_t body = x.code & (sign - 1);
         if (body >= infinity) return Real(0, 0);
         const int field = static_cast<int>(body >> Mantissa);
@@ -65,7 +65,7 @@ template <int E, int M> struct IsSpecial<SingleOf<E, M>> { static constexpr bool
 // Coded elements as single precision: exact for formats of at most 16 bits within its normal range.
 inline float to_float(float x) { return x; }
 template <class Number>
-inline float to_float(Number x) { return static_cast<float>(Float32::pack(parts(Real(x)))); }
+HIL_SHARED inline float to_float(Number x) { return static_cast<float>(Float32::pack(parts(Real(x)))); }
 
 // x * 2^shift by one multiplication, or two where 2^shift is no normal number: rounded if the result is subnormal
 template <class Shift>

@@ -70,7 +70,7 @@ inline float erfc_polynomial(float x) {
     return y;
 }
 
-inline float exp(float x) {
+HIL_SHARED inline float exp(float x) {
     if (x != x) return x;
     if (x > exp_over) return infinity();
     if (x < exp_under) return 0;
@@ -96,7 +96,7 @@ inline float log(float x) {
 }
 
 // Correctly rounded, as IEEE division is: parts in, an infinity instead of saturation out
-inline float rounded(const Parts &x) {
+HIL_SHARED inline float rounded(const Parts &x) {
     const uint32_t sign = x.negative ? 0x80000000 : 0;
     const uint32_t body = rounded_fields<23, -149>(x);
     return float_of(sign | (body > 0x7F800000 ? 0x7F800000 : body));
@@ -104,7 +104,7 @@ inline float rounded(const Parts &x) {
 
 #ifdef __AVR__
 // avr-libc's division rounds some subnormal quotients wrongly: those are divided here, bit by bit.
-inline float divide(float a, float b) {
+HIL_SHARED inline float divide(float a, float b) {
     const float fast = a / b;
     const uint32_t body = bits_of(fast) & 0x7FFFFFFF;
     if (body > 0x00800000 || a == 0 || b - b != 0) return fast;
@@ -121,20 +121,20 @@ inline float divide(float a, float b) {
     return rounded(parts_of(x.negative != y.negative, quotient, static_cast<int16_t>(x.exponent - y.exponent - 31), rest != 0));
 }
 #else
-inline float divide(float a, float b) { return a / b; }
+HIL_SHARED inline float divide(float a, float b) { return a / b; }
 #endif
 
 inline float reciprocal(float x) { return divide(1.0f, x); }
 
 // Correctly rounded
 #if defined(__ARM_FP) && (__ARM_FP & 4)
-inline float sqrt(float x) {
+HIL_SHARED inline float sqrt(float x) {
     float root;
     __asm__("vsqrt.f32 %0, %1" : "=t"(root) : "t"(x));
     return root;
 }
 #else
-inline float sqrt(float x) {
+HIL_SHARED inline float sqrt(float x) {
     if (x == 0 || x != x || bits_of(x) == 0x7F800000) return x;
     if (x < 0) return not_a_number();
     const Parts p = parts(x);

@@ -1,4 +1,4 @@
-// Vectors over the wire: messages of at most 16 pairs, the next one only after the answer.
+// Vectors over the wire: messages of at most 16 pairs, the next one only after the answer, which ends in A5 00.
 #include "firmware/hal/hal.hpp"
 #include "model/vectors.hpp"
 
@@ -31,13 +31,22 @@ void vectors::answer(uint32_t result, uint8_t saturations) {
 int main() {
     hal::init();
     hal::rx_enable(true);
+    while (held == 2) {  // the host waits for these before it sends
+        hal::put(0);
+        hal::idle(true);
+    }
     for (;;) {
-        while (held < 4 || held < 4 + 8 * received[3]) hal::idle(true);
+        while (held < 4 || held < 4 + 8 * received[3]) {
+            hal::idle(true);
+            __asm__ volatile("" ::: "memory");  // received[] is filled by the interrupt
+        }
         answered = 0;
         vectors::respond(received[2], reinterpret_cast<const vectors::Pair *>(received + 4), received[3]);
         // keep the image hash: the linker drops what nobody reads
         if (hil_image_hash[0] == 0 && hil_image_hash[7] == 0 && received[3] > 200) hal::put(0);
         held = 2;  // before the host can know the answer
         for (uint8_t i = 0; i < answered; ++i) hal::put(answers[i]);
+        hal::put(0xA5);
+        hal::put(0);  // the desktop sends when it sees a zero
     }
 }

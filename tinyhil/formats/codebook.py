@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from tinyhil.formats.fixed import exponent_for
-from tinyhil.formats.format import INTEGER
+from tinyhil.formats.format import INTEGER, NamedFormat
 
 INDEX_BITS = (1, 2, 4, 8)
 # Quantiles of the normal distribution, 8 below and 7 above zero, scaled to 1 (NormalFloat-4, Dettmers et al. 2023)
@@ -101,11 +101,14 @@ class Codebook:
 
 
 def pack(codes: np.ndarray, bits: int) -> np.ndarray:
-    """Codes of 1, 2, 4 or 8 bits (negative ones in two's complement) as bytes, the first in the lowest bits."""
-    each = 8 // bits
+    """Codes of 1 to 8 bits (negative ones in two's complement) as bytes, the first in the lowest bits.
+
+    Where codes straddle bytes one more byte follows, since they are read two bytes at a time.
+    """
     flat = np.asarray(codes, np.int64).ravel() & ((1 << bits) - 1)
-    padded = np.concatenate([flat, np.zeros(-len(flat) % each, np.int64)]).reshape(-1, each)
-    return (padded << (np.arange(each) * bits)).sum(axis=1).astype(np.uint8)
+    stream = (flat[:, None] >> np.arange(bits)) & 1
+    packed = np.packbits(stream.astype(np.uint8).ravel(), bitorder="little")
+    return packed if 8 % bits == 0 else np.append(packed, np.uint8(0))
 
 
 def with_entries(reals: np.ndarray, entry_bits: int) -> Codebook:
@@ -151,10 +154,22 @@ def ternary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
     return with_entries(np.array([-scale, 0.0, scale]), entry_bits)
 
 
-# How each codebook is fitted to the values of a constant
-FITS: dict[str, Callable[[np.ndarray], Codebook]] = {
-    **{f"kmeans{clusters}": partial(kmeans, clusters=clusters) for clusters in (4, 16, 256)},
-    "nf4": nf4,
-    "binary": binary,
-    "ternary": ternary,
-}
+def _evenly(magnitude: float, bits: int) -> Codebook:
+    """What stands for a codebook where only a magnitude is known: evenly spaced entries."""
+    return with_entries(np.linspace(-magnitude, magnitude, 1 << bits), 16)
+
+
+# How each codebook is fitted to the values of a constant; run-time values beside it are fixed16
+FITS: tuple[tuple[str, int, str, Callable[[np.ndarray], Codebook]], ...] = (
+    *(
+        (f"kmeans{count}", bits, f"{count} clusters of the weights", partial(kmeans, clusters=count))
+        for count, bits in ((4, 2), (16, 4), (256, 8))
+    ),
+    ("nf4", 4, "NormalFloat-4: 16 quantiles of the normal distribution", nf4),
+    ("binary", 1, "-s and s", binary),
+    ("ternary", 2, "-s, 0 and s", ternary),
+)
+NAMED = tuple(
+    NamedFormat(name, bits, f"codebook for weights: {what}", partial(_evenly, bits=bits), "fixed16", fit)
+    for name, bits, what, fit in FITS
+)
