@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen.identifiers import comment, identifiers
+from codegen.regions import declarations, symbol_of
 from codegen.transfer import Transfer
 from codegen.views import is_done_by_plan
 from memplan import Plan
@@ -141,7 +142,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str]) -> str:
         '#include "firmware/wire/input.hpp"',
         "",
         "// Planned peak of all run-time tensors.",
-        f'extern "C" {{\nalignas(4) uint8_t hil_arena[{max(plan.peak_bytes, 1)}];\n}}',
+        *declarations(plan),
         "",
         "namespace {",
         "",
@@ -155,10 +156,10 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str]) -> str:
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
     for tensor in _placed(program):
-        offset = plan.offsets[tensor.name]
+        offset, array = plan.offsets[tensor.name], symbol_of(plan.regions[tensor.name])
         kind = _c_type(tensor)
         lines.append(
-            f"    {kind} *const {names[tensor.name]} = reinterpret_cast<{kind} *>(hil_arena + {offset});"
+            f"    {kind} *const {names[tensor.name]} = reinterpret_cast<{kind} *>({array} + {offset});"
             f"  // {tensor.count} x {tensor.format}"
         )
     if program.input == program.output or any(program.input in op.inputs for op in walk(program.body)):

@@ -46,6 +46,7 @@ class ChipSpec(Record):
     flash_bytes: PositiveInt | None = None
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
+    regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone
     clock_hz: PositiveInt
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
     load: Literal["hex", "bin", "elf"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tinyhil.errors import BuildError, DoesNotFit
 
 HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"
+REGION_SECTIONS = ".arena_"  # tensors in memories beside the main RAM
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 ARENA_IN_MAP = re.compile(rf"^ \.bss\.{ARENA_SYMBOL}\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
 NAMED = 3  # how many symbols an error names
@@ -70,7 +71,7 @@ def read_contents(elf_path: Path) -> Contents:
             content = Contents(
                 hash=_bytes_at(elf, symbols, HASH_SYMBOL),
                 flash_bytes=sum(section["sh_size"] for section in flash),
-                static_bytes=sum(section["sh_size"] for section in ram.values()),
+                static_bytes=sum(s["sh_size"] for s in ram.values() if not s.name.startswith(REGION_SECTIONS)),
                 symbols=symbols,
             )
     except (ELFError, OSError) as error:
@@ -97,19 +98,37 @@ def check_fits(image: Image, board: BoardSpec) -> None:
             )
 
 
-def check_arena(image: Image, arena_bytes: int) -> None:
-    """The linker must have given the arena exactly the bytes the plan asked for, by its symbol and by its map file."""
-    linked = {image.elf.name: image.symbol(ARENA_SYMBOL).size_bytes}
+def check_arena(image: Image, arena_bytes: int | Mapping[str, int]) -> None:
+    """The linker must have given each array of the arena exactly the bytes the plan asked for, by its symbol and by its
+    map file, and the ones of a region of their own a place within that memory. `arena_bytes`: of each symbol, or of the
+    only one."""
+    planned = {ARENA_SYMBOL: arena_bytes} if isinstance(arena_bytes, int) else arena_bytes
     map_path = image.elf.with_suffix(".map")
-    if map_path.is_file():  # the host's compiler writes none
-        found = ARENA_IN_MAP.search(map_path.read_text(encoding="utf-8", errors="replace"))
-        linked[map_path.name] = int(found["size"], 16) if found else 0
-    for name, size_bytes in linked.items():
-        if size_bytes != arena_bytes:
-            raise BuildError(
-                f"{image.board}: {ARENA_SYMBOL} has {size_bytes} B in {name}, planned {arena_bytes} B: "
-                f"stale build in {image.project_dir}? delete it and build again"
-            )
+    text = map_path.read_text(encoding="utf-8", errors="replace") if map_path.is_file() else None  # the host has none
+    for symbol, wanted_bytes in planned.items():
+        linked = {image.elf.name: image.symbol(symbol).size_bytes}
+        if text is not None:
+            linked[map_path.name] = _bytes_in_map(text, symbol)
+        for name, size_bytes in linked.items():
+            if size_bytes != wanted_bytes:
+                raise BuildError(
+                    f"{image.board}: {symbol} has {size_bytes} B in {name}, planned {wanted_bytes} B: "
+                    f"stale build in {image.project_dir}? delete it and build again"
+                )
+
+
+def _bytes_in_map(text: str, symbol: str) -> int:
+    """Bytes of the arena, or of its part in a region, that the map file shows inside the right memory; else 0."""
+    region = symbol.removeprefix(ARENA_SYMBOL).removeprefix("_")
+    if not region:
+        found = ARENA_IN_MAP.search(text)
+        return int(found["size"], 16) if found else 0
+    part = re.search(rf"^\.arena_{region}\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+)", text, re.MULTILINE)
+    memory = re.search(rf"^{region.upper()}\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+)", text, re.MULTILINE)
+    if part is None or memory is None:
+        return 0
+    (start, size), (origin, length) = (tuple(int(number, 16) for number in one.groups()) for one in (part, memory))
+    return size if origin <= start and start + size <= origin + length else 0
 
 
 def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from codegen.regions import arrays
 from harness.boards.connection import Session
 from harness.boards.simulated import connect_flashed
 from harness.build import build
@@ -62,5 +63,5 @@ def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: P
     compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
     image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
     check_fits(image, board)
-    check_arena(image, max(compiled.plan.peak_bytes, 1))
+    check_arena(image, arrays(compiled.plan))
     return image

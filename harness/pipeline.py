@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from codegen.model import Target, emit_model
-from codegen.placement import Passes, place
+from codegen.placement import Passes, Placement, place
+from codegen.regions import SYMBOL, arrays, main_ram_bytes, spread
 from codegen.transfer import Transfer, choose_transfer
 from harness.assets import asset
 from harness.config import BoardSpec
@@ -49,19 +50,34 @@ def compile_model(
     `passes`: what may be done to need less memory; None: all.
     """
     placed = place(lower(model.graph, assignment, ranges), passes)
-    program, problem, arena = placed.program, placed.problem, placed.plan
-    check(problem, arena)
     transfers = {}
+    required = set(required)
     for board in boards:
         try:
-            transfers[board.name] = choose_transfer(program, arena.peak_bytes, board.chip.ram_bytes, board.name)
+            placed, transfers[board.name] = fit(placed, board, may_spread=board.name in required)
         except DoesNotFit:
             if board.name in required:
                 raise
+    program, problem, arena = placed.program, placed.problem, placed.plan
+    check(problem, arena)
     targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
     sources = dict(runtime_sources())
     sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
     return Compiled(model, assignment, program, problem, arena, transfers, sources)
+
+
+def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:
+    """How the input gets into a board; where one memory is too small, with a plan over all that its chip has."""
+    program, chip = placed.program, board.chip
+    try:
+        arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
+        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name)
+    except DoesNotFit:
+        if not (may_spread and chip.regions) or chip.ram_bytes is None:
+            raise
+    main_bytes = main_ram_bytes(program, chip.ram_bytes, chip.stack_reserve_bytes or 0)
+    wide = spread(placed, chip.regions, main_bytes)
+    return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name)
 
 
 @lru_cache

@@ -196,6 +196,8 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
         "proven": plan.proven,
         "how": plan.how,
         "offsets": dict(plan.offsets),
+        "regions": dict(plan.regions),
+        "peaks": dict(plan.peaks),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen.regions import arrays
 from harness import protocol
 from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
@@ -145,7 +146,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
         if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
-            check_arena(image, compiled.plan.peak_bytes)
+            check_arena(image, arrays(compiled.plan))
     with claim(place, boards.bench.locks, request.wait_s, say) as port:
         if port is not None and not request.no_flash:
             with clock.stage("flash"):

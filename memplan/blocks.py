@@ -86,7 +86,8 @@ def make_blocks(problem: Problem, groups: Groups = ()) -> list[Block]:
     """One block per buffer, but one for each of the groups of buffers joined by accepted aliases."""
     by_name = {buffer.name: buffer for buffer in problem.buffers}
     joined = {name for group in groups for name in group}
-    members = [([buffer], (0,)) for buffer in problem.buffers if buffer.name not in joined]
+    members: list[tuple[list[Buffer], tuple[int, ...]]] = []
+    members += [([buffer], (0,)) for buffer in problem.buffers if buffer.name not in joined]
     for group in groups:
         names = sorted(group)
         members.append(([by_name[name] for name in names], tuple(group[name] for name in names)))

@@ -159,9 +159,10 @@ def _check_sizes(problem: Problem) -> None:
         if any(limit is None or (buffer.offset or 0) + buffer.size_bytes <= limit for limit in limits):
             continue
         where = f" at fixed offset {buffer.offset}" if buffer.offset else ""
+        largest = max(limit for limit in limits if limit is not None)
         raise ProblemError(
-            f"buffer {buffer.name!r}: {buffer.size_bytes} B{where} is larger than region {allowed[0]!r} of "
-            f"{max(limit for limit in limits if limit is not None)} B; use a lower width or a larger memory"
+            f"buffer {buffer.name!r}: {buffer.size_bytes} B{where} is larger than region "
+            f"{allowed[limits.index(largest)]!r} of {largest} B; use a lower width or a larger memory"
         )
 
 

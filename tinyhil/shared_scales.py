@@ -60,4 +60,4 @@ def is_contiguous(shape: Shape, step: Sequence[int], sizes: Sequence[int]) -> bo
     cut = [axis for axis, (dim, size) in enumerate(zip(shape, sizes, strict=True)) if dim != size]
     if any(stride != 1 and size > 1 for stride, size in zip(step, sizes, strict=True)):
         return False
-    return not cut or element_count(sizes[: cut[-1]]) == 1
+    return not cut or element_count(tuple(sizes[: cut[-1]])) == 1

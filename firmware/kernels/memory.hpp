@@ -9,6 +9,13 @@
 #define HIL_FLASH
 #endif
 
+// A memory of the chip beside its main RAM; its linker script has a section of this name. Elsewhere all is one memory.
+#ifdef HIL_CHIP_STM32H747
+#define HIL_REGION(name) __attribute__((section(".arena_" #name)))
+#else
+#define HIL_REGION(name)
+#endif
+
 namespace hil {
 
 #ifndef __AVR__

@@ -25,10 +25,23 @@ LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 SHAPE = ("channels", "width")
 X_AT = {conv.CONV.name: 1, conv.CONV_BIAS.name: 1}  # position of the windowed operand; elsewhere the last one
 
-WINDOWED = ((conv.CONV, 2), (conv.CONV_BIAS, 3), (pool.MAX_POOL, 1), (pool.AVERAGE_POOL, 1))  # with their inputs
-WINDOWED = (*WINDOWED, (pool.AVERAGE_POOL_INSIDE, 2))
-MAPPED = ((elementwise.RELU, 1), (piecewise.CLIP, 1), (piecewise.SLOPES, 1), (piecewise.HARD_SIGMOID, 1))
-MAPPED = (*MAPPED, (piecewise.HARD_SWISH, 1), (activation.SIGMOID, 2), (activation.TANH, 2))
+# with the number of their inputs
+WINDOWED: tuple[tuple[Kernel, int], ...] = (
+    (conv.CONV, 2),
+    (conv.CONV_BIAS, 3),
+    (pool.MAX_POOL, 1),
+    (pool.AVERAGE_POOL, 1),
+    (pool.AVERAGE_POOL_INSIDE, 2),
+)
+MAPPED: tuple[tuple[Kernel, int], ...] = (
+    (elementwise.RELU, 1),
+    (piecewise.CLIP, 1),
+    (piecewise.SLOPES, 1),
+    (piecewise.HARD_SIGMOID, 1),
+    (piecewise.HARD_SWISH, 1),
+    (activation.SIGMOID, 2),
+    (activation.TANH, 2),
+)
 BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}
 INPUTS = {kernel.name: inputs for kernel, inputs in (*WINDOWED, *MAPPED)}
 HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)

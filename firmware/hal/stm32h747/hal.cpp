@@ -54,6 +54,14 @@ void set_field(uint32_t address, uint32_t shift, uint32_t width, uint32_t value)
     reg(address) = (reg(address) & ~mask) | (value << shift);
 }
 
+// SRAM1, SRAM2 and SRAM3 belong to the other core's domain: for this one their clocks are off after reset.
+void enable_regions() {
+    constexpr uint32_t RCC_AHB2ENR = 0x580244DC;
+    reg(RCC_AHB2ENR) |= 7u << 29;
+    const uint32_t read_back = reg(RCC_AHB2ENR);  // the clock runs two cycles after the write
+    (void)read_back;
+}
+
 void start_uart() {
     reg(RCC_AHB4ENR) |= 1u << 0;
     reg(RCC_APB2ENR) |= 1u << 4;
@@ -85,6 +93,7 @@ void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
     enable_instruction_cache();
     enable_data_cache();
+    enable_regions();
     start_uart();
     cortexm::init_sections();
     cortexm::enable_irq(USART1_IRQ);

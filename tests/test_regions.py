@@ -1,0 +1,117 @@
+"""Tensors over several memories: planned, generated, linked where the plan says, and computed right there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arena_machine import compiled_cases
+from kernel_cases import first_difference, run_natively
+from onnx_models import compiled, load, node, samples_for, simple
+
+from codegen.placement import Passes, Placement, place
+from codegen.regions import arrays, main_ram_bytes, spread
+from harness.config import load_boards
+from harness.image import check_arena, check_fits
+from harness.pipeline import compile_model
+from harness.record import make_record
+from harness.run import Request, run
+from memplan import Buffer, Problem, Region, check, plan
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate, save_ranges
+from tinyhil.errors import BuildError, DoesNotFit
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.program import Program
+
+SIDE, CHANNELS = 128, 12  # three tensors of 196,608 B, live together: more than the AXI SRAM of 512 KiB
+
+
+def wide_model(side: int = SIDE, channels: int = CHANNELS):
+    """y = max(a * b + a + b): the product can take the place of neither factor."""
+    chance = np.random.default_rng(1)
+    nodes = [node("Conv", f"x w{name}", name) for name in "ab"]
+    nodes += [node("Mul", "a b", "ab"), node("Add", "ab a", "s"), node("Add", "s b", "t")]
+    nodes.append(node("GlobalMaxPool", "t", "y"))
+    constants = {f"w{name}": chance.normal(size=(channels, 1, 1, 1)) for name in "ab"}
+    return simple(nodes, {"x": (1, 1, side, side)}, constants)
+
+
+def small_program(folder: Path) -> Program:
+    return compiled(load(wide_model(6, 4), folder), samples_for((1, 1, 6, 6)), "fixed8")
+
+
+def test_buffers_go_where_there_is_room() -> None:
+    buffers = (Buffer("a", 60, 0, 4), Buffer("b", 60, 1, 4), Buffer("c", 30, 2, 4), Buffer("d", 60, 4, 5))
+    found = plan(Problem(buffers, regions=(Region("dtcm", 64), Region("arena", 100), Region("sram", 40))))
+    assert dict(found.regions) == {"a": "dtcm", "b": "arena", "c": "arena", "d": "dtcm"}
+    assert dict(found.peaks) == {"dtcm": 60, "arena": 90, "sram": 0}
+    with pytest.raises(DoesNotFit):
+        plan(Problem(buffers, regions=(Region("dtcm", 64), Region("arena", 70))))
+
+
+def spread_small(folder: Path) -> Placement:
+    placed = place(small_program(folder), Passes(rows=False))
+    wide = spread(placed, {"dtcm": 160, "sram": 160}, 200)
+    assert len([size for size in wide.plan.peaks.values() if size]) == 3
+    check(wide.problem, wide.plan)
+    return wide
+
+
+def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each region an array of its own, under the sanitizers."""
+    import kernel_cases
+
+    from codegen.model import Target, emit_model
+    from codegen.transfer import Transfer
+
+    wide = spread_small(tmp_path)
+    inputs = np.random.default_rng(1).integers(-128, 128, (4, 36))
+    text = emit_model(wide.program, wide.plan, [Target("host", 1, Transfer(False, 1, 36, 0, 0, 36))], bytes(8))
+    for symbol, size in arrays(wide.plan).items():
+        assert f"uint8_t {symbol}[{size}];" in text["model/model.cpp"]
+    monkeypatch.setattr(kernel_cases, "ARENA", kernel_cases.re.compile(r"alignas\(4\) uint8_t hil_arena\[(\d+)\];\n"))
+    cases = compiled_cases([wide], [inputs], monkeypatch)
+    assert first_difference(cases, run_natively(cases, tmp_path, "-O1", "-fsanitize=undefined,address")) == ""
+
+
+def test_the_h747_runs_what_its_largest_memory_can_not_hold(tmp_path: Path) -> None:
+    path = tmp_path / "wide.onnx"
+    path.write_bytes(wide_model().SerializeToString())
+    model, x = load_onnx(path), samples_for((1, 1, SIDE, SIDE), 1)
+    np.save(tmp_path / "x.npy", x)
+    save_ranges(path.with_suffix(".ranges.json"), calibrate(model.graph, x, {"name": "test"}), model.sha256)
+    request = Request(
+        board="h747", model=str(path), format="fixed8", inputs=tmp_path / "x.npy", calibrate=tmp_path / "x.npy",
+        results=tmp_path,
+    )  # fmt: skip
+    outcome = run(request, load_boards(), tmp_path / "cache", lambda line: None, lambda done, total: None)
+    record = make_record(outcome)
+    assert record["bit_exact"]
+    peaks = record["plan"]["peaks"]
+    assert sum(peaks.values()) == record["plan"]["peak_bytes"] > 524_288
+    assert peaks["sram"] > 0
+    assert peaks["arena"] > 0
+    assert set(record["plan"]["regions"].values()) == {region for region, size in peaks.items() if size}
+    starts = {"hil_arena": 0x24000000, "hil_arena_dtcm": 0x20000000, "hil_arena_sram": 0x30000000}
+    for symbol, size in arrays(outcome.compiled.plan).items():
+        assert outcome.image.symbol(symbol).size_bytes == size
+        assert starts[symbol] <= outcome.image.symbol(symbol).address < starts[symbol] + 0x80000
+    check_fits(outcome.image, outcome.board)
+    wrong = {symbol: size + 4 for symbol, size in arrays(outcome.compiled.plan).items()}
+    with pytest.raises(BuildError, match="planned"):
+        check_arena(outcome.image, wrong)
+
+
+def test_a_model_too_large_for_all_memories_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(wide_model(256, 12).SerializeToString())
+    model = load_onnx(path)
+    ranges = calibrate(model.graph, samples_for((1, 1, 256, 256), 1), {"name": "test"})
+    with pytest.raises(DoesNotFit):
+        compile_model(model, Assignment("fixed8"), ranges, [load_boards().board("h747")], {"h747"})
+
+
+def test_what_the_main_memory_leaves(tmp_path: Path) -> None:
+    program = small_program(tmp_path)
+    assert main_ram_bytes(program, 100_000, 2048) == 100_000 - 2048 - 36 - 8192
