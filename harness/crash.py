@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from harness.image import Image
 from harness.protocol import Stats
 from tinyhil.errors import DeviceCrashed
 
-NESTED_NAME = re.compile(r"_ZN((?:\d+\w+?)+)E")
+MANGLED, LENGTH = re.compile(r"_Z(N?)K?"), re.compile(r"L?(\d+)")  # L: known in its own file only
 REMEDY = "finished samples are kept; mend the firmware, reset the board and run again"
 
 
@@ -55,15 +55,17 @@ def _function(file: ELFFile, pc: int) -> str | None:
 
 
 def demangled(name: str) -> str:
-    """`_ZN5model3runEPKhPh` as `model::run`; names of templates stay as they are."""
-    nested = NESTED_NAME.match(name)
-    rest, parts = nested.group(1) if nested else name.removeprefix("_Z"), []
-    if not name.startswith("_Z"):
+    """`_ZN5model3runEPKhPh` as `model::run`; names of templates and operators stay as they are."""
+    mangled = MANGLED.match(name)
+    if mangled is None:
         return name
-    while (length := re.match(r"\d+", rest)) is not None:
-        begin, end = length.end(), length.end() + int(length.group())
-        parts.append(rest[begin:end].replace("_GLOBAL__N_1", "(anonymous)"))
+    rest, parts = name[mangled.end() :], []
+    while (length := LENGTH.match(rest)) is not None:
+        end = length.end() + int(length.group(1))
+        parts.append(rest[length.end() : end].replace("_GLOBAL__N_1", "(anonymous)"))
         rest = rest[end:]
+        if not mangled.group(1):  # not nested: what follows are parameters
+            break
     return "::".join(parts) or name
 
 
@@ -99,15 +101,19 @@ def _file_name(program: object, number: int) -> str:
     return "/".join([*Path(folder).parts[-1:], Path(entry.name.decode()).name])
 
 
-def check_memory(stats: Stats, image: Image, board: BoardSpec) -> None:
-    """DeviceCrashed if stack and heap have met, or the stack has run into static data: results may be wrong then."""
+def check_memory(stats: Stats, image: Image, board: BoardSpec, forget: Callable[[], None]) -> None:
+    """DeviceCrashed if stack and heap have met, or the stack has run into static data: results may be wrong then.
+
+    `forget` is called first: the session's samples must not be resumed from.
+    """
     ram_bytes = board.chip.ram_bytes
     if ram_bytes is None or stats.stack_bytes is None or stats.heap_bytes is None:
         return
     free = ram_bytes - image.static_bytes - stats.stack_bytes - stats.heap_bytes
     if free <= 0:
+        forget()
         raise DeviceCrashed(
             f"{board.name}: RAM is used up: {image.static_bytes} B static + {stats.stack_bytes} B stack + "
             f"{stats.heap_bytes} B heap of {ram_bytes} B leave {free} B, so the stack has met the heap or static data; "
-            f"results are not to be trusted; give the model less memory"
+            "nothing of this run is kept; use a lower width or a larger board"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from types import TracebackType
@@ -14,6 +15,13 @@ from tinyhil.errors import BoardError, LinkError, LinkTimeout
 READ_SLICE_S = 0.02
 WRITE_TIMEOUT_S = 5.0
 BABBLE_BYTES = 4096  # this much without a single valid frame is no board of ours
+
+
+def wait_for_port(port: str | None, timeout_s: float) -> None:
+    """After a brown-out the system takes a moment to make the port anew; whoever opens it reports its absence."""
+    deadline = time.monotonic() + timeout_s
+    while port is not None and port.startswith("/") and not os.path.exists(port) and time.monotonic() < deadline:
+        time.sleep(READ_SLICE_S)
 
 
 class Link:
@@ -48,7 +56,7 @@ class Link:
                 f"{self.port}: the port takes no bytes for {self._write_timeout_s:g} s; is the board alive?"
             ) from None
         except OSError as error:
-            raise LinkError(f"{self.port}: the port failed while sending ({error})") from None
+            raise self._gone("sending", error) from None
 
     def _limit_write(self, timeout_s: float) -> None:
         """In steps of half a second, because every change is a system call."""
@@ -70,7 +78,7 @@ class Link:
                     return None
                 received = self._serial.read(max(1, available))
             except OSError as error:
-                raise LinkError(f"{self.port}: the port failed while receiving ({error})") from None
+                raise self._gone("receiving", error) from None
             self._waiting.extend(self._splitter.feed(received))
             self._refuse_babble()
         return self._waiting.popleft()
@@ -84,6 +92,12 @@ class Link:
         """What was heard, for time-out messages."""
         s = self._splitter
         return "nothing was received" if s.total_bytes == 0 else f"{s.total_bytes} bytes, {s.good_frames} valid frames"
+
+    def _gone(self, doing: str, error: OSError) -> LinkError:
+        return LinkError(
+            f"{self.port}: the port failed while {doing} ({error}): is the cable in and the board powered? "
+            "finished samples are kept and the same command resumes"
+        )
 
     def _refuse_babble(self) -> None:
         s = self._splitter

@@ -88,6 +88,12 @@ class PartialRun:
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
 
+    def forget(self) -> None:
+        """None of the results can be trusted: throw them away, on disk too."""
+        self.results.clear()
+        with writing(self.path.parent):
+            self._stream.truncate(0)
+
     def _take(self, item: Mapping[str, Any]) -> None:
         trace = SampleTrace(**item["trace"]) if item["trace"] else None
         output, ticks, saturations = bytes.fromhex(item["output"]), int(item["ticks"]), int(item["saturations"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 VERSION = 1
 
 HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
-HELLO, ACK, RESULT, STATS, REFUSED = 0x81, 0x82, 0x83, 0x84, 0x85
+HELLO, ACK, RESULT, STATS, REFUSED, CRASHED = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86
 QUIET, STREAM = 0, 1
 STARTED, RESEND, ASKED = 1, 2, 4
 NOT_MEASURED = 0xFFFFFFFF
@@ -140,11 +140,22 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Crashed:
+    """The processor has faulted: registers, fault status (CFSR of a Cortex-M), the address it could not reach."""
+
+    pc: int
+    lr: int
+    sp: int
+    cause: int
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """Something was sent, but it is no valid frame."""
 
 
-Message = Hello | Ack | Result | Stats | Refused | Damaged
+Message = Hello | Ack | Result | Stats | Refused | Crashed | Damaged
 
 
 def decode(message: bytes) -> Message:
@@ -165,6 +176,8 @@ def decode(message: bytes) -> Message:
                 return Stats(samples, _measured(stack), _measured(heap), saturations, crc32, damaged, overruns)
             case 0x85:
                 return Refused(*struct.unpack("<B", body))
+            case 0x86:
+                return Crashed(*struct.unpack("<IIIII", body))
     except (struct.error, IndexError):
         raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
     raise BadFrame(f"unknown message {message[0]:#04x}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from harness import protocol
 from harness.link import Link
 from harness.patience import Patience
-from harness.protocol import Ack, Damaged, Hello, Position, Result, Stats
+from harness.protocol import Ack, Crashed, Damaged, Hello, Position, Result, Stats
 from tinyhil.errors import DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
 
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
@@ -51,7 +51,31 @@ def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello
         if isinstance(message, Hello):
             return message
         alive()
+        if isinstance(message, Crashed):
+            raise crash(link.port, message)
     raise LinkTimeout(f"{link.port}: no HELLO within {banner_s + deadline_s:g} s ({link.describe_silence()})")
+
+
+# Bits of a Cortex-M's CFSR (ARMv7-M Architecture Reference Manual B3.2.15), the telling ones first.
+CAUSES = (
+    (1 << 16, "undefined instruction"),
+    (1 << 17, "invalid state"),
+    (1 << 18, "invalid exception return"),
+    (1 << 19, "no coprocessor: is the FPU on?"),
+    (1 << 24, "unaligned access"),
+    (1 << 25, "division by zero"),
+    (1 << 8, "instruction fetch from nowhere"),
+    (1 << 0, "instruction fetch from forbidden memory"),
+    (1 << 1 | 1 << 3 | 1 << 4, "stack overflow into the MPU guard"),
+    (1 << 9 | 1 << 10 | 1 << 11 | 1 << 12, "access to an address where nothing is"),
+)
+
+
+def crash(port: str, said: Crashed) -> DeviceCrashed:
+    """What a board's last message means."""
+    why = next((text for bits, text in CAUSES if said.cause & bits), "processor fault")
+    where = f" 0x{said.address:08x}" if said.address else ""
+    return DeviceCrashed(f"{port}: the firmware crashed: {why}{where} at pc 0x{said.pc:08x}", said.pc)
 
 
 def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
@@ -67,6 +91,17 @@ def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
         )
 
 
+def check_shape(hello: Hello, samples: Sequence[bytes], port: str) -> None:
+    """LinkError if the sizes in HELLO contradict each other or the samples: nothing is computed with them then."""
+    chunk, chunks, size = hello.chunk_bytes, hello.chunks_per_sample, hello.sample_bytes
+    fits = chunk > 0 and (chunks - 1) * chunk < size <= chunks * chunk
+    if not fits or hello.output_bytes == 0 or any(len(sample) != size for sample in samples):
+        raise LinkError(
+            f"{port}: HELLO makes no sense: samples of {size} B in {chunks} chunks of {chunk} B, outputs of "
+            f"{hello.output_bytes} B; ours have {len(samples[0]) if samples else 0} B; flash again"
+        )
+
+
 def stream(
     link: Link, hello: Hello, samples: Sequence[bytes], options: Options, on_result: OnResult, alive: Alive
 ) -> Stats:
@@ -75,6 +110,7 @@ def stream(
     Returns the board's totals after checking its CRC-32 over all outputs. LinkTimeout without progress for
     `options.deadline_s`, DeviceCrashed if the board restarts in the middle.
     """
+    check_shape(hello, samples, link.port)
     patience = Patience(options.patience_s, max(options.patience_s, options.deadline_s / 3))
     session = _Session(link, hello, samples, options, on_result, alive, patience)
     session.start()
@@ -179,6 +215,8 @@ class _Session:
             return moved
         if isinstance(message, Hello):
             raise self._restarted()
+        if isinstance(message, Crashed):
+            raise crash(self.link.port, message)
         if isinstance(message, Damaged):
             self._ask_again()
         return False  # refused: a result that is not computed yet
@@ -276,6 +314,8 @@ class _Session:
                     return message
                 if isinstance(message, Hello) and self.sent:
                     raise self._restarted()
+                if isinstance(message, Crashed):
+                    raise crash(self.link.port, message)
                 self.alive()
         raise LinkTimeout(
             f"{self.link.port}: no answer to {what} within {self.options.deadline_s:g} s "

@@ -221,6 +221,7 @@ class FaultyWire(PtyThread):
         self.cut_after_bytes = 1 << 40  # let nothing pass from there on
         self.is_cut = False
         self._board = -1
+        self._to_board, self._to_host = bytearray(), bytearray()
 
     @property
     def flipped(self) -> int:
@@ -236,26 +237,28 @@ class FaultyWire(PtyThread):
         self.is_cut = False
 
     def serve(self) -> None:
-        """Both ways without one waiting for the other, as on two wires."""
         self._open()
-        to_board, to_host = bytearray(), bytearray()
         while not self.stopping.is_set():
-            board = self._board
-            writing = [fd for fd, waiting in ((board, to_board), (self.master, to_host)) if waiting]
-            reading, writable, _ = select.select([self.master, board], writing, [], 0.05)
-            if self.master in reading:
-                to_board += self._damage(os.read(self.master, 4096))
-            if board in reading:
-                to_host += self._damage(os.read(board, 4096))
-            if board in writable:
-                del to_board[: os.write(board, to_board)]
-            if self.master in writable:
-                del to_host[: os.write(self.master, to_host)]
+            self._pass_on()
             if self.passed > self.reset_after_bytes:
                 self.reset_after_bytes = 1 << 40
                 os.close(self._board)
                 self._open()
         os.close(self._board)
+
+    def _pass_on(self) -> None:
+        """Both ways without one waiting for the other, as on two wires."""
+        board, to_board, to_host = self._board, self._to_board, self._to_host
+        writing = [fd for fd, waiting in ((board, to_board), (self.master, to_host)) if waiting]
+        reading, writable, _ = select.select([self.master, board], writing, [], 0.05)
+        if self.master in reading:
+            to_board += self._damage(os.read(self.master, 4096))
+        if board in reading:
+            to_host += self._damage(os.read(board, 4096))
+        if board in writable:
+            del to_board[: os.write(board, to_board)]
+        if self.master in writable:
+            del to_host[: os.write(self.master, to_host)]
 
     def _open(self) -> None:
         self._board = os.open(self._inner, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)

@@ -7,6 +7,18 @@ extern "C" void hil_on_byte(uint8_t byte);
 
 namespace hal {
 
+// Registers at a processor fault. `cause` is CFSR on a Cortex-M, `address` what could not be accessed, or 0.
+struct Fault {
+    uint32_t pc, lr, sp, cause, address;
+};
+
+}  // namespace hal
+
+// Called by a chip whose processor notices faults, with interrupts off and a stack of its own. Does not return.
+extern "C" void hil_on_fault(const hal::Fault &fault);
+
+namespace hal {
+
 // Clocks, UART at 115200 8N1, cycle counter. Receiving is off until rx_enable(true).
 void init();
 

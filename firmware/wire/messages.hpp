@@ -18,6 +18,7 @@ enum Type : uint8_t {
     result = 0x83,         // sample u16, ticks u32, saturations u32, position, output bytes
     stats = 0x84,          // see session.hpp
     refused = 0x85,        // type u8 of the message that could not be served
+    crashed = 0x86,        // pc u32, lr u32, sp u32, cause u32, address u32
 };
 
 // A position is: next sample u16, next chunk u16, credit u16 (chunks the host may send from there on).

@@ -359,4 +359,23 @@ const void *next_step() {
 
 }  // namespace hil
 
+// The end: told again and again, because a frame may be lost, and whoever opens the port later wants to know as well.
+extern "C" void hil_on_fault(const hal::Fault &fault) {
+    using namespace wire;
+    constexpr uint32_t pause = 3000000;
+    uint8_t head[21];
+    Writer w{head};
+    w.u8(crashed);
+    w.u32(fault.pc);
+    w.u32(fault.lr);
+    w.u32(fault.sp);
+    w.u32(fault.cause);
+    w.u32(fault.address);
+    for (;;) {
+        put(0);  // ends the frame that the fault has cut off
+        transmit(head, w);
+        for (volatile uint32_t turn = 0; turn < pause;) turn = turn + 1;
+    }
+}
+
 extern "C" void hil_on_byte(uint8_t byte) { wire::inbox.decoder.feed(byte, wire::inbox); }

@@ -69,8 +69,36 @@ extern "C" __attribute__((noreturn, used)) void start() {
     }
 }
 
-// A crashed board goes silent; the host sees its deadline pass.
-extern "C" void fault_handler() {
+// A program without a wire goes silent.
+extern "C" __attribute__((weak)) void hil_on_fault(const hal::Fault &) {}
+
+// Every exception that nobody serves. The stack may be what has failed: start a new one at its top. The MPU's guard is off
+// in here, because HFNMIENA is 0.
+extern "C" __attribute__((naked)) void fault_handler() {
+    __asm__ volatile(
+        "mov r0, sp\n\t"
+        "ldr r1, =_estack\n\t"
+        "mov sp, r1\n\t"
+        "b report_fault\n\t"
+        ".ltorg");
+}
+
+// `frame` is what the processor has pushed: r0 to r3, r12, lr, pc, xpsr.
+extern "C" __attribute__((noreturn, used)) void report_fault(const uint32_t *frame) {
+    using namespace cortexm;
+    constexpr uint32_t memory_address_valid = 1u << 7, bus_address_valid = 1u << 15;
+    const uint32_t at = reinterpret_cast<uint32_t>(frame), end = reinterpret_cast<uint32_t>(&_estack);
+    const bool readable = at < end && end - at >= 32 && at >= reinterpret_cast<uint32_t>(&_sdata);
+    hal::Fault fault{};
+    if (readable) {
+        fault.lr = frame[5];
+        fault.pc = frame[6];
+    }
+    fault.sp = at;
+    fault.cause = reg(SCB_CFSR);
+    if (fault.cause & memory_address_valid) fault.address = reg(SCB_MMFAR);
+    if (fault.cause & bus_address_valid) fault.address = reg(SCB_BFAR);
+    hil_on_fault(fault);
     for (;;) {
     }
 }

@@ -57,7 +57,7 @@ def set_flags():
         CCFLAGS=[
             *machine,
             *optimize,
-            "-g",
+            "-gdwarf-4",  # avr-gcc's own default is stabs, which hides the lines from `harness/crash.py`
             "-Wall",
             "-Wextra",
             "-ffunction-sections",
