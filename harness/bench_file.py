@@ -35,7 +35,7 @@ class Labgrid(Record):
 
 
 class Instance(Record):
-    """One board. Local by `serial` number, `port` or both; or remote by `address`; or a `labgrid` place."""
+    """One board. Local by `serial` number, `port` or both; or remote by `address`, or as a `labgrid` place."""
 
     board: Name
     serial: Word | None = None
@@ -49,9 +49,9 @@ class Instance(Record):
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Instance:
-        ways = [bool(self.serial or self.port), bool(self.address), bool(self.labgrid)]
-        if sum(ways) != 1:
-            raise ValueError("needs exactly one of: serial and/or port, address, labgrid")
+        remote = [way for way in (self.address, self.labgrid) if way is not None]
+        if len(remote) > 1 or (remote and self.port) or not (remote or self.port or self.serial):
+            raise ValueError("needs exactly one way to reach it: serial and/or port, or address, or labgrid")
         return self
 
 

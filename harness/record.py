@@ -219,6 +219,8 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
         "image_rebuilt": outcome.image.rebuilt,
         "input_sha256": hashlib.sha256(np.ascontiguousarray(outcome.integers, "<i8").tobytes()).hexdigest(),
         "port": outcome.port,
+        "instance": outcome.place.name if outcome.place.instance else None,
+        "serial_number": outcome.place.serial_number,
         "emulator_exit": dict(outcome.surroundings),
     }
 

@@ -1,0 +1,210 @@
+"""Boards behind a network: an emulated board's port is served by RFC 2217 and by raw TCP, and used as a real one is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hil_command import check_failure, finished_samples, hil, record_of, wait_until
+from remote_bench import SerialServer
+from wire_bench import Bench, make_bench, powered
+
+from harness.config import load_boards
+from harness.inputs import load_inputs
+from harness.zoo import find_model
+
+SAMPLES = 40
+both_ways = pytest.mark.parametrize("rfc2217", [True, False], ids=["rfc2217", "socket"])
+
+
+@pytest.fixture(scope="module")
+def due() -> Bench:
+    x = load_inputs(find_model("fastgrnn_har"), None, 2).x
+    return make_bench("due", "fastgrnn_har", x)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_STATE_HOME": str(tmp_path / "state"), "HIL_BENCH": str(tmp_path / "bench.yaml")}
+
+
+def write_bench(folder: Path, address: str) -> None:
+    text = f'boards:\n  far:\n    board: due\n    serial: "7513"\n    address: {address}\n'
+    (folder / "bench.yaml").write_text(text)
+
+
+def run_far(folder: Path, state: dict[str, str], *more: object) -> subprocess.CompletedProcess[str]:
+    options = ("--model", "fastgrnn_har", "--samples", SAMPLES, "--timeout", 3, "--json", *more)
+    return hil("run", "--board", "far", *options, cwd=folder, **state)
+
+
+def check_exact(record: dict[str, Any], url: str) -> None:
+    assert record["bit_exact"]
+    assert record["samples"] == SAMPLES
+    assert record["emulator"] is None
+    provenance = record["provenance"]
+    assert (provenance["port"], provenance["instance"], provenance["serial_number"]) == (url, "far", "7513")
+
+
+@both_ways
+def test_a_remote_board_is_a_board(rfc2217: bool, due: Bench, state: dict[str, str], tmp_path: Path) -> None:
+    with powered(due, tmp_path) as device, SerialServer(device.port, rfc2217) as server:
+        write_bench(tmp_path, server.url)
+        check_exact(record_of(run_far(tmp_path, state)), server.url)
+        if rfc2217:
+            assert server.serial.baudrate == 115200
+        listed = json.loads(hil("boards", "--json", cwd=tmp_path, **state).stdout)
+        assert [(one["state"], one["port"]) for one in listed if one["name"] == "far"] == [("remote", server.url)]
+        assert "answers  far" in hil("boards", "scan", cwd=tmp_path, **state).stdout
+
+
+@both_ways
+def test_a_connection_that_is_cut_ends_the_run_and_the_next_resumes(
+    rfc2217: bool, due: Bench, state: dict[str, str], tmp_path: Path
+) -> None:
+    with powered(due, tmp_path) as device, SerialServer(device.port, rfc2217) as server:
+        write_bench(tmp_path, server.url)
+        server.cut_after = 900
+        began = time.monotonic()
+        check_failure(run_far(tmp_path, state), 6, server.url, logs=True)
+        assert time.monotonic() - began < 15
+        assert 3 < finished_samples(tmp_path / "results") < SAMPLES
+        (far,) = (
+            one for one in json.loads(hil("boards", "--json", cwd=tmp_path, **state).stdout) if one["name"] == "far"
+        )
+        assert far["state"] == "wedged"
+        done = run_far(tmp_path, state)
+        assert "resuming" in done.stderr
+        assert "failed the last time" in done.stderr
+        check_exact(record_of(done), server.url)
+        assert "wedged" not in hil("boards", cwd=tmp_path, **state).stdout
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@both_ways
+def test_nobody_listens(rfc2217: bool, state: dict[str, str], tmp_path: Path) -> None:
+    url = f"{'rfc2217' if rfc2217 else 'socket'}://127.0.0.1:{free_port()}"
+    write_bench(tmp_path, url)
+    check_failure(run_far(tmp_path, state), 3, url, "can not be opened", logs=True)
+    assert "does not answer  far" in hil("boards", "scan", cwd=tmp_path, **state).stdout
+
+
+def test_somebody_else_listens(state: dict[str, str], tmp_path: Path) -> None:
+    """A server that takes a connection and says nothing: no telnet, no board."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"rfc2217://127.0.0.1:{listener.getsockname()[1]}"
+        write_bench(tmp_path, url)
+        began = time.monotonic()
+        check_failure(run_far(tmp_path, state), 3, url, "can not be opened", logs=True)
+        assert time.monotonic() - began < 20
+
+
+def test_a_remote_board_is_reset_through_the_network(due: Bench, state: dict[str, str], tmp_path: Path) -> None:
+    with powered(due, tmp_path) as device, SerialServer(device.port, True) as server:
+        write_bench(tmp_path, server.url)
+        done = hil("boards", "heal", "far", cwd=tmp_path, **state)
+        assert (done.returncode, done.stdout) == (0, "far: answers again after: reset\n"), done.stderr
+        assert server.serial.pulses == 1
+
+
+def test_a_socket_carries_no_reset(due: Bench, state: dict[str, str], tmp_path: Path) -> None:
+    with powered(due, tmp_path) as device, SerialServer(device.port, False) as server:
+        write_bench(tmp_path, server.url)
+        done = hil("boards", "heal", "far", cwd=tmp_path, **state)
+        assert done.returncode == 6
+        for words in ("reset: not possible: a socket carries no reset line", "reflash: not possible: a remote port"):
+            assert words in done.stderr
+
+
+# ---- a labgrid place: a real coordinator and exporter, where labgrid is installed ----
+
+needs_labgrid = pytest.mark.skipif(
+    importlib.util.find_spec("labgrid") is None, reason="labgrid is not installed: pip install 'tinyhil[labgrid]'"
+)
+
+
+class Farm:
+    """A coordinator with one exporter, whose only resource is a serial port; place `due-1` matches it."""
+
+    def __init__(self, folder: Path, server: SerialServer) -> None:
+        self.coordinator = f"127.0.0.1:{free_port()}"
+        self.folder = folder
+        port, protocol = server.url.rpartition(":")[2], "rfc2217" if server.rfc2217 else "raw"
+        resource = f"{{cls: NetworkSerialPort, host: 127.0.0.1, port: {port}, protocol: {protocol}}}"
+        (folder / "exporter.yaml").write_text(f"desk:\n  NetworkSerialPort: {resource}\n")
+        self.processes = [self._start("coordinator", "-l", self.coordinator)]
+
+    def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"{program}.log").open("wb")
+        command = [sys.executable, "-m", f"labgrid.remote.{program}", *arguments]
+        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def client(self, *arguments: str, user: str = "somebody") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "labgrid.remote.client", "-x", self.coordinator, *arguments]
+        env = {**os.environ, "LG_USERNAME": user}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+
+    def __enter__(self) -> Farm:
+        wait_until(lambda: self.client("places").returncode == 0)
+        self.processes.append(self._start("exporter", "-c", self.coordinator, "-n", "desk", "exporter.yaml"))
+        wait_until(lambda: "NetworkSerialPort" in self.client("resources").stdout)
+        for arguments in (["create"], ["add-match", "desk/desk/NetworkSerialPort"]):
+            done = self.client("-p", "due-1", *arguments)
+            assert done.returncode == 0, done.stderr
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture
+def farm(due: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Farm]:
+    with (
+        powered(due, tmp_path) as device,
+        SerialServer(device.port, request.param) as server,
+        Farm(tmp_path, server) as running,
+    ):
+        labgrid = f"{{place: due-1, coordinator: '{running.coordinator}'}}"
+        (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {labgrid}\n")
+        yield running
+
+
+@pytest.mark.slow
+@needs_labgrid
+@pytest.mark.parametrize("farm", [True, False], ids=["rfc2217", "raw"], indirect=True)
+def test_a_labgrid_place_is_acquired_used_and_released(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
+    record = record_of(run_far(tmp_path, state))
+    assert record["bit_exact"]
+    assert record["provenance"]["instance"] == "far"
+    assert "acquired: None" in farm.client("-p", "due-1", "show").stdout
+
+
+@pytest.mark.slow
+@needs_labgrid
+@pytest.mark.parametrize("farm", [True], ids=["rfc2217"], indirect=True)
+def test_a_labgrid_place_of_somebody_else_is_not_taken(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
+    assert farm.client("-p", "due-1", "acquire", user="alice").returncode == 0
+    check_failure(run_far(tmp_path, state, "--wait", 0), 3, "due-1", "alice", logs=True)
+    assert "alice" in farm.client("-p", "due-1", "show").stdout
+
+
+def test_without_labgrid_the_line_to_type_is_named(state: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1}}\n")
+    assert load_boards(bench=tmp_path / "bench.yaml").board("far").name == "due"
+    if importlib.util.find_spec("labgrid") is None:
+        check_failure(run_far(tmp_path, state), 3, "pip install 'tinyhil[labgrid]'", logs=True)
