@@ -22,6 +22,7 @@ import filelock
 from harness.build_errors import explain
 from harness.config import BoardSpec
 from harness.image import Image, read_contents
+from harness.prune import mark_used, prune_daily
 from harness.toolchain import (
     Compiler,
     clean_environment,
@@ -66,10 +67,13 @@ def build(sources: Mapping[str, str], board: BoardSpec, *, cache_dir: Path, log:
             rebuilt = changed or not _is_built(recipe)
             if rebuilt:
                 _build_anew(sources, recipe, log)
+            mark_used(recipe.project_dir)
     except filelock.Timeout as error:
         raise BuildError(
             f"{board.name}: another build holds {recipe.project_dir}.lock for over {DEADLINE_S:.0f} s"
         ) from error
+    if rebuilt:
+        prune_daily(cache_dir)
     return _image(recipe, rebuilt)
 
 
