@@ -14,7 +14,7 @@ register reinterpret_cast requires restrict return short signed sizeof static st
 static_cast struct switch template this thread_local throw true try typedef typeid typename typeof
 union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
-_OURS = "input output run model hil hil_arena main std"
+_OURS = "input output run model hil hil_arena hil_arena_dtcm hil_arena_sram main std"
 _PREDEFINED = "arm avr i386 linux unix"  # macros of gcc in its gnu modes
 _RESERVED = frozenset(f"{_KEYWORDS} {_OURS} {_PREDEFINED}".split())
 _TYPE_OR_COUNTER = re.compile(r"u?int\w*_t|step\d+")

@@ -56,10 +56,15 @@ class MemoryMap:
 
 
 def memory_map(problem: Problem, plan: Plan, title: str, steps: Sequence[str] = ()) -> MemoryMap:
-    """The rectangles of a plan of one region, later ones in front: an operation in place covers its operand."""
+    """The rectangles of a plan, later ones in front: an operation in place covers its operand. Regions lie one above
+    the other in the problem's order."""
     found = []
+    floors, top = {}, 0
+    for region in problem.regions:
+        floors[region.name] = top
+        top += plan.peaks.get(region.name, 0)
     for index, buffer in enumerate(problem.buffers):
-        low = plan.offsets[buffer.name]
+        low = floors[plan.regions[buffer.name]] + plan.offsets[buffer.name]
         for start, end in buffer.sections:
             if buffer.size_bytes:
                 found.append(Rectangle(index, buffer.name, start, end, low, low + buffer.size_bytes))

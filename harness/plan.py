@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.placement import Passes, place
-from codegen.transfer import choose_transfer
+from codegen.regions import SYMBOL, arrays
 from harness.config import Boards
 from harness.memory_map import MemoryMap, memory_map
+from harness.pipeline import fit
 from harness.run import Request, find_assignment
 from harness.zoo import ModelSource, find_model
 from memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
@@ -125,7 +126,6 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     began = time.perf_counter()
     placed = place(program, _passes(wanted.without), wanted.planner, wanted.budget(each))
     seconds = time.perf_counter() - began
-    arena_bytes = placed.plan.peak_bytes
     capacity = wanted.capacity if board is None or wanted.capacity is not None else board.chip.ram_bytes
     complaint, notes = _exceeds(source.name, capacity, placed.plan), []
     if placed.program is not program:
@@ -133,15 +133,20 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
     if board is not None:
         extra["board"] = board.name
+        chip = board.chip.model_copy(update={"ram_bytes": capacity})
         try:
-            transfer = choose_transfer(placed.program, arena_bytes, capacity, board.name)
+            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=True)
         except DoesNotFit as error:
             complaint = str(error)
         else:
+            complaint = None
             how = "streamed" if transfer.streamed else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
+            arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
             notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
+            for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
+                notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
     title = f"{source.name}, {assignment.describe()}"
     steps = tuple(op.name for op in walk(placed.program.body))
     return Found(

@@ -12,6 +12,7 @@ from onnx_models import compiled, load, node, samples_for, simple
 
 from codegen.placement import Passes, Placement, place
 from codegen.regions import arrays, main_ram_bytes, spread
+from harness.cli import main
 from harness.config import load_boards
 from harness.image import check_arena, check_fits
 from harness.pipeline import compile_model
@@ -115,3 +116,14 @@ def test_a_model_too_large_for_all_memories_is_refused(tmp_path: Path) -> None:
 def test_what_the_main_memory_leaves(tmp_path: Path) -> None:
     program = small_program(tmp_path)
     assert main_ram_bytes(program, 100_000, 2048) == 100_000 - 2048 - 36 - 8192
+
+
+def test_the_command_names_every_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wide.onnx"
+    path.write_bytes(wide_model().SerializeToString())
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--model", str(path), "--board", "h747", "--format", "fixed8"])
+    out = capsys.readouterr().out
+    assert int(ended.value.code or 0) == 0
+    assert "h747: 196608 B of 294912 B sram" in out
+    assert "peak 589" in out
