@@ -43,7 +43,7 @@ def both_opinions(folder: Path, *arguments: object) -> tuple[dict[str, Any], dic
 def check_agreement(avr8js: dict[str, Any], unosim: dict[str, Any]) -> None:
     assert avr8js["emulator"]["name"] == "unojs.js"
     assert unosim["emulator"]["name"] == "unosim"
-    assert avr8js["provenance"]["elf_sha256"] == unosim["provenance"]["elf_sha256"]
+    assert avr8js["provenance"]["image_hash"] == unosim["provenance"]["image_hash"]
     assert avr8js["bit_exact"] is unosim["bit_exact"] is True
     assert len(avr8js["raw"]["ticks"]) == avr8js["samples"] > 0
     assert avr8js["raw"]["ticks"] == unosim["raw"]["ticks"]

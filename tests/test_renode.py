@@ -18,7 +18,7 @@ from tinyhil.errors import BoardError
 FOLDER = ROOT / "emulators" / "renode"
 GIVEN = frozenset({"$image", "$port"})  # what the driver sets
 CHIPS = {"sam3x8e": "due", "stm32h747": "h747"}
-UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART1", "USART1_IRQ")}
+UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART", "USART_IRQ")}
 every_chip = pytest.mark.parametrize("chip", CHIPS)
 needs_renode = pytest.mark.skipif(shutil.which("renode") is None, reason="no renode in PATH")
 
@@ -89,7 +89,8 @@ def test_memories_are_those_of_the_linker_script_and_of_the_board_file(chip: str
     text = (ROOT / "firmware/hal" / chip / f"{chip}.ld").read_text()
     linked = re.findall(r"ORIGIN = (0x[0-9A-Fa-f]+), LENGTH = (\d+)K", text)
     assert [(e.at, e.size) for e in memories] == [(int(at, 0), 1024 * int(size)) for at, size in linked]
-    assert [e.size for e in memories] == [spec.flash_bytes, spec.ram_bytes]
+    regions = getattr(spec, "regions", None) or {}
+    assert [e.size for e in memories] == [spec.flash_bytes, spec.ram_bytes, *regions.values()]
     assert int(script_of(chip).arguments("sysbus", "LoadBinary")[1], 0) == memories[0].at
     assert int(script_of(chip).arguments("cpu", "VectorTableOffset")[0], 0) == memories[0].at
 

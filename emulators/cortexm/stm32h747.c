@@ -1,19 +1,29 @@
-/* STM32H747, Cortex-M7 core: memory map, clock gates, pins and USART1, as far as the firmware can notice. */
+/* STM32H747 and H745, Cortex-M7 core: memory map, clock gates, pins and the USART behind the ST-LINK, as far as the
+ * firmware can notice. */
 #include "machine.h"
 
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 0x1000, USART1 = 0x40011000, FLASH_INTERFACE = 0x52002000, GPIOA = 0x58020000, RCC = 0x58024000,
-    /* offsets in their page; the pages of RCC and PWR are one */
+    PAGE_BYTES = 0x1000, USART1 = 0x40011000, USART3 = 0x40004800, FLASH_INTERFACE = 0x52002000, GPIO = 0x58020000,
+    RCC = 0x58024000, GPIO_PORT_BYTES = 0x400,
+    /* offsets in their peripheral or page; the pages of RCC and PWR are one */
     CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
-    MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB2ENR = 0x4F0,
+    MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0,
     PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C,
     CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
     ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22
 };
 
-static uint32_t usart[PAGE_BYTES / 4], gpioa[PAGE_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+static uint32_t usart[PAGE_BYTES / 4], gpio[PAGE_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+
+/* Which USART the board wires to its ST-LINK: address, clock gate, and its port and pins (TX, RX next to it). */
+struct wiring {
+    uint32_t usart, gate_register, gate_bit, port, tx_pin;
+};
+
+static const struct wiring discovery = {USART1, APB2ENR, 4, 0, 9}, nucleo = {USART3, APB1LENR, 18, 3, 8};
+static const struct wiring *wiring = &discovery;
 
 static uint32_t usart_status(const struct machine *m) {
     const struct uart *u = &m->uart;
@@ -28,16 +38,22 @@ static bool uart_interrupt(const struct machine *m) {
 }
 
 static bool uart_pins_connected(void) {
-    return (gpioa[MODER / 4] >> 18 & 0xF) == 0xA && (gpioa[AFRH / 4] >> 4 & 0xFF) == 0x77;
+    const uint32_t *port = gpio + wiring->port * GPIO_PORT_BYTES / 4, tx = wiring->tx_pin;
+    return (port[MODER / 4] >> 2 * tx & 0xF) == 0xA && (port[AFRH / 4] >> 4 * (tx - 8) & 0xFF) == 0x77;
 }
 
 static uint32_t clock_hz(void) { return 64000000u >> (rcc[RCC_CR / 4] >> 3 & 3); }
+
+static bool usart_clocked(void) { return rcc[wiring->gate_register / 4] >> wiring->gate_bit & 1; }
+
+static bool port_clocked(uint64_t offset) { return rcc[AHB4ENR / 4] >> offset / GPIO_PORT_BYTES & 1; }
 
 static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
     struct machine *m = user;
-    if (!(rcc[APB2ENR / 4] & 1 << 4)) return 0;
+    offset -= wiring->usart % PAGE_BYTES;
+    if (!usart_clocked() || offset > TDR) return 0;
     if (offset == ISR) return usart_status(m);
     if (offset == RDR) return uart_read(m);
     return usart[offset / 4];
@@ -48,7 +64,8 @@ static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t 
     (void)size;
     struct machine *m = user;
     struct uart *u = &m->uart;
-    if (!(rcc[APB2ENR / 4] & 1 << 4)) return;
+    offset -= wiring->usart % PAGE_BYTES;
+    if (!usart_clocked() || offset > TDR) return;
     if (offset == TDR) {
         uart_write(m, value);
         return;
@@ -64,18 +81,18 @@ static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t 
     m->next_event = 0;
 }
 
-static uint64_t read_gpioa(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
     (void)user;
-    return rcc[AHB4ENR / 4] & 1 ? gpioa[offset / 4] : 0;
+    return port_clocked(offset) ? gpio[offset / 4] : 0;
 }
 
-static void write_gpioa(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
     (void)user;
-    if (rcc[AHB4ENR / 4] & 1) gpioa[offset / 4] = value;
+    if (port_clocked(offset)) gpio[offset / 4] = value;
 }
 
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
@@ -123,18 +140,24 @@ static void write_flash(uc_engine *uc, uint64_t offset, unsigned size, uint64_t 
 static bool boots_rom(const struct machine *m) { return m->boot0; }
 
 static void map_peripherals(struct machine *m) {
-    map_registers(m, USART1, PAGE_BYTES, read_usart, write_usart);
-    map_registers(m, GPIOA, PAGE_BYTES, read_gpioa, write_gpioa);
+    map_registers(m, wiring->usart / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES, read_usart, write_usart);
+    map_registers(m, GPIO, PAGE_BYTES, read_gpio, write_gpio);
     map_registers(m, RCC, PAGE_BYTES, read_rcc, write_rcc);
     map_registers(m, FLASH_INTERFACE, PAGE_BYTES, read_flash, write_flash);
 }
 
+static void map_nucleo(struct machine *m) {
+    wiring = &nucleo;
+    map_peripherals(m);
+}
+
 static void reset(struct machine *m) {
     memset(usart, 0, sizeof usart);
-    memset(gpioa, 0, sizeof gpioa);
+    memset(gpio, 0, sizeof gpio);
     memset(rcc, 0, sizeof rcc);
     memset(flash, 0, sizeof flash);
-    gpioa[MODER / 4] = 0xABFFFFFF;
+    for (int port = 0; port < PAGE_BYTES / GPIO_PORT_BYTES; ++port)
+        gpio[port * GPIO_PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
     rcc[RCC_CR / 4] = 0x25; /* HSI on and ready */
     rcc[PWR_CR3 / 4] = 0x46;
     flash[0] = 0x37;
@@ -153,6 +176,26 @@ const struct chip stm32h747 = {
              {0x30000000, 288 << 10, 0}},
     .uart_irq = 37,
     .map_peripherals = map_peripherals,
+    .reset = reset,
+    .uart_interrupt = uart_interrupt,
+    .uart_pins_connected = uart_pins_connected,
+    .clock_hz = clock_hz,
+    .boots_rom = boots_rom,
+    .boot_rom = an3155_loader,
+};
+
+/* As on the NUCLEO-H745ZI-Q, whose ST-LINK is wired to USART3 (PD8, PD9). */
+const struct chip stm32h745 = {
+    .name = "stm32h745",
+    .cpu_model = UC_CPU_ARM_CORTEX_M7,
+    .cortex_m7 = true,
+    .flash_base = 0x08000000,
+    .flash_size_bytes = 1 << 20,
+    .flash_mirror = 0x08000000,
+    .rams = {{0x24000000, 512 << 10, 0}, {0x20000000, 128 << 10, 0}, {0x00000000, 64 << 10, 0},
+             {0x30000000, 288 << 10, 0}},
+    .uart_irq = 39,
+    .map_peripherals = map_nucleo,
     .reset = reset,
     .uart_interrupt = uart_interrupt,
     .uart_pins_connected = uart_pins_connected,

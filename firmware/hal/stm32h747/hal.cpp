@@ -1,4 +1,5 @@
-// STM32H747, Cortex-M7 core, on its 64 MHz internal oscillator: caches, and USART1 on PA9/PA10 (the ST-LINK's port).
+// STM32H747 and H745, Cortex-M7 core, on the 64 MHz internal oscillator: caches, and the USART behind the ST-LINK's port:
+// USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_CHIP_STM32H745).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
 //
 // The PWR registers are never touched. Which supply (SMPS, LDO, both) may be chosen depends on how the board is wired;
@@ -14,12 +15,21 @@ using cortexm::reg;
 
 namespace {
 
-constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200, USART1_IRQ = 37;
+constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200;
 
-constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APB2ENR = 0x580244F0;
-constexpr uint32_t GPIOA_MODER = 0x58020000, GPIOA_PUPDR = 0x5802000C, GPIOA_AFRH = 0x58020024;
-constexpr uint32_t USART1_CR1 = 0x40011000, USART1_BRR = 0x4001100C, USART1_ISR = 0x4001101C;
-constexpr uint32_t USART1_ICR = 0x40011020, USART1_RDR = 0x40011024, USART1_TDR = 0x40011028;
+#ifdef HIL_CHIP_STM32H745
+constexpr uint32_t USART_IRQ = 39, TX_PIN = 8, PORT_GATE = 3, USART_GATE = 18;
+constexpr uint32_t GPIO_MODER = 0x58020C00, GPIO_PUPDR = 0x58020C0C, GPIO_AFRH = 0x58020C24;
+constexpr uint32_t USART_CR1 = 0x40004800, USART_BRR = 0x4000480C, USART_ISR = 0x4000481C;
+constexpr uint32_t USART_ICR = 0x40004820, USART_RDR = 0x40004824, USART_TDR = 0x40004828;
+constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244E8;  // APB1LENR
+#else
+constexpr uint32_t USART_IRQ = 37, TX_PIN = 9, PORT_GATE = 0, USART_GATE = 4;
+constexpr uint32_t GPIO_MODER = 0x58020000, GPIO_PUPDR = 0x5802000C, GPIO_AFRH = 0x58020024;
+constexpr uint32_t USART_CR1 = 0x40011000, USART_BRR = 0x4001100C, USART_ISR = 0x4001101C;
+constexpr uint32_t USART_ICR = 0x40011020, USART_RDR = 0x40011024, USART_TDR = 0x40011028;
+constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244F0;  // APB2ENR
+#endif
 
 constexpr uint32_t CR1_UE = 1u << 0, CR1_RE = 1u << 2, CR1_TE = 1u << 3, CR1_RXNEIE = 1u << 5;
 constexpr uint32_t ISR_ORE = 1u << 3, ISR_RXNE = 1u << 5, ISR_TXE = 1u << 7;
@@ -63,31 +73,31 @@ void enable_regions() {
 }
 
 void start_uart() {
-    reg(RCC_AHB4ENR) |= 1u << 0;
-    reg(RCC_APB2ENR) |= 1u << 4;
-    const uint32_t read_back = reg(RCC_APB2ENR);  // the clock runs two cycles after the write
+    reg(RCC_AHB4ENR) |= 1u << PORT_GATE;
+    reg(RCC_APBENR) |= 1u << USART_GATE;
+    const uint32_t read_back = reg(RCC_APBENR);  // the clock runs two cycles after the write
     (void)read_back;
-    set_field(GPIOA_AFRH, 4, 8, 0x77);   // PA9, PA10: AF7
-    set_field(GPIOA_PUPDR, 20, 2, 1);    // pull-up on RX
-    set_field(GPIOA_MODER, 18, 4, 0xA);  // alternate function
-    reg(USART1_CR1) = 0;
-    reg(USART1_BRR) = (CLOCK_HZ + BAUD / 2) / BAUD;  // 556: 115108 Bd
-    reg(USART1_CR1) = CR1_UE | CR1_TE;
+    set_field(GPIO_AFRH, 4 * (TX_PIN - 8), 8, 0x77);   // TX, and RX next to it: AF7
+    set_field(GPIO_PUPDR, 2 * (TX_PIN + 1), 2, 1);     // pull-up on RX
+    set_field(GPIO_MODER, 2 * TX_PIN, 4, 0xA);         // alternate function
+    reg(USART_CR1) = 0;
+    reg(USART_BRR) = (CLOCK_HZ + BAUD / 2) / BAUD;  // 556: 115108 Bd
+    reg(USART_CR1) = CR1_UE | CR1_TE;
 }
 
 }  // namespace
 
 extern "C" void uart_interrupt() {
-    const uint32_t status = reg(USART1_ISR);
+    const uint32_t status = reg(USART_ISR);
     if (status & ISR_ORE) {
-        reg(USART1_ICR) = ISR_ORE;
+        reg(USART_ICR) = ISR_ORE;
         if (overruns != UINT16_MAX) overruns = overruns + 1;
     }
-    if (status & ISR_RXNE) hil_on_byte(static_cast<uint8_t>(reg(USART1_RDR)));
+    if (status & ISR_RXNE) hil_on_byte(static_cast<uint8_t>(reg(USART_RDR)));
 }
 
 extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
-    cortexm::vector_table<USART1_IRQ>(uart_interrupt);
+    cortexm::vector_table<USART_IRQ>(uart_interrupt);
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
@@ -96,19 +106,19 @@ void hal::init() {
     enable_regions();
     start_uart();
     cortexm::init_sections();
-    cortexm::enable_irq(USART1_IRQ);
+    cortexm::enable_irq(USART_IRQ);
 }
 
 void hal::put(uint8_t byte) {
-    while (!(reg(USART1_ISR) & ISR_TXE)) {
+    while (!(reg(USART_ISR) & ISR_TXE)) {
     }
-    reg(USART1_TDR) = byte;
+    reg(USART_TDR) = byte;
 }
 
 // Off leaves the receiver running, so that what is lost shows as an overrun.
 void hal::rx_enable(bool on) {
-    const uint32_t control = reg(USART1_CR1) & ~CR1_RXNEIE;
-    reg(USART1_CR1) = on ? control | CR1_RE | CR1_RXNEIE : control;
+    const uint32_t control = reg(USART_CR1) & ~CR1_RXNEIE;
+    reg(USART_CR1) = on ? control | CR1_RE | CR1_RXNEIE : control;
 }
 
 uint16_t hal::rx_overruns() { return overruns; }
