@@ -157,6 +157,20 @@ static void report_fault(const struct machine *m, uint32_t pc, uc_err error) {
     fflush(stdout);
 }
 
+/* The firmware's fault handler runs as on the chip; what it says goes over the wire. */
+static uint32_t take_fault(struct machine *m, uint32_t pc, uc_err error) {
+    uint32_t cause = FAULT_INSTRUCTION, address = m->fault_addr;
+    if (error == UC_ERR_READ_UNMAPPED || error == UC_ERR_WRITE_UNMAPPED || error == UC_ERR_WRITE_PROT) cause = FAULT_BUS;
+    if (error == UC_ERR_FETCH_UNMAPPED || error == UC_ERR_FETCH_PROT) cause = FAULT_FETCH;
+    if (m->stop == STOP_FAULT) {
+        cause = m->stack_limit && m->min_sp < m->stack_limit ? FAULT_GUARD : FAULT_BUS;
+        if (cause == FAULT_GUARD) address = m->min_sp;
+    }
+    if (m->in_rom) return 0;
+    set_fault_status(cause, address);
+    return fault_enter(m, pc);
+}
+
 /* A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
 void run(struct machine *m, uint32_t pc, uint32_t until) {
     for (;;) {
@@ -165,8 +179,15 @@ void run(struct machine *m, uint32_t pc, uint32_t until) {
         if (m->stop == STOP_RESET || m->stop == STOP_QUIT) return;
         uc_reg_read(m->uc, UC_ARM_REG_PC, &pc);
         if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
-            report_fault(m, m->stop == STOP_FAULT ? m->block_start : pc, error);
+            if (m->stop == STOP_FAULT) pc = m->block_start;
+            report_fault(m, pc, error);
+            const uint32_t handler = take_fault(m, pc, error);
             m->stop = RUN;
+            if (handler) {
+                pc = handler;
+                m->next_event = 0;
+                continue;
+            }
             while (m->stop == RUN) {
                 host_wait(m, SILENT_WAIT_MS);
                 host_service(m);

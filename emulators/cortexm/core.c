@@ -8,7 +8,7 @@ enum {
     ITM_STIM0 = 0x0, DWT_CTRL = 0x1000, DWT_CYCCNT = 0x1004, NVIC_ISER = 0xE100, NVIC_ICER = 0xE180,
     NVIC_ISPR = 0xE200, NVIC_ICPR = 0xE280, NVIC_IABR = 0xE300, CPUID = 0xED00, VTOR = 0xED08, AIRCR = 0xED0C,
     CCSIDR = 0xED80, CPACR = 0xED88, MPU_TYPE = 0xED90, MPU_CTRL = 0xED94, MPU_RBAR = 0xED9C, MPU_RASR = 0xEDA0,
-    DEMCR = 0xEDFC, BUS_BYTES = 0x10000, NVIC_BYTES = 0x20
+    CFSR = 0xED28, HFSR = 0xED2C, MMFAR = 0xED34, BFAR = 0xED38, DEMCR = 0xEDFC, BUS_BYTES = 0x10000, NVIC_BYTES = 0x20
 };
 
 static uint32_t words[BUS_BYTES / 4];
@@ -91,6 +91,13 @@ static void write_core(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
     case AIRCR: if (value >> 16 == 0x5FA && value & 4) stop_machine(m, STOP_RESET, "firmware"); break;
     case MPU_CTRL: case MPU_RBAR: case MPU_RASR: update_guard(m); break;
     }
+}
+
+/* All faults escalate to HardFault: none of the others is enabled by our firmware. */
+void set_fault_status(uint32_t cause, uint32_t address) {
+    *word(CFSR) |= cause;
+    *word(HFSR) |= 1u << 30;
+    *word(cause == FAULT_GUARD ? MMFAR : BFAR) = address;
 }
 
 void map_core(struct machine *m) { map_registers(m, 0xE0000000, BUS_BYTES, read_core, write_core); }

@@ -196,7 +196,10 @@ static void watch_stack(struct machine *m, const struct block *b) {
     m->check_sp = b->sp_unknown;
     if (sp >= m->min_sp) return;
     m->min_sp = sp;
-    if (sp < m->stack_limit) stop_machine(m, STOP_FAULT, "stack overflow into the MPU guard");
+    if (sp >= m->stack_limit) return;
+    static char why[64];
+    snprintf(why, sizeof why, "stack overflow by %u B into the MPU guard", m->stack_limit - sp);
+    stop_machine(m, STOP_FAULT, why);
 }
 
 static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {

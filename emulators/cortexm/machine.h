@@ -67,6 +67,7 @@ struct nvic {
     bool fp_saved;
     uint64_t fp_registers[8];
     uint32_t fpscr;
+    bool in_fault; /* a second fault locks the processor up */
 };
 
 /* Is the firmware only spinning? See idle.c. */
@@ -164,11 +165,14 @@ bool interrupt_pending(const struct machine *m);
 bool interrupt_enter(struct machine *m, uint32_t pc);
 void interrupt_return(struct machine *m);
 bool is_exception_return(uint32_t addr);
+uint32_t fault_enter(struct machine *m, uint32_t pc);
 
 /* core.c: the private peripheral bus */
 void map_core(struct machine *m);
 void reset_core(struct machine *m);
 bool fpu_enabled(void);
+void set_fault_status(uint32_t cause, uint32_t address);
+enum { FAULT_GUARD = 1 << 1 | 1 << 7, FAULT_FETCH = 1 << 8, FAULT_BUS = 1 << 9 | 1 << 15, FAULT_INSTRUCTION = 1 << 16 };
 
 /* uart.c */
 void uart_reset(struct machine *m);

@@ -85,6 +85,28 @@ bool interrupt_enter(struct machine *m, uint32_t pc) {
     return true;
 }
 
+/* HardFault: the frame, where there is memory for it, then vector 3. Returns the handler, or 0 if the processor locks up. */
+uint32_t fault_enter(struct machine *m, uint32_t pc) {
+    const uint32_t sp = get(m, UC_ARM_REG_SP), cpsr = get(m, UC_ARM_REG_CPSR), at = (sp - BASIC_FRAME_BYTES) & ~7u;
+    const uint8_t *vector = memory_at(m, m->nvic.vector_table + 4 * 3, 4);
+    uint32_t handler = 0, frame[8];
+    if (vector) memcpy(&handler, vector, 4);
+    if (m->nvic.in_fault || !(handler & 1) || !memory_at(m, handler & ~1u, 2)) return 0;
+    for (int i = 0; i < 6; ++i) frame[i] = get(m, frame_registers[i]);
+    frame[6] = pc;
+    frame[7] = (cpsr & FLAGS) | XPSR_THUMB | (sp & 4 ? XPSR_ALIGNED : 0);
+    uint8_t *cells = memory_at(m, at, sizeof frame);
+    const bool in_flash = cells >= m->flash && cells < m->flash + m->chip->flash_size_bytes;
+    if (cells && !in_flash) memcpy(cells, frame, sizeof frame);
+    m->nvic.in_fault = m->nvic.active = true; /* of the highest priority: no interrupt until the reset */
+    m->stack_limit = 0;                       /* HFNMIENA is 0: no MPU in here */
+    set(m, UC_ARM_REG_SP, at);
+    set(m, UC_ARM_REG_LR, EXCEPTION_RETURN | 1);
+    set(m, UC_ARM_REG_CPSR, cpsr & ~IT_STATE);
+    add_cycles(m, ENTRY_CYCLES);
+    return handler & ~1u;
+}
+
 static void unstack(struct machine *m, uint32_t sp) {
     uint32_t frame[8];
     const uint8_t *cells = memory_at(m, sp, sizeof frame);
