@@ -129,11 +129,16 @@ class Builder:
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
         return _without_unused_constants(fold_batch_norm(graph)), listing
 
+    def producer(self, name: str) -> Node | None:
+        """The node that computes run-time value `name` on this level or one around it."""
+        return next((n for level in self._levels for n in reversed(level.nodes) if name in n.outputs), None)
+
     def _rewritten(self, call: Call) -> tuple[str, ...] | None:
         """Results of `call` if it is one that others stand for; the listing keeps the call itself."""
         calls = self._levels[-1].calls
         before = len(calls)
-        results = rewritten(self, call, REWRITE_BY_NAME)
+        shapes = [self.shapes.get(name, ()) for name in call.inputs]
+        results = _inferred(node_of(call), shapes, lambda: rewritten(self, call, REWRITE_BY_NAME))
         if results is not None:
             del calls[before:]
             if not all(name in self.constants for name in results if name):

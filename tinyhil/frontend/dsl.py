@@ -52,7 +52,7 @@ class Weights:
                 if size > MAX_WEIGHTS_BYTES:
                     raise ModelError(f"{self.path.name}: {size} B of weights, the limit is {MAX_WEIGHTS_BYTES}")
                 with np.load(self.path, allow_pickle=False) as loaded:
-                    self._arrays = dict(loaded)
+                    self._arrays = {key: value for key, value in loaded.items() if isinstance(value, np.ndarray)}
             except FileNotFoundError:
                 raise ModelError(
                     f"its values are in {self.path.name}, which is missing; put it beside the text"

@@ -344,7 +344,8 @@ class Elaborator:
             attrs["count"] = abs(item.stop - item.start)
         elif item.stop < item.start:
             attrs["scan_input_directions"] = [1] * len(rows)
-            attrs["scan_output_directions"] = [1] * len(item.body.collected)
+            if item.body.collected:
+                attrs["scan_output_directions"] = [1] * len(item.body.collected)
         if any(row.axis for _, row in rows):
             attrs["scan_input_axes"] = [row.axis for _, row in rows]
         inputs = (*(value for _, value in states), *sequences)

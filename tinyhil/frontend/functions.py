@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Function = Callable[["Elaborator", syntax.Call, str], "Value"]
 MAX_INIT_ELEMENTS = 1 << 20
+MAX_AXES = 16
 
 
 def arguments(e: Elaborator, item: syntax.Call, least: int, most: int = 0, letters: str = "") -> list[str]:
@@ -130,8 +131,9 @@ def _init(e: Elaborator, item: syntax.Call, wish: str) -> Value:
         raise item.at.error("init takes a shape and a number: init([1, 32], 0.0)")
     _only(item)
     shape = _dims(item, 0)
-    if int(np.prod(shape, dtype=object)) > MAX_INIT_ELEMENTS:
-        raise item.at.error(f"init of {list(shape)}, the limit is {MAX_INIT_ELEMENTS} elements")
+    if min(shape, default=1) < 1 or int(np.prod(shape, dtype=object)) > MAX_INIT_ELEMENTS or len(shape) > MAX_AXES:
+        limits = f"{MAX_INIT_ELEMENTS} elements along at most {MAX_AXES} axes"
+        raise item.at.error(f"init of {list(shape)[:MAX_AXES]}; give every axis a size above 0, {limits}")
     with np.errstate(over="ignore"):
         array = np.full(shape, number.values[0], np.float32)
     if not np.isfinite(array).all():

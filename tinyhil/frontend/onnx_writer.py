@@ -91,7 +91,8 @@ class _Writer:
 
     def _operands(self, call: Call) -> tuple[list[str], dict[str, Any]]:
         """Inputs and attributes as OPSET wants them."""
-        attrs, inputs = dict(call.attrs), list(call.inputs)
+        attrs = {name: value for name, value in call.attrs.items() if not isinstance(value, list | tuple) or len(value)}
+        inputs = list(call.inputs)
         if call.op in AXES_MOVED_TO_INPUTS and "axes" in attrs:
             inputs = [inputs[0], self._parameter(f"{call.outputs[0]}.axes", attrs.pop("axes"), np.int64)]
         if call.op == "Split" and len(inputs) < 2:

@@ -255,7 +255,7 @@ class Parser:
     def _bracketed(self) -> Expression:
         """Numbers, nested as the rows of a tensor, or a group of expressions."""
         at = self._take().at
-        items = self._list(self.expression, "]")
+        items = self._list(self._item, "]")
         if not all(isinstance(item, Literal) for item in items):
             return Group(at, tuple(items))
         rows = [item for item in items if isinstance(item, Literal)]
@@ -264,6 +264,13 @@ class Parser:
             raise at.error(f"rows of different shapes {', '.join(str(list(s)) for s in sorted(shapes))}")
         shape = (len(rows), *(rows[0].shape if rows else ()))
         return Literal(at, shape, tuple(value for row in rows for value in row.values))
+
+    def _item(self) -> Expression:
+        """An expression; a plain number, of which there may be many, by the short way."""
+        token = self._peek()
+        if token.kind == "number" and self._peek(1).text in (",", "]"):
+            return Literal(self._take().at, (), (self._value(token),))
+        return self.expression()
 
     def _indices(self) -> tuple[Index, ...]:
         self._expect("[", "before the index")

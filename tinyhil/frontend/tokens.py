@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tinyhil.errors import ModelError
 
 MAX_NUMBER_LENGTH = 40
+MAX_NAME_LENGTH = 200
 KEYWORDS = ("input", "let", "in", "loop")
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|//[^\n]*)
@@ -64,5 +65,7 @@ def tokens(text: str) -> Iterator[Token]:
             continue
         if kind == "number" and len(said) > MAX_NUMBER_LENGTH:
             raise at.error(f"a number of {len(said)} characters, the limit is {MAX_NUMBER_LENGTH}; round it")
+        if kind == "name" and len(said) > MAX_NAME_LENGTH:
+            raise at.error(f"a name of {len(said)} characters, the limit is {MAX_NAME_LENGTH}; shorten it")
         yield Token("keyword" if said in KEYWORDS else kind, said, at)
     yield Token("end", "", Place(line, position - line_start + 1))
