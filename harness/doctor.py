@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib.metadata
 import os
 import re
@@ -10,19 +9,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from harness import doctor_ports
 from harness.assets import in_checkout
+from harness.checks import Check
 from harness.config import load_boards
+from harness.heal import find_uhubctl
 from harness.toolchain import PACKAGES, default_cache_dir
 from tinyhil.errors import EXIT_GATE, EXIT_OK
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Status = Literal["ok", "missing", "old", "warn"]
 CHECKOUT = Path(__file__).resolve().parent.parent
 PYTHON_MINIMUM = (3, 11)
 DISTRIBUTION = "tinyhil"
@@ -38,16 +38,6 @@ STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """`missing` and `old` prevent emulated runs; `warn` does not. `remedy` is a line to type."""
-
-    name: str
-    status: Status
-    found: str = ""
-    remedy: str = ""
-
-
 def checks() -> list[Check]:
     return [
         _python(),
@@ -59,7 +49,8 @@ def checks() -> list[Check]:
         _data_set(),
         *(_flasher(name) for name in FLASHERS),
         _optiboot(),
-        _serial_permission(),
+        _uhubctl(),
+        *doctor_ports.checks(),
     ]
 
 
@@ -219,6 +210,16 @@ def _optiboot() -> Check:
     return Check(name, "warn", "needed to flash an emulated Uno", "sudo apt-get install arduino-core-avr")
 
 
+def _uhubctl() -> Check:
+    """Only `hil boards heal` uses it, and only where a bench file names a power switch."""
+    name = "uhubctl"
+    path = find_uhubctl()
+    if path is None:
+        return Check(name, "warn", "needed to switch USB power", "sudo apt-get install uhubctl")
+    version = VERSION.search(_output_of([path, "-v"]))
+    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
+
+
 def _flasher(name: str) -> Check:
     options, debian, purpose = FLASHERS[name]
     path = shutil.which(name)
@@ -226,12 +227,3 @@ def _flasher(name: str) -> Check:
         return Check(name, "warn", f"needed for {purpose}", f"sudo apt-get install {debian}")
     version = VERSION.search(_output_of([path, *options]))
     return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
-
-
-def _serial_permission() -> Check:
-    ports = sorted(glob.glob("/dev/ttyACM*") + glob.glob("/dev/ttyUSB*"))
-    refused = [port for port in ports if not os.access(port, os.R_OK | os.W_OK)]
-    if refused:
-        remedy = "sudo usermod -aG dialout $USER; log in again"
-        return Check("serial ports", "warn", f"no access to {', '.join(refused)}", remedy)
-    return Check("serial ports", "ok", ", ".join(ports) or "none attached")

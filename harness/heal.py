@@ -141,7 +141,7 @@ def _reflash(patient: Patient) -> None:
 def _can_switch(patient: Patient) -> str:
     if patient.place.instance is None or patient.place.instance.power is None:
         return "the bench file names no power switch for it"
-    return "uhubctl is not installed; type: sudo apt-get install uhubctl" if shutil.which("uhubctl") is None else ""
+    return "" if find_uhubctl() else "uhubctl is not installed; type: sudo apt-get install uhubctl"
 
 
 def _switch(patient: Patient) -> None:
@@ -155,10 +155,25 @@ def _switch(patient: Patient) -> None:
         time.sleep(0.1)
 
 
+def find_uhubctl() -> str | None:
+    """Debian puts it where only root's PATH leads."""
+    return shutil.which("uhubctl") or shutil.which("uhubctl", path="/usr/sbin")
+
+
 def cycle_power(power: Power, log: Path) -> None:
     """Switch a hub's port off and on by uhubctl; FlashError if it can not."""
     where = f"uhubctl, hub {power.hub} port {power.port}"
-    command = ["uhubctl", "-l", power.hub, "-p", str(power.port), "-a", "cycle", "-d", str(power.off_s)]
+    command = [
+        find_uhubctl() or "uhubctl",
+        "-l",
+        power.hub,
+        "-p",
+        str(power.port),
+        "-a",
+        "cycle",
+        "-d",
+        str(power.off_s),
+    ]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=POWER_DEADLINE_S, check=False

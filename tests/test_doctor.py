@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
+from flash_bench import Emulator
+from hil_command import hil
 from rich.console import Console
 
-from harness.doctor import Check, checks, exit_code, report
+from harness import doctor_ports
+from harness.checks import Check
+from harness.doctor import checks, exit_code, report
 from tinyhil.errors import EXIT_GATE, EXIT_OK
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
@@ -77,3 +82,70 @@ def test_the_report_and_its_verdict(statuses, code, verdict) -> None:
     assert exit_code(results) == code
     assert verdict in out.getvalue()
     assert all(f"thing {i}" in out.getvalue() for i in range(len(results)))
+
+
+# ---- ports: folders laid out as the kernel lays out /sys and /proc ----
+
+
+def test_a_slow_latency_timer_is_named_with_its_remedy(tmp_path: Path) -> None:
+    (fine,) = doctor_ports.latencies(tmp_path)
+    assert (fine.status, fine.found) == ("ok", "no FTDI adapter attached")
+    for port, milliseconds in {"ttyUSB0": "16", "ttyUSB1": "1", "ttyUSB2": "unreadable"}.items():
+        folder = tmp_path / "bus/usb-serial/devices" / port
+        folder.mkdir(parents=True)
+        (folder / "latency_timer").write_text(f"{milliseconds}\n")
+    (slow,) = doctor_ports.latencies(tmp_path)
+    assert (slow.name, slow.status) == ("latency of ttyUSB0", "warn")
+    assert slow.found.startswith("16 ms")
+    path = tmp_path / "bus/usb-serial/devices/ttyUSB0/latency_timer"
+    assert slow.remedy == f"echo 1 | sudo tee {path}"
+    path.write_text("1\n")
+    (fine,) = doctor_ports.latencies(tmp_path)
+    assert fine.found == "1 ms: ttyUSB0, ttyUSB1"
+
+
+def test_modem_manager_is_found_among_the_processes(tmp_path: Path) -> None:
+    for pid, name in {"1": "init", "77": "ModemManager2", "78": "bash"}.items():
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "comm").write_text(f"{name}\n")
+    assert doctor_ports.modem_manager(tmp_path).status == "ok"
+    (tmp_path / "78" / "comm").write_text("ModemManager\n")
+    found = doctor_ports.modem_manager(tmp_path)
+    assert (found.status, "process 78" in found.found) == ("warn", True)
+    assert "ID_MM_DEVICE_IGNORE" in found.remedy
+
+
+def test_a_user_outside_the_group_is_told_how_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    monkeypatch.setattr("os.getegid", lambda: 12345)
+    monkeypatch.setattr("os.getgroups", lambda: [12345])
+    found = doctor_ports.group([])
+    assert (found.status, found.found) == ("warn", "not a member of dialout")
+    assert found.remedy == "sudo usermod -aG dialout $USER; log in again"
+    monkeypatch.setattr("os.getgroups", lambda: [__import__("grp").getgrnam("dialout").gr_gid])
+    assert doctor_ports.group([]).status == "ok"
+
+
+# ---- the echo test of a wire ----
+
+ECHO = re.compile(r"^echo on (\S+) \((.*)\): (\d+) B there and back in ([\d.]+) s, ([\d,]+) B/s, (\d+) errors", re.M)
+
+
+@pytest.mark.parametrize("board", ["uno", "due", "h747", "host"])
+def test_echo(board: str, tmp_path: Path) -> None:
+    done = hil("doctor", "--board", board, "--seconds", 0.5, cwd=tmp_path)
+    name, where, sent, seconds, rate, errors = ECHO.search(done.stdout).groups()
+    assert (name, where, errors) == (board, "this computer" if board == "host" else "emulated", "0")
+    assert int(sent) >= 6400
+    assert int(rate.replace(",", "")) == pytest.approx(2 * int(sent) / float(seconds), rel=0.2)
+    assert done.returncode == EXIT_OK, done.stderr
+
+
+def test_echo_on_a_port_flashes_and_locks(tmp_path: Path) -> None:
+    with Emulator("due", tmp_path) as due:
+        options = ("doctor", "--board", "due", "--port", due.port, "--seconds", 0.5)
+        done = hil(*options, cwd=tmp_path, XDG_STATE_HOME=str(tmp_path / "state"))
+        assert done.returncode == EXIT_OK, done.stderr
+        assert f"due: flashing {due.port}" in done.stderr
+        assert ECHO.search(done.stdout)[2] == due.port
+    assert list((tmp_path / "state" / "tinyhil" / "locks").iterdir())

@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, read_boards, say
+
+if TYPE_CHECKING:
+    from harness.config import Boards
+
 
 @click.command()
-def doctor() -> None:
+@click.option("--board", help="Test the wire of this board too: ten seconds of echo. A real one loses its program.")
+@click.option("--port", help="With --board: serial port or pyserial URL of the board.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="With --board: so long."
+)
+@BENCH_OPTION
+@BOARDS_OPTION
+def doctor(
+    board: str | None, port: str | None, seconds: float, bench_file: Path | None, boards_file: Path | None
+) -> None:
     """Say what is present, missing or too old, and how to get it."""
     from rich.console import Console
 
     from harness.doctor import checks, exit_code, report
 
+    known = read_boards(boards_file, bench_file)  # before the long list, so that a wrong file is said at once
     found = checks()
     report(found, Console(highlight=False))
-    sys.exit(exit_code(found))
+    code = exit_code(found)
+    if board is not None:
+        code = max(code, _test_wire(known, board, port, seconds))
+    sys.exit(code)
+
+
+def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> int:
+    """Echo and its verdict; the exit code."""
+    from harness.claim import claim
+    from harness.echo import echo_image, echo_test
+    from harness.locate import locate
+    from harness.run import flash_unless_running
+    from harness.toolchain import default_cache_dir
+    from tinyhil.errors import EXIT_GATE, EXIT_OK
+
+    place = locate(known, board, port)
+    image = echo_image(place.board, known, default_cache_dir(), say)
+    with claim(place, known.bench.locks, None, say) as reached:
+        if reached is not None:
+            flash_unless_running(image, place.board, reached, say)
+        result = echo_test(place, reached, image, seconds)
+    where = reached or ("this computer" if place.board.is_host else "emulated")
+    click.echo(
+        f"echo on {place.name} ({where}): {result.bytes_each_way} B there and back in {result.seconds:.1f} s, "
+        f"{result.bytes_per_second:,.0f} B/s, {result.errors} errors ({result.wrong_samples} samples differ, "
+        f"{result.damaged_frames} damaged frames, {result.overruns} overruns)"
+    )
+    return EXIT_GATE if result.errors else EXIT_OK

@@ -1,0 +1,18 @@
+"""One line of the doctor's report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "missing", "old", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`missing` and `old` prevent emulated runs; `warn` does not. `remedy` is a line to type."""
+
+    name: str
+    status: Status
+    found: str = ""
+    remedy: str = ""
