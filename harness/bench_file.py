@@ -51,7 +51,7 @@ class Instance(Record):
     def _one_way_to_reach_it(self) -> Instance:
         remote = [way for way in (self.address, self.labgrid) if way is not None]
         if len(remote) > 1 or (remote and self.port) or not (remote or self.port or self.serial):
-            raise ValueError("needs exactly one way to reach it: serial and/or port, or address, or labgrid")
+            raise ValueError("needs one way to reach it: serial and/or port, address, or labgrid")
         return self
 
 
