@@ -9,7 +9,8 @@ pytest of the environment, so nothing of weight is imported before a test asks f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,17 +183,15 @@ class BoardUnderTest:
         self.node.user_properties.append((PROPERTY, json.dumps(result)))
 
 
-class _in_one_line:
+@contextmanager
+def _in_one_line() -> Iterator[None]:
     """An error of ours fails the test with its one line, not with a trace."""
+    from tinyhil.errors import HilError
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        from tinyhil.errors import HilError
-
-        if isinstance(error, HilError):
-            pytest.fail(f"{error} (exit code {error.exit_code})", pytrace=False)
+    try:
+        yield
+    except HilError as error:
+        raise pytest.fail.Exception(f"{error} (exit code {error.exit_code})", pytrace=False) from None
 
 
 class JsonReport:
