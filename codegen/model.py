@@ -13,6 +13,7 @@ from codegen.transfer import Transfer
 from codegen.views import is_done_by_plan
 from memplan import Plan
 from tinyhil.errors import ModelError
+from tinyhil.formats.codebook import Codebook, pack
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
 from tinyhil.ops import KERNEL_BY_NAME
@@ -150,8 +151,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str]) -> str:
     for name, values in program.constants.items():
         tensor = program.tensors[name]
         lines.append(f"// {comment(name)}: {tensor.format if tensor.role == 'constant' else 'look-up table'}")
-        lines.append(f"const {_c_type(tensor)} {names[name]}[{tensor.count}] HIL_FLASH = {{")
-        lines += [*_numbers(values), "};", ""]
+        lines += [*_array(tensor, names[name], values), ""]
     lines += ["}  // namespace", "", "namespace model {", ""]
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
@@ -167,13 +167,37 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str]) -> str:
         lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
     lines += _body(program, plan, program.body, names, 1)
     result = program.tensors[program.output]
-    access = "flash" if result.role == "constant" else "ram"
     lines.append(
         f"    hil::copy<int32_t>(reinterpret_cast<{_c_type(result)} *>(output), "
-        f"hil::{access}({names[result.name]}), {result.count});"
+        f"{_operand(result, names[result.name])}, {result.count});"
     )
     lines += ["}", "", "}  // namespace model", ""]
     return "\n".join(lines)
+
+
+def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
+    """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
+    fmt = tensor.format
+    if tensor.role == "table" or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
+        return [f"const {_c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
+    packed = pack(codes, fmt.bits)
+    lines = [f"const uint8_t {name}[{packed.size}] HIL_FLASH = {{", *_numbers(packed), "};"]
+    if isinstance(fmt, Codebook):
+        entries = np.array(fmt.entries)
+        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *_numbers(entries), "};"]
+    return lines
+
+
+def _operand(tensor: Tensor, name: str) -> str:
+    """How kernels read a tensor."""
+    fmt = tensor.format
+    if tensor.role not in ("constant", "table"):
+        return f"hil::ram({name})"
+    if tensor.role == "constant" and isinstance(fmt, Codebook):
+        return f"hil::codebook<{fmt.bits}>({name}, {name}_entries)"
+    if tensor.role == "constant" and fmt.bits < 8:
+        return f"hil::packed<{fmt.c_type}>({name})"
+    return f"hil::flash({name})"
 
 
 def _placed(program: Program) -> list[Tensor]:
@@ -218,8 +242,7 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     kernel = KERNEL_BY_NAME[op.kernel]
     arguments = [names[name] for name in (op.output, op.scratch) if name]
     for name in op.inputs:
-        in_flash = program.tensors[name].role in ("constant", "table")
-        arguments.append(f"hil::{'flash' if in_flash else 'ram'}({names[name]})")
+        arguments.append(_operand(program.tensors[name], names[name]))
     if kernel.struct is not None:
         record, fields = kernel.struct
         arguments.append(f"hil::{record}{{{', '.join(str(op.params[field]) for field in fields)}}}")

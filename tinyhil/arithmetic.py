@@ -10,6 +10,7 @@ import numpy as np
 
 from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import exact_product, exact_sum
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.formats.window import Window
 from tinyhil.program import Op
@@ -17,7 +18,7 @@ from tinyhil.program import Op
 
 def load(codes: np.ndarray, fmt: Format, domain: str) -> np.ndarray:
     """Codes as the numbers an operation in `domain` sees, in units of 2**exponent of `lowering.loaded(fmt)`."""
-    if domain == INTEGER and fmt.granule == 0:
+    if domain == INTEGER and isinstance(fmt, Fixed):
         return codes
     values = fmt.decode(codes)
     if fmt.domain != SINGLE:  # no encoder makes these of numbers; as operands they count as 0

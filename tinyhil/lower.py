@@ -69,7 +69,10 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
-        fmt = chosen.fit(magnitude)
+        if chosen.fit_values is not None:
+            fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
+        else:
+            fmt = chosen.fit(magnitude)
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt

@@ -18,10 +18,10 @@ inline void accumulate_rows(Acc (&sums)[4], W weights, X x, Size count) {
     Acc a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (Size i = 0; i < count; ++i) {
         const Acc factor = static_cast<Acc>(x[i]);
-        a += weights[i] * factor;
-        b += second[i] * factor;
-        c += third[i] * factor;
-        d += fourth[i] * factor;
+        a += Multiply<Acc>::of(weights[i], factor);
+        b += Multiply<Acc>::of(second[i], factor);
+        c += Multiply<Acc>::of(third[i], factor);
+        d += Multiply<Acc>::of(fourth[i], factor);
     }
     sums[0] = a;
     sums[1] = b;
@@ -35,8 +35,8 @@ inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
     Acc a = sums[0], b = sums[1];
     for (Size i = 0; i < count; ++i) {
         const Acc factor = static_cast<Acc>(x[i]);
-        a += weights[i] * factor;
-        b += second[i] * factor;
+        a += Multiply<Acc>::of(weights[i], factor);
+        b += Multiply<Acc>::of(second[i], factor);
     }
     sums[0] = a;
     sums[1] = b;

@@ -97,6 +97,10 @@ template <class Acc> struct Compared { using type = Acc; };
 template <> struct Compared<int32_t> { using type = int16_t; };
 template <> struct Compared<int64_t> { using type = int16_t; };
 
+// What at most 2^14 elements are summed in
+template <class Acc> struct Plain { using type = Acc; };
+template <> struct Plain<int64_t> { using type = int32_t; };
+
 // The sum a layer starts from: bias * 2^shift
 template <class Acc>
 struct Start {

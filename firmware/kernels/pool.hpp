@@ -32,23 +32,27 @@ void max_pool(Out *out, X x, const Window &w, Shift shift) {
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)]);
-        each_element(plane, down, across, w, [&](Number value) { top = value > top ? value : top; });
+        each_element(plane, down, across, w, [&](auto element) {
+            const Number value = static_cast<Number>(element);
+            top = value > top ? value : top;
+        });
         *out++ = requantize<Out>(static_cast<Acc>(top), shift);
     });
 }
 
 // The sum of at most 2^14 elements has 30 bits; times its reciprocal it is below 2^(bits - 1 + k), k from reciprocal.py.
-template <class X>
-inline int32_t window_sum(X plane, const Span &down, const Span &across, const Window &w) {
-    int32_t sum = 0;
-    each_element(plane, down, across, w, [&](int16_t value) { sum += value; });
-    return sum;
+template <class Acc, class X>
+inline Acc window_sum(X plane, const Span &down, const Span &across, const Window &w) {
+    using Number = typename Plain<Acc>::type;
+    Number sum = Number(0);
+    each_element(plane, down, across, w, [&](auto element) { sum += static_cast<Number>(element); });
+    return static_cast<Acc>(sum);
 }
 
 template <class Acc, class Out, class X, class Shift>
 void average_pool(Out *out, X x, const Window &w, int32_t factor, Shift shift) {
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        *out++ = requantize<Out>(static_cast<Acc>(window_sum(plane, down, across, w)) * factor, shift);
+        *out++ = requantize<Out>(window_sum<Acc>(plane, down, across, w) * factor, shift);
     });
 }
 
@@ -57,7 +61,7 @@ void average_pool_inside(Out *out, Table reciprocals, X x, const Window &w, Shif
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         const Size n = (down.end - down.first) * (across.end - across.first) - 1;
         const int32_t factor = static_cast<int32_t>(reciprocals[2 * n] | (static_cast<uint32_t>(reciprocals[2 * n + 1]) << 16));
-        *out++ = requantize<Out>(static_cast<Acc>(window_sum(plane, down, across, w)) * factor, shift);
+        *out++ = requantize<Out>(window_sum<Acc>(plane, down, across, w) * factor, shift);
     });
 }
 

@@ -58,9 +58,9 @@ struct RealOf {
     int16_t exponent;
     static constexpr int kept = sizeof(Mantissa) == 4 ? 30 : 60;
 
-    RealOf() : mantissa(0), exponent(0) {}
-    RealOf(Mantissa m, int16_t e) : mantissa(m), exponent(e) {}
-    RealOf(Mantissa whole) : mantissa(whole), exponent(0) {}
+    constexpr RealOf() : mantissa(0), exponent(0) {}
+    constexpr RealOf(Mantissa m, int16_t e) : mantissa(m), exponent(e) {}
+    constexpr RealOf(Mantissa whole) : mantissa(whole), exponent(0) {}
     template <class Element, class = typename EnableIf<IsElement<Element>::value>::type>
     RealOf(Element x) : RealOf(Element::unpack(x)) {}
     template <class Other, class = typename EnableIf<(sizeof(Other) < sizeof(Mantissa))>::type, int = 0>

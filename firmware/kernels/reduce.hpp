@@ -15,9 +15,10 @@ inline void each_row(X x, Size outer, Size along, Size inner, Finish finish) {
 template <class Acc, class Out, class X, class Shift>
 void reduce_sum(Out *out, X x, Size outer, Size along, Size inner, int32_t factor, Shift shift) {
     each_row(x, outer, along, inner, [&](X row) {
-        int32_t sum = 0;  // at most 2^14 elements
+        using Number = typename Plain<Acc>::type;
+        Number sum = Number(0);
         Size at = 0;
-        for (Size k = 0; k < along; ++k, at += inner) sum += row[at];
+        for (Size k = 0; k < along; ++k, at += inner) sum += static_cast<Number>(row[at]);
         *out++ = requantize<Out>(static_cast<Acc>(static_cast<Acc>(sum) * factor), shift);
     });
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import fixed, minifloat, posit, single
+from tinyhil.formats import codebook, fixed, minifloat, posit, single
 from tinyhil.formats.format import NamedFormat
 
-FORMATS: tuple[NamedFormat, ...] = (*fixed.NAMED, *posit.NAMED, *minifloat.NAMED, *single.NAMED)
+FORMATS: tuple[NamedFormat, ...] = (*fixed.NAMED, *posit.NAMED, *minifloat.NAMED, *single.NAMED, *codebook.NAMED)
 FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 
 

@@ -73,7 +73,8 @@ class Format(Protocol):
 class NamedFormat:
     """A format before its scale is known: the name users write, and how it is fitted to a tensor's magnitude.
 
-    `values` names the format of run-time values when this one is for constants only; empty otherwise.
+    `values` names the format of run-time values when this one is for constants only; empty otherwise. `fit_values`
+    is given where the elements of a constant decide, not its magnitude alone.
     """
 
     name: str
@@ -81,3 +82,4 @@ class NamedFormat:
     summary: str
     fit: Callable[[float], Format]
     values: str = ""
+    fit_values: Callable[[np.ndarray], Format] | None = None

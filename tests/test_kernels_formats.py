@@ -1,0 +1,139 @@
+"""Every number format through the same kernels: generated code against the numpy reference, natively and on boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import graph as onnx_graph
+from onnx_models import load, model, node
+
+from harness.config import load_boards
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.formats import FORMATS, named
+from tinyhil.formats.codec import dequantize, quantize
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
+from tinyhil.graph import Graph
+from tinyhil.lower import lower, tied_values
+from tinyhil.reference import dequantize_outputs, run_reference
+
+SAMPLES = 12
+BOARD_FORMATS = ("fixed5", "fixed12", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1", "bfloat16", "nf4")
+
+
+def slow_unless(name: str, quick: tuple[str, ...]) -> object:
+    return name if name in quick else pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("format_builds")
+
+
+def layers(folder: Path) -> tuple[Graph, Ranges, np.ndarray]:
+    """One of everything that computes in every format."""
+    random = np.random.default_rng(1)
+    constants = {
+        "K": random.normal(size=(3, 2, 3, 3)) * 0.3,
+        "k": random.normal(size=3),
+        "W": random.normal(size=(12, 5)),
+        "b": random.normal(size=5),
+        "c": random.normal(size=(1, 5)),
+        "shape": [1, 12],
+        "five": [5, 1],
+    }
+    nodes = [
+        node("Conv", "x K k", "v", pads=[1, 1, 1, 1]),
+        node("Relu", "v", "r"),
+        node("MaxPool", "r", "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Reshape", "p shape", "f"),
+        node("Gemm", "f W b", "d"),
+        node("Sigmoid", "d", "s"),
+        node("Tanh", "d", "t"),
+        node("Add", "s c", "a"),
+        node("Sub", "a t", "u"),
+        node("Mul", "u a", "m"),
+        node("Max", "m u", "g"),
+        node("Concat", "g a", "w", axis=1),
+        node("Softmax", "w", "y"),
+    ]
+    graph = load(model(onnx_graph(nodes, {"x": (1, 2, 4, 4)}, "y", constants)), folder)
+    x = random.normal(size=(64, 1, 2, 4, 4)).astype(np.float32)
+    return graph, calibrate(graph, x, {}), x
+
+
+def inputs(fmt: Format, x: np.ndarray, seed: int) -> np.ndarray:
+    """Real inputs, and codes from the whole of the format, NaN and the like included."""
+    lowest, end = (fmt.lowest, fmt.highest + 1) if isinstance(fmt, Fixed) else (0, 1 << fmt.bits)
+    codes = np.random.default_rng(seed).integers(lowest, end, (SAMPLES, x[0].size))
+    return np.concatenate([quantize(x[:SAMPLES].reshape(SAMPLES, -1), fmt)[0], codes])
+
+
+def case(name: str, assignment: Assignment, made: tuple[Graph, Ranges, np.ndarray], seed: int = 0) -> Case:
+    graph, ranges, x = made
+    program = lower(graph, assignment, ranges)
+    return Case(name, program, inputs(program.tensors[program.input].format, x, seed))
+
+
+def mixed(made: tuple[Graph, Ranges, np.ndarray], seed: int) -> Case:
+    """A format of its own for every value, of any family."""
+    random = np.random.default_rng(seed)
+    names = [fmt.name for fmt in FORMATS]
+    values = {group[0]: str(random.choice(names)) for group in tied_values(made[0])}
+    return case(f"mix {seed}", Assignment("fixed16", values), made, seed)
+
+
+def test_every_format_natively(tmp_path: Path) -> None:
+    made = layers(tmp_path)
+    cases = [case(fmt.name, Assignment(fmt.name), made) for fmt in FORMATS]
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+def test_mixtures_natively(tmp_path: Path) -> None:
+    made = layers(tmp_path)
+    cases = [mixed(made, seed) for seed in range(40)]
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+@pytest.mark.parametrize("board", ["due", "h747"])
+def test_on_arm(board: str, build_cache: Path, tmp_path: Path) -> None:
+    made = layers(tmp_path)
+    cases = [case(name, Assignment(name), made) for name in BOARD_FORMATS]
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), build_cache)) == ""
+
+
+@pytest.mark.parametrize("name", [slow_unless(name, ("fixed5", "posit8es2", "bfloat16")) for name in BOARD_FORMATS])
+def test_on_the_uno(name: str, build_cache: Path, tmp_path: Path) -> None:
+    cases = [case(name, Assignment(name), layers(tmp_path))]
+    assert first_difference(cases, run_on_board(cases, load_boards().board("uno"), build_cache)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        *(("fixed16", 2e-3), ("fixed32", 1e-6), ("fixed12", 2e-2), ("posit16es1", 2e-3), ("posit16es2", 4e-3)),
+        *(("posit32es2", 1e-6), ("float32", 1e-6), ("float16", 2e-3), ("bfloat16", 2e-2), ("posit8es0", 0.1)),
+        *(("posit8es2", 0.3), ("fp8e4m3", 0.3), ("fixed8", 0.1), ("kmeans256", 2e-3)),
+    ],
+)
+def test_accuracy_is_what_the_width_gives(name: str, tolerance: float, tmp_path: Path) -> None:
+    """The outputs are probabilities of ten classes."""
+    from tinyhil.evaluate import evaluate
+
+    graph, ranges, x = layers(tmp_path)
+    program = lower(graph, Assignment(name), ranges)
+    codes = quantize(x.reshape(len(x), -1), program.tensors[program.input].format)[0]
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    assert np.abs(outputs - evaluate(graph, x).reshape(len(x), -1)).max() < tolerance
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+def test_fitted_formats_hold_the_magnitude(fmt: object) -> None:
+    fitted = named(getattr(fmt, "name", "")).fit(3.7)
+    codes, saturated = quantize(np.array([-3.7]), fitted)
+    assert not saturated.any()
+    assert -6 < dequantize(codes, fitted)[0] < -2
