@@ -230,12 +230,6 @@ def test_batch_norm_stays_where_the_layer_is_read_twice(tmp_path: Path) -> None:
     assert np.abs(evaluate(graph, x).reshape(3, -1) - onnxruntime_outputs(made, x)).max() < 2e-5
 
 
-def test_refuses_reflection(tmp_path: Path) -> None:
-    nodes, shape, constants = fed("Pad", "x p", {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, mode="reflect")
-    with pytest.raises(ModelError, match="only constant padding"):
-        load(simple(nodes, {"x": shape}, constants), tmp_path)
-
-
 def test_refuses_axes_that_are_no_neighbours(tmp_path: Path) -> None:
     graph = load(simple([node("ReduceMean", "x", "y", axes=[1, 3])], {"x": IMAGE}), tmp_path)
     with pytest.raises(ModelError, match="not neighbours"):

@@ -10,6 +10,7 @@ import onnx
 
 from tinyhil.frontend.rewrite import Results, Rewrite, Site
 from tinyhil.graph import element_count
+from tinyhil.ops.integral import CLOSED, WHOLE
 
 MOST_MULTIPLICATIONS = 16
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16)
@@ -68,13 +69,27 @@ def _whole_power(site: Site, base: str, power: int) -> tuple[str]:
 def _div(site: Site) -> Results:
     """By a constant: times its reciprocal, which needs no division on the board."""
     divisor = site.value(site.input(1))
-    if divisor is None or site.value(site.input(0)) is not None:
+    if all(site.value(name) is not None for name in site.call.inputs):
         return None
-    if divisor.dtype.kind in "iu":
+    if all(_is_whole(site, name) for name in site.call.inputs):
         raise site.refuse("division of whole numbers at run time", "cast to float before it")
+    if divisor is None:
+        return None
     if not divisor.all():
         raise site.refuse("division by a constant 0", "check the exported model")
     return site.last("Mul", site.input(0), site.constant("reciprocal", 1 / divisor.astype(np.float64)))
+
+
+def _is_whole(site: Site, name: str) -> bool:
+    """Whether `name` is of an integer type, as far as its operators tell; a Cast to float is an Identity."""
+    value = site.value(name)
+    if value is not None:
+        return value.dtype.kind in "iu"
+    node = site.builder.producer(name)
+    if node is None or node.op in ("Identity", "Dropout"):
+        return False
+    computed = [operand for operand in node.inputs if site.value(operand) is None]
+    return node.op in WHOLE or (node.op in CLOSED and all(_is_whole(site, operand) for operand in computed))
 
 
 def _mean(site: Site) -> Results:
@@ -188,8 +203,51 @@ def _top_k(site: Site) -> Results:
     return values, indices
 
 
+def _arg_max(site: Site) -> Results:
+    """The last of equals is the first of them from behind."""
+    if not int(site.attr("select_last_index", 0)):
+        return None
+    x = site.input(0)
+    axis = site.axis(0, len(site.shape(x)))
+    ends = {"starts": [-1], "ends": [-(1 << 31)], "axes": [axis], "steps": [-1]}
+    turned = site.make("Slice", x, *(site.constant(name, value, np.int64) for name, value in ends.items()))
+    index = site.make("ArgMax", turned, axis=axis, keepdims=int(site.attr("keepdims", 1)))
+    return site.last("Sub", site.constant("last", site.shape(x)[axis] - 1), index)
+
+
 def _arg_min(site: Site) -> Results:
     return site.last("ArgMax", site.make("Neg", site.input(0)), **site.call.attrs)
+
+
+def _dropout(site: Site) -> Results:
+    """The mask of inference keeps everything."""
+    training = site.value(site.input(2)) if site.input(2) else np.zeros(1)
+    if not site.wants(1) or training is None or training.any():
+        return None
+    x = site.input(0)
+    return (site.named(0, "Identity", x), site.constant("mask", np.ones(site.shape(x)), bool))
+
+
+def _pad(site: Site) -> Results:
+    """Other modes than constant choose elements of the tensor itself."""
+    mode, x = site.attr("mode", "constant"), site.input(0)
+    if mode not in ("edge", "reflect", "wrap"):
+        return None
+    pads = [int(pad) for pad in site.static(1, "pads").reshape(-1)]
+    rank = len(site.shape(x))
+    axes = [int(axis) % rank for axis in site.static(3, "axes").reshape(-1)] if site.input(3) else list(range(rank))
+    if len(pads) != 2 * len(axes) or max(map(abs, pads), default=0) > 1 << 16:
+        raise site.refuse(f"pads {pads} for {len(axes)} axes", "the file is damaged")
+    for axis, front, back in zip(axes, pads, pads[len(axes) :], strict=False):
+        if front or back:
+            side = site.shape(x)[axis]
+            at = np.arange(-front, side + back)
+            index = np.clip(at, 0, side - 1) if mode == "edge" else at % side
+            if mode == "reflect":
+                around = at % max(2 * side - 2, 1)
+                index = np.minimum(around, 2 * side - 2 - around) if side > 1 else at * 0
+            x = site.make("Gather", x, site.constant("positions", index, np.int64), axis=axis)
+    return site.last("Identity", x)
 
 
 # ---- normalisations
@@ -210,12 +268,20 @@ def _scaled_and_moved(site: Site, normal: str, scale: str, bias: str) -> tuple[s
 
 
 def _layer_normalization(site: Site) -> Results:
+    x, epsilon = site.input(0), float(site.attr("epsilon", 1e-5))
+    rank = len(site.shape(x))
+    attrs = {"axis": site.axis(-1, rank), "to_end": 1, "centre": 1, "mean": 1}
+    normal = site.make("Normalize", x, **attrs, epsilon=epsilon)
+    results = [_scaled_and_moved(site, normal, site.input(1), site.input(2))[0]]
+    axes = list(range(attrs["axis"], rank))
     if site.wants(1) or site.wants(2):
-        raise site.refuse("returns mean or deviation", "only the normalized values are supported")
-    x = site.input(0)
-    attrs = {"axis": site.axis(-1, len(site.shape(x))), "to_end": 1, "centre": 1, "mean": 1}
-    normal = site.make("Normalize", x, **attrs, epsilon=float(site.attr("epsilon", 1e-5)))
-    return _scaled_and_moved(site, normal, site.input(1), site.input(2))
+        results.append(site.named(1, "ReduceMean", x, axes=axes, keepdims=1))
+    if site.wants(2):
+        distance = site.make("Sub", x, results[1])
+        power = site.make("ReduceMean", site.make("Mul", distance, distance), axes=axes, keepdims=1)
+        root = site.make("Sqrt", site.make("Add", power, site.constant("epsilon", epsilon)))
+        results.append(site.named(2, "Reciprocal", root))
+    return tuple(results)
 
 
 def _rms_normalization(site: Site) -> Results:
@@ -238,10 +304,13 @@ def _instance_normalization(site: Site) -> Results:
 
 
 def _lp_normalization(site: Site) -> Results:
-    if int(site.attr("p", 2)) != 2:
-        raise site.refuse(f"p = {site.attr('p', 2)}", "only p = 2 is supported")
-    x = site.input(0)
-    attrs = {"axis": site.axis(-1, len(site.shape(x))), "to_end": 0, "centre": 0, "mean": 0, "epsilon": 0.0}
+    x, p = site.input(0), int(site.attr("p", 2))
+    axis = site.axis(-1, len(site.shape(x)))
+    if p == 1:
+        return site.last("Div", x, site.make("ReduceSum", site.make("Abs", x), axes=[axis], keepdims=1))
+    if p != 2:
+        raise site.refuse(f"p = {p}", "p = 1 and p = 2 are supported")
+    attrs = {"axis": axis, "to_end": 0, "centre": 0, "mean": 0, "epsilon": 0.0}
     return site.last("Normalize", x, **attrs)
 
 
@@ -297,12 +366,15 @@ REWRITES = (
     Rewrite("Range", "folded", _range),
     Rewrite("Gather", "constant indices, or indices computed at run time; any axis", _gather, ("axis",)),
     Rewrite("TopK", "k = 1", _top_k, ("axis", "largest", "sorted")),
-    Rewrite("ArgMin", "one axis, the first of equals", _arg_min, ("axis", "keepdims", "select_last_index")),
+    Rewrite("ArgMax", "one axis, the first or last of equals", _arg_max, ("axis", "keepdims", "select_last_index")),
+    Rewrite("Dropout", "the value itself (inference)", _dropout, ("seed", "ratio")),
+    Rewrite("Pad", "constant, edge, reflect and wrap; constant pads", _pad, ("mode",)),
+    Rewrite("ArgMin", "one axis, the first or last of equals", _arg_min, ("axis", "keepdims", "select_last_index")),
     Rewrite("LogSoftmax", "any axis", _log_softmax, ("axis",)),
     Rewrite("LayerNormalization", "normalized values", _layer_normalization, ("axis", "epsilon", "stash_type")),
     Rewrite("RMSNormalization", "any axis", _rms_normalization, ("axis", "epsilon", "stash_type")),
     Rewrite("InstanceNormalization", "any number of spatial axes", _instance_normalization, ("epsilon",)),
-    Rewrite("LpNormalization", "p = 2", _lp_normalization, ("axis", "p")),
+    Rewrite("LpNormalization", "p = 1 and p = 2", _lp_normalization, ("axis", "p")),
     Rewrite("MatMul", "matrix product; batches broadcast", _matmul),
     Rewrite("Gemm", "matrix product plus bias; weights constant or not", _gemm, ("alpha", "beta", "transA", "transB")),
 )
