@@ -123,9 +123,7 @@ def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) ->
         driver.connect(board, Session(image.load_path, log_dir)) as device,
         serial.Serial(device.port, board.baud, timeout=2.0) as port,
     ):
-        assert port.read(1) == b"\0"  # it has started
-        port.write(bytes((0, 0)))
-        assert port.read_until(b"\xa5\0").endswith(b"\xa5\0")
+        _synchronize(port, deadline)
         for index, case in enumerate(cases):
             for message, answers in messages(index, case, BOARD_PAIRS):
                 port.write(message)
@@ -135,6 +133,16 @@ def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) ->
                 assert time.monotonic() < deadline, f"{board.name}: too slow"
                 data += answer[:-2]
     return first_difference(cases, data)
+
+
+def _synchronize(port: serial.Serial, deadline: float) -> None:
+    """Empty messages are two zeros: one at a time until the board answers, twice, so that no half of one is left."""
+    port.timeout = 0.3
+    for _ in range(2):
+        while port.read_until(b"\xa5\0") != b"\xa5\0":
+            assert time.monotonic() < deadline, "the board does not answer"
+            port.write(b"\0")
+    port.timeout = 5.0
 
 
 def _sources(cases: Sequence[Vectors]) -> dict[str, str]:

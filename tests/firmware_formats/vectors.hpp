@@ -52,8 +52,8 @@ uint32_t compare(const Pair *p, uint8_t) {
 
 template <class Acc, class A, class B, class Out, int Shift>
 uint32_t dot(const Pair *p, uint8_t count) {
-    A a[16];
-    B b[16];
+    A a[16] = {};
+    B b[16] = {};
     for (uint8_t i = 0; i < count; ++i) {
         a[i] = element<A>(p[i].a);
         b[i] = element<B>(p[i].b);
