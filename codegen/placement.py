@@ -9,7 +9,7 @@ from codegen.arena import problem_of
 from codegen.order import reorder
 from codegen.row_choice import with_rows
 from codegen.states import with_gaps
-from memplan import DEFAULT, Budget, Plan, Problem, plan
+from memplan import DEFAULT, Budget, Plan, Problem, lower_bound, plan
 from tinyhil.program import Program
 
 
@@ -52,6 +52,8 @@ def _smallest(
     candidates: Iterator[tuple[Program, Problem]], best: Placement | None, planner: str, budget: Budget | None
 ) -> Placement:
     for candidate, problem in candidates:
+        if best is not None and lower_bound(problem).bytes >= best.plan.peak_bytes:
+            continue
         found = plan(problem, planner, budget)
         if best is None or found.peak_bytes < best.plan.peak_bytes:
             best = Placement(candidate, problem, found)

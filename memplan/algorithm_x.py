@@ -7,6 +7,8 @@ fewest rows left is covered first; among equals the buffer of the largest area.
 The height is tried from the lower bound upwards. The unit is the common divisor of all sizes, so nothing is lost;
 when the table would grow beyond CELLS, the unit is doubled until it does not and sizes are rounded up to it:
 the plan is then valid, but neither it nor a failure proves anything about fewer bytes.
+
+`Links` is the algorithm for reading; cover_core.c does the same step for step, some hundred times faster.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from math import gcd
 from time import monotonic
 
 from memplan import greedy_by_size
-from memplan.blocks import EXHAUSTED, FOUND, STOPPED, make_blocks, sections_of
+from memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, make_blocks, sections_of
 from memplan.bound import Bound, lower_bound
 from memplan.branch_and_bound import checked_size
+from memplan.native import cover_compiled
 from memplan.placing import make_plan
 from memplan.planner import Budget, Planner
 from memplan.problem import Buffer, Plan, Problem, ProblemError
@@ -81,11 +84,10 @@ def _improve(problem: Problem, best: Plan, bound: Bound, budget: Budget) -> Plan
     stop = None if budget.seconds is None else monotonic() + budget.seconds
     refuted = encoding.exact  # so far every smaller height is
     while height <= top and left > 0 and (stop is None or monotonic() < stop):
-        links = Links(encoding, height)
-        state = links.search(min(left, per_height), stop)
-        left -= links.choices
+        state, placed, choices = cover(encoding, height, min(left, per_height), stop)
+        left -= choices
         if state == FOUND:
-            offsets = {b.name: 0 for b in problem.buffers} | links.offsets(unit)
+            offsets = {b.name: 0 for b in problem.buffers} | placed
             found = make_plan(problem, offsets, NAME, bound=bound)
             best = found if found.peak_bytes < best.peak_bytes else best
             break
@@ -120,6 +122,21 @@ def encode(problem: Problem, bound_bytes: int) -> Encoding:
             f"planner {NAME}: {len(buffers)} buffers make a table of more than {CELLS} cells; use another planner"
         )
     return encoding
+
+
+def cover(encoding: Encoding, height: int, choices: int, stop: float | None) -> tuple[int, dict[str, int], int]:
+    """FOUND, EXHAUSTED or STOPPED at this height (in units), the offsets, and how many rows were chosen."""
+    buffers = encoding.buffers
+    rows = [tuple(encoding.rows(index, height)) for index in range(len(buffers))]
+    table = [(encoding.units(b), s, r) for b, s, r in zip(buffers, encoding.sections, rows, strict=True)]
+    seconds = None if stop is None else max(1e-9, stop - monotonic())
+    found = cover_compiled(table, (encoding.section_count, height), choices, seconds)
+    if found is not None and found[0] != NO_MEMORY:
+        state, starts, chosen = found
+        return state, {b.name: start * encoding.unit for b, start in zip(buffers, starts, strict=True)}, chosen
+    links = Links(encoding, height)
+    state = links.search(choices, stop)
+    return state, links.offsets(encoding.unit), links.choices
 
 
 class Links:

@@ -1,4 +1,4 @@
-"""The compiled search core: built once with the system's C compiler, kept in the user's cache.
+"""The compiled cores: built once with the system's C compiler, kept in the user's cache.
 
 A C file and ctypes rather than numba (100 MB of dependencies, seconds of start-up) or an extension module (needs a
 compiler at install). Without a compiler the Python twin does the same search some hundred times slower, and says so.
@@ -15,12 +15,13 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 from memplan.blocks import Instance, Result, Search
 from memplan.problem import Buffer
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))
 FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC")
 BUILD_SECONDS = 120
 
@@ -55,6 +56,48 @@ def search_compiled(instance: Instance, search: Search) -> Result | None:
     nodes = ctypes.c_int64()
     state = library.memplan_search(ctypes.byref(record), offsets, ctypes.byref(nodes))
     return Result(state, tuple(offsets[:count]) if state == 1 else (), nodes.value)
+
+
+class _Cover(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("buffers", "height")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("units", "section_start", "section")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("row_start", "row")),
+    )
+
+
+def cover_compiled(
+    table: Sequence[tuple[int, Sequence[int], Sequence[int]]],
+    size: tuple[int, int],
+    choices: int,
+    seconds: float | None,
+) -> tuple[int, list[int], int] | None:
+    """Exact cover by dancing links (see cover_core.c): state, the unit at which each buffer starts, rows chosen.
+
+    `table`: units, sections and permitted starts of each buffer; `size`: sections, height in units. None when there is
+    no compiled core here.
+    """
+    library = _library()
+    if library is None:
+        return None
+    units, sections, rows = zip(*table, strict=True)
+    columns = (units, *_joined(sections), *_joined(rows))
+    record = _Cover(len(table), size[1], *(_array(column) for column in columns))
+    starts, chosen = _array([0] * len(table)), ctypes.c_int64()
+    state = library.memplan_cover(
+        ctypes.byref(record),
+        ctypes.c_int64(size[0]),
+        ctypes.c_int64(choices),
+        ctypes.c_double(seconds or 0.0),
+        starts,
+        ctypes.byref(chosen),
+    )
+    return state, list(starts), chosen.value
+
+
+def _joined(lists: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Where each list begins in the list of all, and that list."""
+    return [0, *accumulate(map(len, lists))], [number for one in lists for number in one]
 
 
 def place_compiled(buffers: Sequence[Buffer]) -> list[int] | None:

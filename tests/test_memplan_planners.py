@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import memplan
 from memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region
+from memplan.algorithm_x import Links, cover, encode
 from memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
 from memplan.exact import STRATEGIES, run_strategy
 from memplan.native import backend, place_compiled, search_compiled
@@ -100,6 +101,23 @@ def test_aliases_never_raise_the_peak(problem: Problem) -> None:
     assert accepted.peak_bytes >= optimum.lower_bound_bytes
     if accepted.proven and optimum.proven:
         assert accepted.peak_bytes == optimum.peak_bytes
+
+
+@SLOW_OK
+@given(found=buffers(9, (1, 1, 2)), slack=st.integers(-1, 2), choices=st.sampled_from((5, 60, 400)))
+def test_compiled_cover_equals_its_twin(found: tuple[Buffer, ...], slack: int, choices: int) -> None:
+    assert backend() == "compiled"
+    problem = Problem(found)
+    bound = memplan.lower_bound(problem).bytes
+    if not bound:
+        return
+    encoding = encode(problem, bound)
+    height = max(1, bound // encoding.unit + slack)
+    links = Links(encoding, height)
+    state = links.search(choices, None)
+    got = cover(encoding, height, choices, None)
+    assert (got[0], got[2]) == (state, links.choices)
+    assert state != FOUND or got[1] == links.offsets(encoding.unit)
 
 
 @SLOW_OK
