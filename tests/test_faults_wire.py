@@ -36,12 +36,12 @@ class Case:
 
 
 QUICK = (
-    *(Case("host", (kind,), 1e-2, 60) for kind in FAULTS),
-    Case("host", FAULTS, 2e-3, 300, STREAM),  # 1e-2 in all
-    Case("uno", FAULTS, 2e-3, 150),
+    *(Case("host", (kind,), 1e-2, 30) for kind in FAULTS),
+    Case("host", FAULTS, 2e-3, 150, STREAM),  # 1e-2 in all
+    Case("uno", FAULTS, 2e-3, 100),
     Case("uno", FAULTS, 5e-4, 4, har=True),
-    Case("due", FAULTS, 2e-3, 100, STREAM),
-    Case("h747", FAULTS, 2e-3, 100),
+    Case("due", FAULTS, 2e-3, 60, STREAM),
+    Case("h747", FAULTS, 2e-3, 60),
 )
 WHOLE = (
     *(
