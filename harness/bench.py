@@ -72,7 +72,7 @@ def _with_boots(record: dict[str, Any], boots: list[Summary], ticks: list[int], 
         "median": median,
         "p95": overall.p95,
         "max": overall.max,
-        "median_us": median / latency["clock_hz"] * 1e6,
+        "median_us": None if latency["median_us"] is None else median / latency["clock_hz"] * 1e6,
         "interval": [low, high],
     }
     return {**record, "kind": "bench", "plan_of_bench": asdict(plan), "boots": [asdict(boot) for boot in boots]}

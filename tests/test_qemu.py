@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import serial
-from hil_command import hil, record_of
+from hil_command import check_failure, hil, record_of
 from kernel_cases import first_difference, run_on_board
 from test_emulator_cortexm import COUNTS, DUE, FLAGS, H747, PROGRAMS, Board, Chip, program, read_words
 from test_kernels import as_cases, board_programs, more_board_programs, recurrent
@@ -250,9 +250,20 @@ def test_what_goes_wrong_is_one_line(changes: dict[str, Any], message: str, boar
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_what_qemu_can_not_do_is_refused(tmp_path: Path) -> None:
-    arguments = ("run", "--board", "qemu_m3", "--model", "fastgrnn_har", "--samples", 1)
-    for option, message in (("--realtime", "no real time"), ("--load=flash", "no boot loader")):
-        done = hil(*arguments, option, cwd=tmp_path)
-        assert done.returncode == 3, done.stderr
-        assert message in done.stderr.splitlines()[-1]
+def test_real_time_is_refused(boards: Boards, tmp_path: Path) -> None:
+    session = Session(tmp_path, tmp_path, realtime=True)
+    with pytest.raises(BoardError, match="no real time"), qemu.connect(boards.board("qemu_m3"), session):
+        pass
+
+
+def test_flashing_is_refused(tmp_path: Path) -> None:
+    arguments = ("--board", "qemu_m3", "--model", "fastgrnn_har", "--samples", 1, "--load", "flash")
+    check_failure(hil("run", *arguments, cwd=tmp_path), 3, "no boot loader", "--load direct", logs=True)
+
+
+def test_a_bench_of_instructions_claims_no_seconds(tmp_path: Path) -> None:
+    plan = ("--resets", 1, "--inferences", 1, "--results", tmp_path)
+    done = hil("bench", "--board", "qemu_m3", "--model", "fastgrnn_har", *plan, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (last,) = (line for line in done.stdout.splitlines() if line.startswith("median "))
+    assert re.match(r"median +[\d,]+ instructions; 95 % over resets", last)

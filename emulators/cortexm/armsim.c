@@ -6,7 +6,7 @@
 
 enum { SILENT_WAIT_MS = 100, NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747};
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745};
 
 struct options {
     const struct chip *chip;
@@ -18,7 +18,7 @@ struct options {
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
-    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747 --image FILE.bin --link PATH "
+    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
             "[--worn OFFSET]\n", what, argument);
     exit(2);

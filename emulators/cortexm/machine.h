@@ -39,7 +39,7 @@ struct chip {
 
 enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
-extern const struct chip sam3x8e, stm32h747;
+extern const struct chip sam3x8e, stm32h747, stm32h745;
 
 /* Serial port between the pty and the chip's UART registers. */
 enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };

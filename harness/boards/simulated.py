@@ -40,7 +40,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     """Start the emulator erased, in its boot loader, and flash the image as into a real board."""
     emulator = board.chip.emulator
     if emulator is not None and not emulator.loader_args:
-        raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; use --load direct")
+        raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
     with _start(board, session, emulator.loader_args if emulator else (), banner_s) as process:
         assert emulator is not None

@@ -81,7 +81,9 @@ def _table(record: dict[str, Any]) -> str:
     for number, boot in enumerate(record["boots"], 1):
         lines.append(_row(str(number), boot))
     lines.append(_row("all", latency))
-    lines.append(f"median   {latency['median_us'] / 1000:,.3f} ms; 95 % over resets: {low:,.0f} to {high:,.0f}")
+    us = latency["median_us"]
+    time = f"{latency['median']:,.0f} {latency['unit']}" if us is None else f"{us / 1000:,.3f} ms"
+    lines.append(f"median   {time}; 95 % over resets: {low:,.0f} to {high:,.0f}")
     return "\n".join(lines)
 
 

@@ -1,0 +1,70 @@
+"""The Nucleo: the H747's chip with its serial port on USART3 (PD8, PD9), where this board's ST-LINK is wired."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hil_command import hil, record_of
+from wire_bench import ROOT
+
+from harness.boards.attached import find_ports
+from harness.config import Boards, load_boards
+
+RUN = ("run", "--model", "fastgrnn_har", "--samples", 2, "--json")
+
+
+@pytest.fixture(scope="module")
+def boards() -> Boards:
+    return load_boards()
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("nucleo")
+    return {name: record_of(hil(*RUN, "--board", name, cwd=folder)) for name in ("h747", "nucleo_h745")}
+
+
+def test_it_computes_the_same_in_as_many_instructions(records: dict[str, dict[str, Any]]) -> None:
+    nucleo, discovery = records["nucleo_h745"], records["h747"]
+    assert nucleo["bit_exact"] is discovery["bit_exact"] is True
+    assert nucleo["raw"] == discovery["raw"]
+    assert nucleo["provenance"]["image_hash"] != discovery["provenance"]["image_hash"]
+
+
+def test_each_image_is_silent_on_the_others_wire(tmp_path: Path) -> None:
+    """The emulated chips answer on their board's USART and pins only."""
+    text = (ROOT / "boards.yaml").read_text()
+    swapped = text.replace("[--chip, stm32h745, --image", "[--chip, stm32h747, --image")
+    assert swapped != text
+    (tmp_path / "boards.yaml").write_text(swapped)
+    arguments = ("--board", "nucleo_h745", "--boards-file", tmp_path / "boards.yaml", "--timeout", 2)
+    done = hil(*RUN, *arguments, cwd=tmp_path)
+    assert done.returncode in (6, 7), done.stderr  # no HELLO, or a fault: that chip has no USART3 here
+    assert record_of(hil(*RUN, "--board", "nucleo_h745", cwd=tmp_path))["bit_exact"] is True
+
+
+def test_the_same_chip_by_two_names(boards: Boards) -> None:
+    nucleo, discovery = boards.board("nucleo_h745").chip, boards.board("h747").chip
+    differing = {"name", "uart", "emulator", "cross_checks"}
+    assert nucleo.model_dump(exclude=differing) == discovery.model_dump(exclude=differing)
+
+
+def test_its_probe_does_not_tell_it_from_a_discovery_board(boards: Boards) -> None:
+    board = boards.board("nucleo_h745")
+    assert board.usb == ()
+    assert find_ports(board) == []
+    assert (board.upload, board.reset) == ("stlink", "by_probe")
+
+
+def test_manifest_and_board_file_agree(boards: Boards) -> None:
+    board = boards.board("nucleo_h745")
+    manifest = json.loads((ROOT / "firmware/platform/boards/nucleo_h745.json").read_text())
+    discovery = json.loads((ROOT / "firmware/platform/boards/h747.json").read_text())
+    assert manifest["name"] == board.title
+    assert manifest["build"]["chip"] == board.chip.name
+    for key in ("machine", "optimize", "f_cpu", "stack_reserve", "cpu"):
+        assert manifest["build"][key] == discovery["build"][key]
+    assert manifest["upload"] == discovery["upload"]
