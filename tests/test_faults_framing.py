@@ -130,7 +130,7 @@ def run_together(body: bytes) -> bool:
 def fuzz(frames: int, program: Path) -> tuple[int, int]:
     """Both decoders over so many mutated frames; returns how many were valid, and how many of those never sent.
 
-    A zero more in front goes unnoticed by a CRC that starts at zero; no message has the type 0, so none is taken for one.
+    A zero more in front goes unnoticed by a CRC that starts at zero; no message has the type 0, so it is refused.
     """
     valid = wrong = 0
     for seed in range(0, frames, BATCH_FRAMES):
