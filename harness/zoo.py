@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def find_model(name_or_path: str) -> ModelSource:
 
 def _model_file(folder: Path, manifest: dict[str, Any]) -> Path:
     """The file the manifest names under `dsl` or `onnx`; without either, model.dsl or model.onnx."""
+    if "external" in manifest:
+        return _external_file(manifest["name"], manifest["external"])
     for suffix in SUFFIXES:
         name = manifest.get(suffix.removeprefix("."))
         if name is not None:
@@ -58,6 +61,19 @@ def _model_file(folder: Path, manifest: dict[str, Any]) -> Path:
     raise ModelError(f"{folder / 'model.yaml'}: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl")
 
 
+def _external_file(name: str, external: dict[str, str]) -> Path:
+    """Weights that are not ours to hand out, in HIL_DATA."""
+    setting = os.environ.get("HIL_DATA", "")
+    path = Path(setting).expanduser() / external["file"]
+    if not setting or not path.is_file():
+        raise ModelError(
+            f"{name}: its weights are not part of the project; set HIL_DATA to a folder with {external['file']}, "
+            f"made from {external['origin']}"
+        )
+    return path
+
+
 def zoo_names() -> list[str]:
-    """Names of the bundled models."""
-    return sorted(manifest.parent.name for manifest in asset("models").glob("*/model.yaml"))
+    """Names of the bundled models; those whose weights must be had elsewhere are not among them."""
+    manifests = asset("models").glob("*/model.yaml")
+    return sorted(path.parent.name for path in manifests if "\nexternal:" not in path.read_text())

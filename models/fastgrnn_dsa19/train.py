@@ -18,7 +18,14 @@ from tinyhil.data import load
 
 HERE = Path(__file__).parent
 RECIPE = Recipe(
-    hidden=64, classes=19, rank_w=16, rank_u=20, shift=5, noise=0.2, schedule=Schedule(epochs=20, weight_decay=1e-2)
+    hidden=64,
+    classes=19,
+    rank_w=16,
+    rank_u=20,
+    input_exponents=(-5, -4, -3),
+    shift=5,
+    noise=0.2,
+    schedule=Schedule(epochs=20, weight_decay=1e-2),
 )
 
 

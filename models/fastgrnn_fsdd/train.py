@@ -17,7 +17,9 @@ from models.training.words import FASTGRNN
 from tinyhil.data import load
 
 HERE = Path(__file__).parent
-RECIPE = Recipe(hidden=32, classes=10, rank_u=8, shift=8, noise=0.1, schedule=Schedule(epochs=60))
+RECIPE = Recipe(
+    hidden=32, classes=10, rank_u=8, input_exponents=(-3,), shift=8, noise=0.1, schedule=Schedule(epochs=60)
+)
 
 
 def main() -> None:

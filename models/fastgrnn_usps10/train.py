@@ -17,7 +17,7 @@ from models.training.words import FASTGRNN
 from tinyhil.data import load
 
 HERE = Path(__file__).parent
-RECIPE = Recipe(hidden=32, classes=10, shift=1, noise=0.1, schedule=Schedule(epochs=60))
+RECIPE = Recipe(hidden=32, classes=10, input_exponents=(-7, -6), shift=1, noise=0.1, schedule=Schedule(epochs=60))
 
 
 def main() -> None:

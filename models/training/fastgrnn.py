@@ -25,12 +25,16 @@ SUM_LIMIT, LOW_LIMIT = 3.8, 1.9
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Ranks of 0 mean a full matrix. `x_gain` per channel, `x_offset` per channel: folded into w and the biases."""
+    """Ranks of 0 mean a full matrix. `input_exponents`: formats 2^exponent * int8 of the input in simulated batches.
+
+    Those that can not hold the largest inputs saturate them, as a search may choose to.
+    """
 
     hidden: int
     classes: int
     rank_w: int = 0
     rank_u: int = 0
+    input_exponents: tuple[int, ...] = (-7,)
     quantized_share: float = 0.3
     quantized_from: float = 0.3
     shift: int = 0
@@ -55,11 +59,16 @@ def beyond(values: torch.Tensor, limit: float) -> torch.Tensor:
 
 
 class Network(nn.Module):
-    """The float cell on scaled inputs, or with `narrow` the same cell in simulated 8-bit arithmetic."""
+    """The float cell on inputs as they are, or with an input exponent the same cell in simulated 8-bit arithmetic.
 
-    def __init__(self, steps: int, channels: int, recipe: Recipe) -> None:
+    `mean` and `gain` of each channel are part of the first matrix and of the biases, as in the file.
+    """
+
+    def __init__(self, steps: int, mean: np.ndarray, gain: np.ndarray, recipe: Recipe) -> None:
         super().__init__()
-        hidden = recipe.hidden
+        hidden, channels = recipe.hidden, len(mean)
+        self.mean = torch.tensor(mean.astype(np.float32))
+        self.gain = torch.tensor(gain.astype(np.float32))
         self.w = self._factors(channels, hidden, recipe.rank_w, 0.3 * math.sqrt(9 / max(9, channels)))
         self.u = self._factors(hidden, hidden, recipe.rank_u, 0.8 / math.sqrt(hidden))
         # Memories of 1 to `steps` steps (Tallec and Ollivier, "Can recurrent neural networks warp time?", ICLR 2018).
@@ -68,6 +77,14 @@ class Network(nn.Module):
         self.classifier = nn.Parameter(torch.randn(hidden, recipe.classes) * 0.3)
         self.bias = nn.Parameter(torch.zeros(recipe.classes))
 
+    def folded(self) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+        """(x - mean) gain w = x (gain w) - (mean gain) w: the factors of gain w, and both biases."""
+        w = [self.w[0] * self.gain[:, None], *self.w[1:]]
+        shift = self.mean
+        for factor in w:
+            shift = shift @ factor
+        return w, self.b_g - shift, self.b_h - shift
+
     @staticmethod
     def _factors(rows: int, columns: int, rank: int, size: float) -> nn.ParameterList:
         if rank == 0:
@@ -75,22 +92,23 @@ class Network(nn.Module):
         second = torch.randn(rank, columns) * 0.8 / math.sqrt(rank)
         return nn.ParameterList([torch.randn(rows, rank) * size, second])
 
-    def forward(self, x: torch.Tensor, narrow: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: torch.Tensor, input_exponent: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits and the range penalty."""
 
         def q(values: torch.Tensor, exponent: int | None = None) -> torch.Tensor:
-            if not narrow:
+            if input_exponent is None:
                 return values
             return fake_quantize(values, fitting_exponent(values) if exponent is None else exponent)
 
-        w, u, classifier = [q(m) for m in self.w], [q(m) for m in self.u], q(self.classifier)
-        wx = q(x)
+        folded, b_g, b_h = self.folded()
+        w, u, classifier = [q(m) for m in folded], [q(m) for m in self.u], q(self.classifier)
+        wx = q(x, input_exponent)
         for factor in w[:-1]:
             wx = q(wx @ factor)
         wx = wx @ w[-1]
         penalty = beyond(wx, SUM_LIMIT)
         wx = q(wx, SUM_EXPONENT)
-        h = torch.zeros(len(x), self.b_g.numel())
+        h = torch.zeros(len(x), b_g.numel())
         sums, lows = [], []
         for step in range(x.shape[1]):
             uh = h
@@ -100,66 +118,58 @@ class Network(nn.Module):
             c = wx[:, step] + q(uh @ u[-1], SUM_EXPONENT)
             sums.append(c)
             c = q(c, SUM_EXPONENT)
-            gate = q(torch.sigmoid(q(c + self.b_g, SUM_EXPONENT)), GATE_EXPONENT)
-            h_tilde = q(torch.tanh(q(c + self.b_h, SUM_EXPONENT)), GATE_EXPONENT)
+            gate = q(torch.sigmoid(q(c + b_g, SUM_EXPONENT)), GATE_EXPONENT)
+            h_tilde = q(torch.tanh(q(c + b_h, SUM_EXPONENT)), GATE_EXPONENT)
             update = q(q(1 - gate, GATE_EXPONENT) * h_tilde, GATE_EXPONENT)
             h = q(q(gate * h, GATE_EXPONENT) + update, GATE_EXPONENT)
         c = torch.stack(sums, 1)
-        for values in (c, c + self.b_g, c + self.b_h):
+        for values in (c, c + b_g, c + b_h):
             penalty = penalty + beyond(values, SUM_LIMIT)
         if lows:
             penalty = penalty + beyond(torch.stack(lows, 1), LOW_LIMIT)
         return h @ classifier + self.bias, penalty
 
 
-def moved(x: torch.Tensor, recipe: Recipe, random: torch.Generator) -> torch.Tensor:
-    """Each sequence some steps earlier or later, and some noise."""
+def moved(x: torch.Tensor, recipe: Recipe, gain: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Each sequence some steps earlier or later, and some noise in parts of each channel's spread."""
     if recipe.shift:
         offset = torch.randint(-recipe.shift, recipe.shift + 1, (len(x), 1), generator=random)
         steps = torch.clamp(torch.arange(x.shape[1])[None] + offset, 0, x.shape[1] - 1)
         x = x.gather(1, steps[:, :, None].expand(-1, -1, x.shape[2]))
     if recipe.noise:
-        x = x + recipe.noise * torch.randn(x.shape, generator=random)
+        x = x + recipe.noise / gain * torch.randn(x.shape, generator=random)
     return x
 
 
 def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> FastGrnn:
-    """`x` (n, steps, channels) as the data set gives them.
-
-    Each channel is scaled by its spread and shifted by its mean; both are folded into what is returned.
-    """
+    """`x` (n, steps, channels) as the data set gives them: scaling is part of the weights."""
     start(recipe.schedule.seed)
     random = torch.Generator().manual_seed(recipe.schedule.seed + 1)
     mean = x.mean(axis=(0, 1), dtype=np.float64)
     gain = 1 / np.maximum(x.std(axis=(0, 1), dtype=np.float64), 1e-6)
-    model = Network(x.shape[1], x.shape[2], recipe)
+    model = Network(x.shape[1], mean, gain, recipe)
     smoothing = recipe.schedule.label_smoothing
 
     def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
         drawn = float(torch.rand(1, generator=random))
+        choice = int(torch.randint(len(recipe.input_exponents), (1,), generator=random))
         narrow = progress >= recipe.quantized_from and drawn < recipe.quantized_share
-        logits, penalty = model(moved(inputs, recipe, random), narrow)
+        inputs = moved(inputs, recipe, model.gain, random)
+        logits, penalty = model(inputs, recipe.input_exponents[choice] if narrow else None)
         return functional.cross_entropy(logits, labels, label_smoothing=smoothing) + 0.3 * penalty
 
-    fit(model, ((x - mean) * gain).astype(np.float32), y, recipe.schedule, loss)
-    return folded(model, gain, mean)
+    fit(model, x, y, recipe.schedule, loss)
+    return written(model)
 
 
-def folded(model: Network, gain: np.ndarray, mean: np.ndarray) -> FastGrnn:
-    """Weights for unscaled inputs: (x - mean) gain w = x (gain w) - (mean gain) w, the latter part of both biases."""
-    w = [factor.detach().numpy().astype(np.float64) for factor in model.w]
-    shift = mean * gain
-    for factor in w:
-        shift = shift @ factor
-    w[0] = w[0] * gain[:, None]
-    b_g, b_h, classifier, bias = (
-        p.detach().numpy().astype(np.float64) for p in (model.b_g, model.b_h, model.classifier, model.bias)
-    )
+@torch.no_grad()
+def written(model: Network) -> FastGrnn:
+    w, b_g, b_h = model.folded()
     return FastGrnn(
-        w=tuple(w),
+        w=tuple(factor.numpy() for factor in w),
         u=tuple(factor.detach().numpy() for factor in model.u),
-        b_g=b_g - shift,
-        b_h=b_h - shift,
-        classifier=classifier,
-        classifier_bias=bias,
+        b_g=b_g.numpy(),
+        b_h=b_h.numpy(),
+        classifier=model.classifier.detach().numpy(),
+        classifier_bias=model.bias.detach().numpy(),
     )

@@ -18,7 +18,8 @@ from tinyhil.data.origin import Arrays, Origin, Remote, obtain
 
 STEPS, CHANNELS, ACTIVITIES, SEGMENTS = 125, 45, 19, 60
 UNITS = (0.1,) * 3 + (0.015,) * 3 + (0.006,) * 3  # acceleration, gyroscope, magnetometer of one sensor box
-SCALE = np.array(UNITS * 5, np.float32)
+STANDARD_GRAVITY = 9.80665
+SCALE = np.array(((UNITS[0] / STANDARD_GRAVITY,) * 3 + UNITS[3:]) * 5, np.float32)
 URL = "https://archive.ics.uci.edu/static/public/256/daily+and+sports+activities.zip"
 CLASSES = (
     "sitting",
@@ -44,7 +45,7 @@ CLASSES = (
 
 
 def _parse(paths: Sequence[Path]) -> Arrays:
-    """Segments ordered by activity, person and number; (n, channel, time) integers in units of SCALE."""
+    """Segments ordered by activity, person and number; (n, channel, time) integers in units of UNITS."""
     arrays: Arrays = {}
     with zipfile.ZipFile(paths[0]) as archive:
         for part, persons in (("train", range(1, 5)), ("test", range(5, 9))):
@@ -81,7 +82,7 @@ ORIGIN = Origin(
 
 
 def load_dsa19(*, allow_download: bool = True) -> Dataset:
-    """`x_*` (4560, 125, 45) in m/s^2, rad/s and magnetic units."""
+    """`x_*` (4560, 125, 45) in g, rad/s and magnetic units: channels of like size, which a common scale suits."""
     arrays, digest = obtain(ORIGIN, allow_download=allow_download)
     x_train, x_test = (
         np.ascontiguousarray(arrays[key].transpose(0, 2, 1)).astype(np.float32) * SCALE for key in ("x_train", "x_test")

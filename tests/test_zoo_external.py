@@ -1,0 +1,122 @@
+"""Models whose weights are not part of the project: found in HIL_DATA, refused in one line without, and the peers'."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import yaml
+
+from benchmarks.peers_models import FLOAT_PERCENT, RAM_LIMIT_BYTES, build_peers, float_correct, weights_file
+from harness.zoo import find_model, zoo_names
+from tinyhil.calibrate import load_ranges
+from tinyhil.data import load
+from tinyhil.errors import DataError, ModelError
+from tinyhil.evaluate import evaluate
+from tinyhil.frontend.load import load_model
+
+MODELS = Path(__file__).parent.parent / "models"
+EXTERNAL = ("autoencoder_ad", "dscnn_kws", "resnet20_cifar")
+# Samples of the test part that take a second or two.
+SAMPLES = {"autoencoder_ad": 98, "dscnn_kws": 100, "resnet20_cifar": 16}
+
+
+def manifest_of(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((MODELS / name / "model.yaml").read_text())
+    return loaded
+
+
+def file_of(name: str) -> Path:
+    try:
+        return find_model(name).path
+    except ModelError as error:
+        pytest.skip(str(error))
+
+
+def test_they_are_not_among_the_bundled_models() -> None:
+    assert not set(EXTERNAL) & set(zoo_names())
+    assert not [path for name in EXTERNAL for path in (MODELS / name).glob("*.onnx")]
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_without_the_weights(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for setting in (None, str(tmp_path)):
+        if setting is None:
+            monkeypatch.delenv("HIL_DATA", raising=False)
+        else:
+            monkeypatch.setenv("HIL_DATA", setting)
+        with pytest.raises(
+            ModelError, match=r"not part of the project; set HIL_DATA .* made from github\.com"
+        ) as caught:
+            find_model(name)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_the_file_is_the_one_of_the_manifest_and_the_card(name: str) -> None:
+    path, manifest, card = file_of(name), manifest_of(name), (MODELS / name / "card.md").read_text()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digest == manifest["external"]["sha256"]
+    assert digest[:16] in card
+    assert load_ranges(MODELS / name / "ranges.json", digest).source["name"] == manifest["dataset"]
+    stated = manifest.get("float_accuracy")
+    if stated is not None:
+        assert f"**{100 * stated['correct'] / stated['n']:.2f} %** ({stated['correct']} of {stated['n']}" in card
+        assert stated["value"] == stated["correct"] / stated["n"]
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_our_float_reference_agrees_with_onnxruntime(name: str) -> None:
+    path, source = file_of(name), manifest_of(name)["dataset"]
+    try:
+        x = load(source, allow_download=False).x_test[: SAMPLES[name]]
+    except DataError as error:
+        pytest.skip(str(error))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0]
+    rows = x.reshape(len(x), *[dim if isinstance(dim, int) else 1 for dim in given.shape])
+    expected = np.concatenate([session.run(None, {given.name: row[None, ...][0]})[0] for row in rows])
+    found = evaluate(load_model(path).graph, x).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_array_equal(found.argmax(1), expected.argmax(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dscnn_kws", "resnet20_cifar"])
+def test_stated_accuracy(name: str) -> None:
+    path, stated = file_of(name), manifest_of(name)["float_accuracy"]
+    data = load(manifest_of(name)["dataset"], allow_download=False)
+    if data.sha256 != stated["data_sha256"]:
+        pytest.skip("another rendering of the data")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0]
+    shape = [dim if isinstance(dim, int) else 1 for dim in given.shape]
+    labels = np.array([session.run(None, {given.name: x.reshape(shape)})[0].argmax() for x in data.x_test])
+    assert int((labels == data.y_test).sum()) == stated["correct"]
+
+
+# ---- the networks Shiftry was measured on
+
+
+def test_the_peers_networks_have_the_accuracy_they_were_measured_with(tmp_path: Path) -> None:
+    if not os.environ.get("HIL_DATA"):
+        pytest.skip("the peers' weights need HIL_DATA")
+    try:
+        weights_file()
+        peers = build_peers()
+    except DataError as error:
+        pytest.skip(str(error))
+    assert set(peers) == set(FLOAT_PERCENT) == set(RAM_LIMIT_BYTES)
+    for name, peer in peers.items():
+        correct = float_correct(peer)
+        assert round(100 * correct / len(peer.y_test), 2) == FLOAT_PERCENT[name]
+        assert len(peer.x_train) == 7291
+        path = tmp_path / f"{name}.onnx"
+        path.write_bytes(peer.proto.SerializeToString())
+        logits = evaluate(load_model(path).graph, peer.x_test).reshape(len(peer.y_test), -1)
+        assert int((logits.argmax(1) == peer.y_test).sum()) == correct
