@@ -211,9 +211,10 @@ def owner() -> str:
 
 
 def started(pid: int) -> str:
-    """When a process of this machine was started, in the kernel's ticks; empty if there is none."""
+    """When a process of this machine was started, in the kernel's ticks; empty if there is none, or it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return ""
 
