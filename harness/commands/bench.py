@@ -19,7 +19,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 @click.command()
 @click.option("--board", required=True, help="Board to measure: uno, due, h747 or host; see `hil boards`.")
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option(

@@ -14,7 +14,7 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
 @click.option(
     "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
 )
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")

@@ -13,7 +13,7 @@ from tinyhil import errors
 
 @click.command()
 @click.argument("instance", required=False, type=click.Path(path_type=Path))
-@click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx file.")
+@click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--board", help="With --model: the memory is that of this board.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")

@@ -21,7 +21,7 @@ from tinyhil import errors
     help="Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
     "Given several times: on all of them at once.",
 )
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
 @click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")

@@ -12,7 +12,7 @@ from harness.commands.common import say
 
 
 @click.command()
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx file.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--ram", type=click.IntRange(min=1), required=True, help="Most bytes of the arena, model input apart.")
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")

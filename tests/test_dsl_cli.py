@@ -1,0 +1,99 @@
+"""DSL files on the command line, and the page that describes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dsl_models import from_text
+from hil_command import check_failure, hil, record_of
+
+from tinyhil.frontend.functions import FUNCTIONS
+from tinyhil.frontend.load import load_model
+from tinyhil.frontend.parser import parse
+from tinyhil.frontend.tokens import KEYWORDS
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "linear_classifier.dsl"
+PAGE = (ROOT / "docs" / "dsl.md").read_text()
+
+
+def test_every_example_is_a_program() -> None:
+    for path in sorted((ROOT / "examples").glob("*.dsl")):
+        load_model(path)
+
+
+def test_the_program_on_the_page(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```dsl\n(.*?)```", PAGE, re.DOTALL)
+    model = from_text(text, tmp_path, {"W": np.linspace(-3.0, 3.0, 36).reshape(9, 4)})
+    assert model.graph.shapes[model.graph.outputs[0]] == (1,)
+    assert model.declared == {"x": (-40.0, 40.0)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_is_on_the_page(name: str) -> None:
+    assert f"`{name}(" in PAGE
+
+
+def test_every_mark_is_in_the_grammar() -> None:
+    (grammar,) = re.findall(r"```ebnf\n(.*?)```", PAGE, re.DOTALL)
+    for word in (*KEYWORDS, "^T", "<*>", "<+>", "<->", "|*|", ":+", ">=", "$", "?", ";"):
+        assert f'"{word}"' in grammar, word
+    rules = set(re.findall(r"^(\w+) +=", grammar, re.MULTILINE))
+    used = set(re.findall(r"\b[a-z]+\b", re.sub(r'"[^"]*"|\(\*.*?\*\)', "", grammar)))
+    assert used == rules
+
+
+def test_lines_on_the_page_about_operators_parse() -> None:
+    cells = [cell for line in PAGE.splitlines() if line.startswith("| `") for cell in line.split(" | ")[:1]]
+    pieces = [piece.replace("\\|", "|") for cell in cells for piece in re.findall(r"`(.*?)`", cell)]
+    assert len(pieces) > 25
+    for piece in pieces:
+        parse(f"input x = (2) in {piece} {'x' if piece.endswith(' in') else ''}")
+
+
+def test_convert_there_and_back(tmp_path: Path) -> None:
+    done = hil("convert", "fastgrnn_har", "f.dsl", cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["f.dsl", "f.npz"])
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert hil("convert", "fastgrnn_har", "f.dsl", cwd=tmp_path).returncode == 0
+    assert first == {path.name: path.read_bytes() for path in tmp_path.iterdir()}  # the same bytes every time
+    done = hil("convert", "f.dsl", "new/f.onnx", cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["new/f.onnx"])
+    done = hil("inspect", "f.dsl", cwd=tmp_path)
+    assert "input x [1, 128, 9]" in done.stdout
+
+
+def test_convert_refuses(tmp_path: Path) -> None:
+    (tmp_path / "m.dsl").write_text("input x = (2) in relu(x)")
+    (tmp_path / "bad.dsl").write_text("input x = (2) in\nrelu(y)")
+    for arguments, words in (
+        (("m.dsl", "m.txt"), ("m.txt: the languages are .onnx, .dsl",)),
+        (("m.dsl", "./m.dsl"), ("would replace the model itself",)),
+        (("bad.dsl", "m.onnx"), ("bad.dsl:2:6: 'y' is not defined",)),
+        (("nosuch", "m.onnx"), ("no model 'nosuch'", "path to an .onnx or .dsl file")),
+    ):
+        check_failure(hil("convert", *arguments, cwd=tmp_path), 2, *words)
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_run_without_labels_says_how_far_it_is_from_float32(tmp_path: Path) -> None:
+    """The agreement, and in one line what the ranges come from."""
+    x = np.random.default_rng(0).uniform(-2.5, 2.5, (60, 2, 1)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "train.npz", features=x[:10])
+    done = hil("run", "--board", "host", "--model", EXAMPLE, "--inputs", "x.npz", "--json", cwd=tmp_path)
+    record = record_of(done)
+    assert record["bit_exact"]
+    assert record["accuracy"] is None
+    assert record["disagreements"] == 0
+    assert 0 < record["largest_output_error"] < 1e-3
+    assert done.stderr.count("calibrating on the first 30 of 60 inputs") == 1
+    assert record["input_saturations"] == 0  # the text declares the range of its input
+    more = ("--calibrate", "train.npz", "--json")
+    done = hil("run", "--board", "host", "--model", EXAMPLE, "--inputs", "x.npz", *more, cwd=tmp_path)
+    record = record_of(done)
+    assert "calibrating" not in done.stderr
+    assert record["data"]["calibration"]["name"] == "train.npz"
