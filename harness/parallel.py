@@ -44,15 +44,16 @@ def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[B
     What the runs say appears as it comes, with the board's name in front. An interruption ends all of them.
     """
     processes: list[subprocess.Popen[str]] = []
-    try:
-        for board in boards:
-            command = [sys.executable, "-m", "harness.cli", "run", "--board", board, "--json", *arguments]
-            processes.append(_start(command))
-        with ThreadPoolExecutor(len(boards)) as pool:
-            return list(pool.map(lambda board, process: _follow(board, process, say), boards, processes))
-    except BaseException:
-        _end(processes)
-        raise
+    with ThreadPoolExecutor(len(boards)) as pool:
+        try:
+            for board in boards:
+                command = [sys.executable, "-m", "harness.cli", "run", "--board", board, "--json", *arguments]
+                processes.append(_start(command))
+            followed = [pool.submit(_follow, *pair, say) for pair in zip(boards, processes, strict=True)]
+            return [future.result() for future in followed]
+        except BaseException:
+            _end(processes)  # before the pool waits for those who follow them
+            raise
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[str]:

@@ -1,0 +1,92 @@
+"""`hil run` on several boards at once: every board its record, one table, the worst exit code, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+import pytest
+from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
+
+from harness.commands.run import run
+from harness.parallel import as_arguments, worst_code
+
+BOARDS = ("--board", "due", "--board", "uno", "--board", "h747", "--board", "host")
+MODEL = ("--model", "fastgrnn_har")
+
+
+def test_every_board_is_measured_as_if_it_were_alone(tmp_path: Path) -> None:
+    done = hil("run", *BOARDS, *MODEL, "--samples", 4, "--json", cwd=tmp_path, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    assert [record["board"] for record in records] == ["due", "uno", "h747", "host"]
+    assert all(record["bit_exact"] for record in records)
+    alone = record_of(hil("run", "--board", "due", *MODEL, "--samples", 4, "--json", cwd=tmp_path))
+    assert alone["raw"] == records[0]["raw"]
+    assert len(list((tmp_path / "results").glob("*/*/*.json"))) == 5
+
+
+def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
+    boards = ("--board", "host", "--board", "due@nobody", "--board", "nothing")
+    done = hil("run", *boards, *MODEL, "--samples", 4, cwd=tmp_path, timeout_s=120)
+    assert done.returncode == 3, done.stderr
+    header, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert header[0] == "board"
+    assert [(row[0], row[-1]) for row in rows] == [("host", "0"), ("due@nobody", "3"), ("nothing", "3")]
+    assert "yes: 4 of 4" in done.stdout
+    failures = [line for line in done.stderr.splitlines() if line.startswith("hil: ")]
+    assert len(failures) == 2
+    assert "due@nobody: no due with serial number or role 'nobody'" in failures[0]
+    assert len(list((tmp_path / "results").glob("host/*/*.json"))) == 1
+    as_json = hil("run", *boards, *MODEL, "--samples", 4, "--json", cwd=tmp_path, timeout_s=120)
+    host, nobody, nothing = json.loads(as_json.stdout)
+    assert host["bit_exact"]
+    assert (nobody["board"], nobody["exit_code"]) == ("due@nobody", 3)
+    assert "no board named 'nothing'" in nothing["error"]
+
+
+def test_an_interruption_ends_all_and_keeps_their_samples(tmp_path: Path) -> None:
+    process = start_hil("run", "--board", "due", "--board", "h747", *MODEL, "--samples", 950, cwd=tmp_path)
+    wait_until(lambda: len(list((tmp_path / "results").glob("*/*.partial.jsonl"))) == 2)
+    wait_until(lambda: finished_samples(tmp_path / "results") > 10)
+    os.kill(process.pid, signal.SIGTERM)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < 15
+    assert process.returncode == 130, err
+    assert finished_samples(tmp_path / "results") > 10
+
+
+def test_a_port_is_for_one_board(tmp_path: Path) -> None:
+    check_failure(hil("run", *BOARDS, *MODEL, "--port", "/dev/ttyACM0", cwd=tmp_path), 2, "--port is for one board")
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [((0, 0), 0), ((0, 9), 9), ((9, 1), 1), ((1, 2), 2), ((3, 6, 1, 9, 0), 6), ((7, 130), 130)],
+)
+def test_the_worst_code(codes: tuple[int, ...], worst: int) -> None:
+    assert worst_code(codes) == worst_code(reversed(codes)) == worst
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["--samples", "7", "--no-flash"],
+        ["--format", "fixed8", "--inputs", "x.npz", "--timeout", "2.5", "--retries", "1", "--wait", "0"],
+        ["--mode", "stream", "--realtime", "--results", "elsewhere", "--boards-file", "b.yaml", "--bench", "d.yaml"],
+    ],
+)
+def test_options_reach_every_board_as_they_were_given(given: list[str]) -> None:
+    with run.make_context("run", ["--board", "due", "--model", "m.onnx", "--json", *given]) as context:
+        arguments = as_arguments(context, leave_out=("board_names", "as_json"))
+    with run.make_context("run", ["--board", "due", "--json", *arguments]) as again:
+        assert again.params == context.params
+    assert isinstance(context, click.Context)
+    assert "--json" not in arguments
+    assert len(arguments) == len(given) + 2
