@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from hil_command import check_failure, hil, record_of
 from renode_files import Fault, Platform, Script, read_platform, read_script
 from wire_bench import ROOT
 
 from harness.boards import renode
+from harness.boards.connection import Session
 from harness.config import Boards, BoardSpec, load_boards
 from tinyhil.errors import BoardError
 
@@ -193,6 +195,44 @@ def test_the_command_line(boards: Boards) -> None:
     assert {image.split("=")[0], port.split("=")[0]} == GIVEN
     with pytest.raises(BoardError, match="no path with a semicolon"):
         renode.command(due_on_renode(boards, "true"), Path("/a;b.bin"), 4711)
+
+
+SAYS = "echo 'Renode, version 1.16.0 (a1b2c3)'; echo '(monitor) $image=...'; "
+READY = "echo '12:00:00.0000 [INFO] Script: hil: ready'; "
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (SAYS + READY + "sleep 60", None),
+        (SAYS + "echo \"There was an error executing command 'machine LoadPlatformDescription'\"; sleep 60", "refuses"),
+        (SAYS + "echo 'Could not tokenize here:'; sleep 60", "refuses its script: Could not tokenize here"),
+        (SAYS + "echo 'no libgtk' >&2; exit 1", "does not answer: no libgtk"),
+    ],
+    ids=["ready", "a bad platform", "a bad script", "ends at once"],
+)
+def test_what_the_monitor_says_is_understood(says: str, message: str | None, boards: Boards, tmp_path: Path) -> None:
+    """A stand-in that only talks, in the words of Renode's sources."""
+    talker = tmp_path / "talker"
+    talker.write_text(f"#!/bin/sh\n{says}\n")
+    talker.chmod(0o755)
+    board, session = due_on_renode(boards, str(talker)), Session(tmp_path / "x.bin", tmp_path)
+    if message is None:
+        with renode.connect(board, session) as device:
+            device.alive()
+            assert device.finish() == {"emulator_version": "1.16.0"}
+    else:
+        with pytest.raises(BoardError, match=message) as caught, renode.connect(board, session):
+            pass
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_workflow_runs_these_tests() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/renode.yml").read_text())
+    assert tuple(map(int, workflow["env"]["RENODE_VERSION"].split("."))) >= (1, 16)  # what the files were read against
+    commands = " ".join(step.get("run", "") for step in workflow["jobs"]["boards"]["steps"])
+    assert f"pytest tests/{Path(__file__).name}" in commands
+    assert needs_renode.kwargs["reason"] in commands  # a run that skips them is a failure
 
 
 @pytest.mark.skipif(shutil.which("renode") is not None, reason="renode is in PATH")

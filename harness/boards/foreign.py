@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -83,8 +85,9 @@ class ForeignProcess:
             raise DeviceCrashed(f"{self.name} ended with code {code}: {self.first_words()}; log: {self.log}")
 
     def close(self) -> None:
-        """End it at once: there is nothing in it to save."""
-        self._process.kill()
+        """End it at once, and what it has started (`renode` may be a script): there is nothing in it to save."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(END_S)
         for stream in (self._process.stdin, self._process.stdout):
