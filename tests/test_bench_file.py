@@ -237,3 +237,11 @@ def test_scan_shows_every_port_and_writes_entries(plug: Plug) -> None:
     entries = "\n".join(["boards:", *(stanza(one, number) for number, one in enumerate(new, 1))])
     (instance,) = bench(entries).bench.boards.values()
     assert instance.serial == "0042"
+
+
+def test_the_example_of_the_page_is_a_bench() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "bench.md").read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    found = parse_bench(example, Path("bench.md"), KINDS)
+    assert list(found.boards) == ["left", "right", "clone", "nucleo", "far", "farm"]
+    assert (found.locks.wait_s, found.locks.expiry_s) == (30, 3600)
