@@ -24,7 +24,7 @@ template <int Exponent, int Mantissa, int Bias, Top Policy>
 struct Minifloat {
     static constexpr int bits = 1 + Exponent + Mantissa;
     static constexpr int mantissa_bits = Mantissa + 1;
-    static constexpr int granule = 1 - Bias - Mantissa;
+    static constexpr int granule = 1 - Bias - Mantissa, top = (1 << Exponent) - (Policy == Top::Ieee ? 1 : 0) - Bias;
     using Code = typename CodeOf<bits>::type;
     Code code;
 

@@ -13,7 +13,7 @@ struct Posit {
     static constexpr int bits = Bits;
     static constexpr int mantissa_bits = Bits - 2 - Es > 1 ? Bits - 2 - Es : 1;
     static constexpr int limit = (Bits - 2) << Es;  // the largest is 2^limit, the smallest 2^-limit
-    static constexpr int granule = -limit;
+    static constexpr int granule = -limit, top = limit + 1;  // multiples of 2^granule, below 2^top
     static constexpr uint32_t nar = uint32_t(1) << (Bits - 1);
     static constexpr uint32_t mask = nar | (nar - 1);
 
@@ -43,7 +43,24 @@ struct Posit {
         const int32_t mantissa = negative ? -static_cast<int32_t>(significand) : static_cast<int32_t>(significand);
         return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
     }
+#ifdef __AVR__
     static Real unpack(Posit x) { return Decoded<Posit>::at(x.code); }
+#else
+    // The same with the run counted by one instruction
+    static Real unpack(Posit x) {
+        const int32_t sign = static_cast<int32_t>(static_cast<uint32_t>(x.code) << (32 - Bits)) >> 31;
+        const uint32_t body = ((static_cast<uint32_t>(x.code) << (32 - Bits)) ^ static_cast<uint32_t>(sign)) - static_cast<uint32_t>(sign);
+        const uint32_t regime = body << 1;
+        if (regime == 0) return Real(0, 0);
+        const bool large = regime >> 31;
+        const int run = __builtin_clz(large ? ~regime : regime);
+        const uint32_t tail = regime << run << 1;
+        const int k = large ? run - 1 : -run;
+        const int low = Es == 0 ? 0 : static_cast<int>(tail >> (32 - (Es ? Es : 1)));
+        const int32_t mantissa = static_cast<int32_t>((((tail << Es) >> 1) | 0x80000000) >> (32 - mantissa_bits));
+        return Real((mantissa ^ sign) - sign, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
+    }
+#endif
     explicit operator float() const { return to_float(*this); }
 
     HIL_SHARED static Posit pack(Parts x) {

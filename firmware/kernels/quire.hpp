@@ -8,13 +8,19 @@
 
 namespace hil {
 
-template <int Bits> struct WindowInteger { using type = int64_t; };
-template <> struct WindowInteger<32> { using type = int32_t; };
+template <int Bits> struct WindowInteger { using type = int64_t; using unsigned_type = uint64_t; };
+template <> struct WindowInteger<32> { using type = int32_t; using unsigned_type = uint32_t; };
+
+template <class T> struct MantissaBits { static constexpr int value = T::mantissa_bits; };
+template <> struct MantissaBits<int8_t> { static constexpr int value = 8; };
+template <> struct MantissaBits<int16_t> { static constexpr int value = 16; };
+template <> struct MantissaBits<int32_t> { static constexpr int value = 32; };
 
 template <int Bits, int Low, int Guard = 0>
 struct Quire {
     using Whole = typename WindowInteger<Bits>::type;
     static constexpr Whole limit = static_cast<Whole>((uint64_t(1) << (Bits - 1 - Guard)) - 1);
+    using Unsigned = typename WindowInteger<Bits>::unsigned_type;
     Whole units;
 
     Quire() : units(0) {}
@@ -32,6 +38,14 @@ struct Quire {
             return product < 0 ? -limit : limit;
         }
         return static_cast<Whole>(static_cast<uint64_t>(product) << shift);
+    }
+    // The same for products of less than `Most` bits, by shifts of 32 bits where nothing can clip
+    template <int Most>
+    static Whole cut_short(int32_t product, int16_t exponent) {
+        const int16_t shift = static_cast<int16_t>(exponent - Low);
+        if (Guard > 0 && (Bits < 64 || shift > Bits - 1 - Guard - Most)) return cut(product, exponent);
+        if (shift < 0) return product >> (shift > -31 ? -shift : 31);
+        return static_cast<Whole>(static_cast<Unsigned>(static_cast<Whole>(product)) << (shift & (Bits - 1)));
     }
     static Whole clipped(int64_t x) {
         if (x >= -int64_t(limit) && x <= int64_t(limit)) return static_cast<Whole>(x);
@@ -54,9 +68,14 @@ template <int Bits, int Low, int Guard>
 struct Multiply<Quire<Bits, Low, Guard>> {
     using Sum = Quire<Bits, Low, Guard>;
     template <class A, class B>
-    static Sum of(A a, B b) {
-        const Real x(a), y(b);
-        return Sum(Sum::cut(static_cast<int64_t>(x.mantissa) * y.mantissa, static_cast<int16_t>(x.exponent + y.exponent)));
+    static Sum of(A a, B b) { return decoded<MantissaBits<A>::value + MantissaBits<B>::value>(Real(a), Real(b)); }
+
+    // `Most`: bits of the longest product
+    template <int Most>
+    static Sum decoded(Real x, Real y) {
+        const int16_t exponent = static_cast<int16_t>(x.exponent + y.exponent);
+        if (Most < 32) return Sum(Sum::template cut_short<(Most < 32 ? Most : 31)>(x.mantissa * y.mantissa, exponent));
+        return Sum(Sum::cut(static_cast<int64_t>(x.mantissa) * y.mantissa, exponent));
     }
 };
 
@@ -70,33 +89,15 @@ struct Start<Quire<Bits, Low, Guard>> {
     }
 };
 
-template <int Bits, int Low, int Guard, class A, class B>
-inline void accumulate(Quire<Bits, Low, Guard> &sum, A a, B b, Size count) {
-    for (Size i = 0; i < count; ++i) sum += Multiply<Quire<Bits, Low, Guard>>::of(a[i], b[i]);
-}
-
-#ifndef __AVR__
-template <int Bits, int Low, int Guard, int Rows, class W, class X>
-inline void accumulate_quires(Quire<Bits, Low, Guard> (&sums)[Rows], W weights, X x, Size count) {
-    using Sum = Quire<Bits, Low, Guard>;
-    for (Size i = 0; i < count; ++i) {
-        const Real factor(x[i]);
-        for (Size row = 0; row < Rows; ++row) sums[row] += Multiply<Sum>::of(weights[row * count + i], factor);
-    }
-}
-template <int Bits, int Low, int Guard, class W, class X>
-inline void accumulate_rows(Quire<Bits, Low, Guard> (&sums)[2], W weights, X x, Size count) {
-    accumulate_quires(sums, weights, x, count);
-}
-template <int Bits, int Low, int Guard, class W, class X>
-inline void accumulate_rows(Quire<Bits, Low, Guard> (&sums)[4], W weights, X x, Size count) {
-    accumulate_quires(sums, weights, x, count);
-}
-#endif
-
 template <class A, class B>
 inline void accumulate(float &sum, A a, B b, Size count) {
     for (Size i = 0; i < count; ++i) sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
 }
 
 }  // namespace hil
+
+#ifdef __AVR__
+#include "firmware/kernels/quire_avr.hpp"
+#else
+#include "firmware/kernels/quire_table.hpp"
+#endif

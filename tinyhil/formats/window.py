@@ -19,6 +19,7 @@ from tinyhil.formats.format import Format
 WIDTHS = (32, 64)
 FINE = 40  # a window is fine enough if its lowest bit is 2**-40 of the largest product expected
 MARGIN = 8  # powers of two that a guarded window holds above the largest product expected
+SMALL_MARGIN = 5  # the same where it buys exactness
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,35 +105,45 @@ def granule_of(values: np.ndarray) -> int:
     return int((np.log2((whole & -whole).astype(np.float64)).astype(np.int64) + power - 53).min())
 
 
-def place(constants: np.ndarray, operand: Format, observed: float, start: float = 0.0) -> Window:
+def place(
+    constants: np.ndarray, operand: Format, observed: float, start: float = 0.0, granule: int | None = None
+) -> Window:
     """The window for rows of constants, (rows, k), times an operand. All in decoded units, without tensor exponents.
 
-    `observed`: the operand's calibrated largest magnitude; `start`: the largest |bias| in units of the products.
+    `observed`: the operand's calibrated largest magnitude; `start`: the largest |bias| in units of the products;
+    `granule`: of the constants' format, when tables of whole units are of use (8-bit formats).
     """
     largest = min(observed, operand.largest) if observed > 0 else operand.largest
     row_sum = float(np.abs(constants).sum(axis=-1).max(initial=0.0))
     peak = float(np.abs(constants).max(initial=0.0))
-    granule = granule_of(constants) + operand.granule
-    return _fitted(row_sum * operand.largest + start, granule, max(peak * largest, start), constants.shape[-1] + 1)
+    needed = granule_of(constants) + operand.granule
+    low = needed if granule is None or operand.bits > 8 else min(granule + operand.granule, needed)
+    bound, terms = row_sum * operand.largest + start, constants.shape[-1] + 1
+    return _fitted(bound, (low, needed), max(peak * largest, start), terms)
 
 
 def place_pair(a: Format, b: Format, observed: tuple[float, float], count: int) -> Window:
     """The window for `count` products of two operands computed at run time."""
     peak = min(observed[0] or a.largest, a.largest) * min(observed[1] or b.largest, b.largest)
-    return _fitted(a.largest * b.largest * count, a.granule + b.granule, peak, count)
+    granule = a.granule + b.granule
+    return _fitted(a.largest * b.largest * count, (granule, granule), peak, count)
 
 
-def _fitted(bound: float, granule: int, peak: float, terms: int) -> Window:
-    """bound: of any sum; peak: of one product expected; terms: how many may be added."""
-    for bits in WIDTHS:
-        if bound == 0.0 or math.ldexp(bound, -granule) < 2.0 ** (bits - 1):
-            return Window(bits, granule)
+def _fitted(bound: float, lows: tuple[int, int], peak: float, terms: int) -> Window:
+    """bound: of any sum; lows: exact for the formats, exact for these constants; peak: of one product expected;
+    terms: how many may be added. Exact if possible, then exact where products are expected, then truncated."""
+    for low in lows:
+        for bits in WIDTHS:
+            if bound == 0.0 or math.ldexp(bound, -low) < 2.0 ** (bits - 1):
+                return Window(bits, low)
+    wide, expected = WIDTHS[-1], math.frexp(peak)[1]
+    guard = max(1, (terms - 1).bit_length())
+    if lows[0] + wide - 1 - guard >= expected + SMALL_MARGIN:
+        return Window(wide, lows[0], guard)
     top = math.frexp(bound)[1]  # bound < 2**top
-    expected = math.frexp(peak)[1]
-    low = top - (WIDTHS[-1] - 1)
+    low = top - (wide - 1)
     if bound + math.ldexp(terms, low) >= 2.0**top:  # each cut may add one unit
         low += 1
     if low <= expected - FINE:
-        return Window(WIDTHS[-1], low)
-    guard = max(1, (terms - 1).bit_length())
-    return Window(WIDTHS[-1], max(granule, expected + MARGIN - (WIDTHS[-1] - 1 - guard)), guard)
+        return Window(wide, low)
+    return Window(wide, max(lows[1], expected + MARGIN - (wide - 1 - guard)), guard)

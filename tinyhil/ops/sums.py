@@ -13,6 +13,7 @@ from tinyhil.formats.window import place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 from tinyhil.lowering import Lowering, domain_of, loaded
+from tinyhil.ops import affine
 from tinyhil.ops.operator import accumulator_bits
 from tinyhil.program import Op, Tensor
 
@@ -31,19 +32,32 @@ class Constant:
         return Constant(name, array, like.scaled(exponent_for(float(np.abs(array).max(initial=0.0)), like.bits)))
 
 
+@dataclass(frozen=True, slots=True)
+class LayerKernels:
+    """Without bias, with bias, and for zero-skew integers."""
+
+    plain: Kernel
+    biased: Kernel
+    affine: Kernel
+
+
 def emit_layer(
     node: Node,
     lowering: Lowering,
-    kernels: tuple[Kernel, Kernel],
+    kernels: LayerKernels,
     operands: tuple[Constant, str, Constant | None],
     params: dict[str, int],
     scratch: Tensor | None = None,
 ) -> None:
-    """One call of `kernels` (without bias, with bias) on the constant weights, the value x and the bias.
+    """One call of one of `kernels` on the constant weights, the value x and the bias.
 
     `params` lacks the shifts. The bias joins the exact sum: never finer than the sum's unit, moved left into its scale.
     """
     weights, x, bias = operands
+    if affine.is_affine(weights.format, lowering.format(x), lowering.format(node.outputs[0])):
+        made = affine.layer(weights.name, weights.array, None if bias is None else bias.array)
+        affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
+        return
     out = lowering.define(node.outputs[0])
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
@@ -56,7 +70,7 @@ def emit_layer(
         bias_shift = fmt.exponent + granule - unit
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
         largest_bias = lowering.magnitudes(names[2])
-    kernel = kernels[0] if bias is None else kernels[1]
+    kernel = kernels.plain if bias is None else kernels.biased
     params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
     patch = scratch.name if scratch is not None else ""
     op = Op(kernel.name, node.name, tuple(names), out.name, params, scratch=patch)
@@ -68,6 +82,8 @@ def emit_layer(
         op = replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), params["shift"]))
     else:
         start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
-        window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start)
+        window = place(
+            rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule
+        )
         op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
     lowering.emit(node, op)
