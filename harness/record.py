@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.assets import asset, in_checkout
+from harness.classes import classes_of
 from harness.partial import writing
 from harness.run import Outcome
 from harness.truth import truth_of
@@ -27,8 +28,9 @@ SCHEMA_VERSION = 1
 
 def make_record(outcome: Outcome) -> dict[str, Any]:
     """Everything worth knowing about a run, in JSON types. Accuracies are fractions from 0 to 1."""
-    classes = dequantize_outputs(outcome.compiled.program, outcome.outputs).argmax(axis=1)
-    float_classes = outcome.float_outputs.argmax(axis=1)
+    graph = outcome.compiled.model.graph
+    classes = classes_of(graph, dequantize_outputs(outcome.compiled.program, outcome.outputs))
+    float_classes = classes_of(graph, outcome.float_outputs)
     equal = (outcome.outputs == outcome.reference.outputs).all(axis=1)
     equal &= outcome.saturations == outcome.reference.saturations
     labels = outcome.inputs.y

@@ -19,6 +19,7 @@ from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
 from harness.build import build
 from harness.claim import claim
+from harness.classes import class_count
 from harness.config import Boards, BoardSpec
 from harness.crash import check_memory, explain_crash
 from harness.flash import flash, runs
@@ -141,7 +142,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("reference"):
         reference = run_reference(compiled.program, integers)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
-        check_labels(inputs, float_outputs.shape[1])
+        check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
     with clock.stage("build"):
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
@@ -171,9 +172,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     )
 
 
-def check_labels(inputs: Inputs, classes: int) -> None:
-    """DataError if a label names no output of the model."""
-    if inputs.y is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
+def check_labels(inputs: Inputs, classes: int | None) -> None:
+    """DataError if a label names none of the model's `classes` (None: not known)."""
+    if inputs.y is not None and classes is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
         worst = int(inputs.y.max() if inputs.y.max() >= classes else inputs.y.min())
         raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
 

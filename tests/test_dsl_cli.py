@@ -10,6 +10,7 @@ import pytest
 from dsl_models import from_text
 from hil_command import check_failure, hil, record_of
 
+from harness.classes import class_count, classes_of
 from tinyhil.frontend.functions import FUNCTIONS
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.parser import parse
@@ -92,8 +93,30 @@ def test_run_without_labels_says_how_far_it_is_from_float32(tmp_path: Path) -> N
     assert 0 < record["largest_output_error"] < 1e-3
     assert done.stderr.count("calibrating on the first 30 of 60 inputs") == 1
     assert record["input_saturations"] == 0  # the text declares the range of its input
+    np.savez(
+        tmp_path / "labelled.npz", x=x, y=(x[:, 0, 0] * -2.139562 + x[:, 1, 0] * 1.885351 + 0.146048 > 0).astype(int)
+    )
+    done = hil("run", "--board", "host", "--model", EXAMPLE, "--inputs", "labelled.npz", "--json", cwd=tmp_path)
+    assert record_of(done)["accuracy"] == 1.0  # of one output alone the sign decides
     more = ("--calibrate", "train.npz", "--json")
     done = hil("run", "--board", "host", "--model", EXAMPLE, "--inputs", "x.npz", *more, cwd=tmp_path)
     record = record_of(done)
     assert "calibrating" not in done.stderr
     assert record["data"]["calibration"]["name"] == "train.npz"
+
+
+CLASSES = {
+    "several": ("x", [[1.0, 3.0], [2.0, -1.0]], [1, 0], 2),
+    "one": ("x * [[1.0], [1.0]]", [[-0.5], [0.25]], [0, 1], 2),
+    "argmax": ("argmax(x)", [[1.0], [0.0]], [1, 0], None),
+    "argmax and a view": ("reshape(argmax(x), (1, 1))", [[1.0], [0.0]], [1, 0], None),
+    "loop": ("loop (t = [0:2], h = 0.0) { h + 1.0 } + x * [[1.0], [1.0]]", [[-2.0], [7.0]], [0, 1], 2),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_which_class_the_outputs_name(name: str, tmp_path: Path) -> None:
+    text, outputs, classes, count = CLASSES[name]
+    graph = from_text(f"input x = (1, 2) in {text}", tmp_path).graph
+    assert classes_of(graph, np.array(outputs)).tolist() == classes
+    assert class_count(graph, len(outputs[0])) == count

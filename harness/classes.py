@@ -1,0 +1,36 @@
+"""Which class the outputs of a model name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhil.graph import Graph
+from tinyhil.ops import OPERATOR_BY_NAME
+
+
+def classes_of(graph: Graph, outputs: np.ndarray) -> np.ndarray:
+    """Class of each row of `outputs` (samples, elements): the position of the largest of several; of one alone the
+    number itself if the model ends in ArgMax, else 1 above zero and 0 below."""
+    if outputs.shape[1] > 1:
+        return outputs.argmax(axis=1)
+    if _ends_in_argmax(graph):
+        return np.rint(outputs[:, 0]).astype(np.int64)
+    return (outputs[:, 0] > 0).astype(np.int64)
+
+
+def class_count(graph: Graph, elements: int) -> int | None:
+    """How many classes there are; None if the outputs do not say."""
+    if elements > 1:
+        return elements
+    return None if _ends_in_argmax(graph) else 2
+
+
+def _ends_in_argmax(graph: Graph) -> bool:
+    """Whether the output is the result of ArgMax, views between them left aside."""
+    name = graph.outputs[0]
+    for node in reversed(graph.nodes):
+        if name in node.outputs:
+            if node.body is not None or not OPERATOR_BY_NAME[node.op].is_view:
+                return node.op == "ArgMax"
+            name = node.inputs[0]
+    return False
