@@ -17,7 +17,15 @@ from models.training.words import FASTGRNN
 from tinyhil.data import load
 
 HERE = Path(__file__).parent
-RECIPE = Recipe(hidden=64, classes=10, rank_w=16, rank_u=16, shift=1, schedule=Schedule(epochs=20, batch=200))
+RECIPE = Recipe(
+    hidden=64,
+    classes=10,
+    rank_w=16,
+    rank_u=16,
+    input_exponents=(-7, -6),
+    shift=1,
+    schedule=Schedule(epochs=20, batch=200),
+)
 
 
 def main() -> None:
