@@ -19,9 +19,11 @@ struct UnitsTable {
         for (int code = 0; code < 1 << Element::bits; ++code) {
             const Real x = Element::decode(static_cast<typename Element::Code>(code));
             const uint32_t size = static_cast<uint32_t>(x.mantissa < 0 ? -x.mantissa : x.mantissa);
-            const int up = x.exponent - Element::granule;
-            const bool fits = up < most && size <= ((uint32_t(1) << most) - 1) >> (up < most ? up : 0);
-            units[code] = size == 0 ? 0 : fits ? static_cast<int32_t>(size << (up & 31)) * (x.mantissa < 0 ? -1 : 1) : no_units;
+            const int up = x.exponent - Element::granule;  // below 0: the mantissa ends in zeros
+            const uint32_t limit = (uint32_t(1) << most) - 1;
+            const bool fits = size == 0 || up <= 0 || (up < most && size <= limit >> up);
+            const uint32_t whole = size == 0 || !fits ? 0 : up < 0 ? size >> -up : size << up;
+            units[code] = fits ? static_cast<int32_t>(whole) * (x.mantissa < 0 ? -1 : 1) : no_units;
         }
     }
 };
