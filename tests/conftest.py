@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,19 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ from what is generated now")
+
+
+@pytest.fixture(scope="session")
+def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders for what `hil` remembers of boards."""
+    folder = tmp_path_factory.mktemp("state")
+    return (folder / str(number) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def _no_memory_of_boards(state_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pseudo terminals are named again and again: what one test's board did must not be held against the next one's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(next(state_folders)))
 
 
 @pytest.fixture
