@@ -18,6 +18,7 @@ from harness.assets import asset
 from harness.inputs import read_inputs
 from harness.run import find_ranges
 from harness.zoo import ModelSource, find_model
+from memplan import Budget as PlanBudget
 from memplan import Plan, plan
 from search.engine import load_engine
 from search.evaluate import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
@@ -34,6 +35,7 @@ from tinyhil.frontend.load import load_model
 from tinyhil.program import Program
 
 Say = Callable[[str], None]
+PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 Progress = Callable[[Trial, Trial | None], None]
 
 
@@ -113,13 +115,13 @@ def run_search(request: SearchRequest, cache_dir: Path, say: Say, progress: Prog
 
 
 def placed(program: Program) -> Placement:
-    """The arena as `hil run` plans it."""
-    return place(program)
+    """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
+    return place(program, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def quick_plan(program: Program) -> Plan:
     """A plan without the passes that take time: the arena is never larger."""
-    return plan(problem_of(program))
+    return plan(problem_of(program), budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def _split(source: ModelSource, request: SearchRequest, say: Say) -> Split:
