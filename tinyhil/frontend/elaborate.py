@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinyhil.errors import ModelError
-from tinyhil.frontend import functions, syntax
+from tinyhil.frontend import functions, indexing, syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.rows import Row, rows_read
 from tinyhil.frontend.tokens import DslError, Place
+from tinyhil.frontend.values import Known, Scope, Step, Value
 from tinyhil.graph import Shape
 
 MAX_UNROLLED_CALLS = 1 << 16  # copies of calls that a sum may make
 
 Read = Callable[[syntax.Declaration, str], np.ndarray]
 OPERATORS = {"+": "Add", "-": "Sub", "/": "Div", "<*>": "Mul", "<+>": "Add", "<->": "Sub"}
-
-
-@dataclass(slots=True)
-class Known:
-    """A number or list of the text. It becomes a constant of the model when an operator takes it, of each kind once."""
-
-    literal: syntax.Literal
-    wish: str
-    names: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def integer(self) -> int | None:
-        """The whole number it is, if it is one."""
-        value = self.literal.values[0] if self.literal.shape == () else None
-        return value if isinstance(value, int) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The variable of a loop that stays a loop, and the rows read by it."""
-
-    variable: str
-    rows: Mapping[Row, str]
-
-
-Value = str | Known | Step  # a name of the builder, a number, or the step of a loop
-Scope = dict[str, Value]
 
 
 class Elaborator:
@@ -141,7 +114,7 @@ class Elaborator:
         before = self._wish, self._parts
         self._wish, self._parts = let.targets[0], 0
         if let.indices:
-            self._scope[let.targets[0]] = self._replaced(let)
+            self._scope[let.targets[0]] = indexing.replaced(self, let)
         elif len(let.targets) == 1:
             self._scope[let.targets[0]] = self.value(let.value, let.targets[0])
         else:
@@ -171,7 +144,7 @@ class Elaborator:
             case syntax.Literal():
                 return Known(item, wish or self.part())
             case syntax.Name():
-                return self._named(item)
+                return self.named(item)
             case syntax.Negated():
                 return self._negated(item, wish)
             case syntax.Binary():
@@ -179,7 +152,7 @@ class Elaborator:
             case syntax.Transposed():
                 return self.call("Transpose", [self.operand(item.operand)], item.at, wish)
             case syntax.Indexed():
-                return self._indexed(item, wish)
+                return indexing.indexed(self, item, wish)
             case syntax.Call():
                 return self._called(item, wish)
             case syntax.Sum():
@@ -194,7 +167,11 @@ class Elaborator:
                 raise item.at.error("several values where one is needed")
         raise AssertionError(item)
 
-    def _named(self, item: syntax.Name) -> Value:
+    def lookup(self, name: str) -> Value | None:
+        """What a name stands for, if it stands for anything."""
+        return self._scope.get(name)
+
+    def named(self, item: syntax.Name) -> Value:
         if item.name not in self._scope:
             raise item.at.error(f"'{item.name}' is not defined; bind it with let before")
         return self._scope[item.name]
@@ -254,67 +231,6 @@ class Elaborator:
         if isinstance(value, Step):
             raise item.at.error(f"the step '{value.variable}' must stand alone in its index, as in x[{value.variable}]")
         raise item.at.error("an index must be a whole number known when the model is compiled")
-
-    def _spans(self, indices: tuple[syntax.Index, ...], shape: Shape) -> list[tuple[int, int]]:
-        """(start, length) of each axis."""
-        if len(indices) > len(shape):
-            raise indices[len(shape)].at.error(f"{len(indices)} indices of a tensor with {len(shape)} axes")
-        spans = [(0, size) for size in shape]
-        for axis, index in enumerate(indices):
-            if index.start is None:
-                continue
-            start, length = self.static(index.start), 1 if index.length is None else index.length
-            if not 0 <= start <= start + length <= shape[axis] or length == 0:
-                raise index.at.error(f"elements {start} to {start + length} of an axis of {shape[axis]}")
-            spans[axis] = start, length
-        return spans
-
-    def _indexed(self, item: syntax.Indexed, wish: str) -> str:
-        row = self._row(item, wish) or self._gathered(item, wish)
-        if row is not None:
-            return row
-        source = self.operand(item.operand)
-        shape = self.shape(source)
-        spans = self._spans(item.indices, shape)
-        dropped = [axis for axis, index in enumerate(item.indices) if index.start is not None and index.length is None]
-        part = self.cut(source, spans, item.at, "" if dropped else wish)
-        if not dropped:
-            return part
-        left = [length for axis, (_, length) in enumerate(spans) if axis not in dropped]
-        return functions.reshaped(self, part, left, item.at, wish)
-
-    def cut(self, source: str, spans: Sequence[tuple[int, int]], at: Place, wish: str = "") -> str:
-        """The part of a tensor between (start, length) of each axis."""
-        shape = self.shape(source)
-        axes = [axis for axis, (_, length) in enumerate(spans) if length != shape[axis]]
-        if not axes:
-            return source
-        starts, ends = [spans[a][0] for a in axes], [sum(spans[a]) for a in axes]
-        return self.call("Slice", [source, *map(self.integers, (starts, ends, axes))], at, wish)
-
-    def _replaced(self, let: syntax.Let) -> str:
-        """The tensor with a part of it exchanged: the parts around it, and the new one between them."""
-        (target,) = let.targets
-        whole = self.operand(syntax.Name(let.at, target))
-        shape = self.shape(whole)
-        spans = self._spans(let.indices, shape)
-        part = self.operand(let.value)
-        wanted = tuple(length for _, length in spans)
-        kept = tuple(n for n, i in zip(wanted, [*let.indices, *[None] * len(shape)], strict=False) if _keeps(i))
-        if self.shape(part) not in (wanted, kept):
-            raise let.at.error(f"a value of shape {list(self.shape(part))} for a part of shape {list(wanted)}")
-        part = functions.reshaped(self, part, wanted, let.at)
-        for axis in reversed(range(len(shape))):  # the part is whole along all later axes already
-            (start, length), size = spans[axis], shape[axis]
-            later = [(0, full) for full in shape[axis + 1 :]]
-            before, behind = (
-                self.cut(whole, [*spans[:axis], span, *later], let.at) if span[1] else None
-                for span in ((0, start), (start + length, size - start - length))
-            )
-            pieces = [piece for piece in (before, part, behind) if piece is not None]
-            if len(pieces) > 1:
-                part = self.call("Concat", pieces, let.at, axis=axis)
-        return part
 
     # ---- sums and loops
 
@@ -389,38 +305,7 @@ class Elaborator:
             raise item.at.error(f"steps {first} to {end} along axis {row.axis} of '{row.source}' {list(shape)}")
         spans = [(0, size) for size in shape]
         spans[row.axis] = first, end - first
-        return self.cut(row.source, spans, item.at)
-
-    def _row(self, item: syntax.Indexed, wish: str) -> str | None:
-        """The row a loop shows, if an index is the step of a loop."""
-        for axis, index in enumerate(item.indices):
-            if not isinstance(index.start, syntax.Name):
-                continue
-            step = self._scope.get(index.start.name)
-            if not isinstance(step, Step):
-                continue
-            source = self.operand(item.operand)
-            row = step.rows.get(Row(source, axis))
-            others = [other for other in item.indices if other is not index]
-            if row is None or index.length not in (None, 1) or any(other.start is not None for other in others):
-                remedy = f"give the tensor a name before the loop and read x[{step.variable}] or x[:, {step.variable}]"
-                raise item.at.error(f"the loop can not read this by rows; {remedy}")
-            if index.length is None:
-                return row
-            shape = self.shape(row)
-            return functions.reshaped(self, row, (*shape[:axis], 1, *shape[axis:]), item.at, wish)
-        return None
-
-    def _gathered(self, item: syntax.Indexed, wish: str) -> str | None:
-        """What an index that is computed at run time chooses."""
-        given = [(axis, index) for axis, index in enumerate(item.indices) if index.start is not None]
-        if len(given) != 1 or not isinstance(given[0][1].start, syntax.Name) or given[0][1].length is not None:
-            return None
-        axis, start = given[0][0], given[0][1].start
-        chosen = self._named(start)
-        if not isinstance(chosen, str) or chosen in self.builder.constants or self.shape(chosen) not in ((), (1,)):
-            return None
-        return self.call("Gather", [self.operand(item.operand), chosen], item.at, wish, axis=axis)
+        return indexing.cut(self, row.source, spans, item.at)
 
     # ---- conditionals
 
@@ -441,10 +326,6 @@ def step_axis(indices: tuple[syntax.Index, ...], variable: str) -> int | None:
         return None
     start = indices[axes[0]].start
     return axes[0] if isinstance(start, syntax.Name) and start.name == variable else None
-
-
-def _keeps(index: syntax.Index | None) -> bool:
-    return index is None or index.start is None or index.length is not None
 
 
 def _attribute(value: syntax.Option) -> object:

@@ -14,7 +14,8 @@ from tinyhil.frontend import syntax
 from tinyhil.frontend.tokens import Place
 
 if TYPE_CHECKING:
-    from tinyhil.frontend.elaborate import Elaborator, Value
+    from tinyhil.frontend.elaborate import Elaborator
+    from tinyhil.frontend.values import Value
 
 Function = Callable[["Elaborator", syntax.Call, str], "Value"]
 MAX_INIT_ELEMENTS = 1 << 20
