@@ -13,6 +13,7 @@ from codegen.transfer import Transfer
 from codegen.views import is_done_by_plan
 from memplan import Plan
 from tinyhil.errors import ModelError
+from tinyhil.formats.affine import Affine
 from tinyhil.formats.codebook import Codebook, pack
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
@@ -200,6 +201,18 @@ def _operand(tensor: Tensor, name: str) -> str:
     return f"hil::flash({name})"
 
 
+def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
+    """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
+    operand, fmt = _operand(tensor, name), tensor.format
+    if as_codes or tensor.role == "table" or not isinstance(fmt, Affine):
+        return operand
+    return f"hil::real32({operand}, {_float_bits(fmt.scale)}, {fmt.zero})"
+
+
+def _float_bits(value: float) -> int:
+    return int(np.array(value, np.float32).view(np.uint32))
+
+
 def _placed(program: Program) -> list[Tensor]:
     used = dict.fromkeys(name for op in walk(program.body) for name in op.tensors)
     return [program.tensors[name] for name in used if program.tensors[name].role == "arena"]
@@ -241,14 +254,18 @@ def _row(program: Program, sequence: str, row: str, counter: str, names: Mapping
 def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     kernel = KERNEL_BY_NAME[op.kernel]
     arguments = [names[name] for name in (op.output, op.scratch) if name]
-    for name in op.inputs:
-        arguments.append(_operand(program.tensors[name], names[name]))
+    for index, name in enumerate(op.inputs):
+        arguments.append(_loaded(program.tensors[name], names[name], index in kernel.codes))
     if kernel.struct is not None:
         record, fields = kernel.struct
         arguments.append(f"hil::{record}{{{', '.join(str(op.params[field]) for field in fields)}}}")
     for param in kernel.params:
         value = str(op.params[param])
-        arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
+        out = program.tensors[op.output].format
+        if param == "shift" and isinstance(out, Affine):
+            arguments.append(f"hil::ToAffine{{{_float_bits(1 / out.scale)}, {out.zero}, {value}}}")
+        else:
+            arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
     accumulator = _accumulator(program, op)
     lines = [f"hil::{op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:

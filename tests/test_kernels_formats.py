@@ -14,6 +14,7 @@ from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.formats import FORMATS, named
+from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
@@ -68,7 +69,7 @@ def layers(folder: Path) -> tuple[Graph, Ranges, np.ndarray]:
 
 def inputs(fmt: Format, x: np.ndarray, seed: int) -> np.ndarray:
     """Real inputs, and codes from the whole of the format, NaN and the like included."""
-    lowest, end = (fmt.lowest, fmt.highest + 1) if isinstance(fmt, Fixed) else (0, 1 << fmt.bits)
+    lowest, end = (fmt.lowest, fmt.highest + 1) if isinstance(fmt, Fixed | Affine) else (0, 1 << fmt.bits)
     codes = np.random.default_rng(seed).integers(lowest, end, (SAMPLES, x[0].size))
     return np.concatenate([quantize(x[:SAMPLES].reshape(SAMPLES, -1), fmt)[0], codes])
 

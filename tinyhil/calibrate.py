@@ -28,11 +28,15 @@ class Ranges:
     values: Mapping[str, tuple[float, float]]
     source: Mapping[str, Any]
 
-    def magnitude(self, name: str) -> float:
-        """Largest absolute value of `name`; ModelError if it was never observed."""
+    def ends(self, name: str) -> tuple[float, float]:
+        """Lowest and highest value of `name`; ModelError if it was never observed."""
         if name not in self.values:
             raise ModelError(f"no calibrated range for value '{name}'; run `hil calibrate` for this model again")
-        low, high = self.values[name]
+        return self.values[name]
+
+    def magnitude(self, name: str) -> float:
+        """Largest absolute value of `name`; ModelError if it was never observed."""
+        low, high = self.ends(name)
         return max(abs(low), abs(high))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -10,25 +10,29 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.formats import named
 from tinyhil.formats.format import INTEGER, Format
+from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
-from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
+from tinyhil.ops import AFFINE_LOWER, KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
+from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.program import Program, Tensor, walk
 from tinyhil.shared_scales import share_scales
 
 
-def lower(graph: Graph, assignment: Assignment, ranges: Ranges) -> Program:
-    """Lower a graph with one input and one output.
+def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
+    """Lower a graph with one input and one output; `without`: names of fusions (tinyhil/fuse) to leave out.
 
     ModelError if an operator can not be lowered, ConfigError if the assignment contradicts itself.
     """
-    lowering = Lowering(graph, formats(graph, assignment, ranges), KERNEL_BY_NAME, lower_node, ranges.magnitude)
+    chosen = formats(graph, assignment, ranges)
+    graph = fuse_graph(graph, chosen, without)
+    lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude)
     source = graph.inputs[0]
     lowering.define(source, role="input")
     lowering.body = lowering.lower_body(graph)
     output = lowering.operand(graph.outputs[0])
-    return Program(
+    program = Program(
         name=graph.name,
         tensors=lowering.tensors,
         constants=lowering.constants,
@@ -38,6 +42,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges) -> Program:
         input_shape=graph.shapes[source],
         output_shape=graph.shapes[graph.outputs[0]],
     )
+    return fuse_program(program, without)
 
 
 def lower_node(node: Node, lowering: Lowering) -> None:
@@ -46,7 +51,11 @@ def lower_node(node: Node, lowering: Lowering) -> None:
         LOOP_BY_NAME[node.op].lower(node, lowering)
         return
     operator = OPERATOR_BY_NAME[node.op]
-    if node.op in SINGLE_LOWER and lowering.domain(node.inputs) != INTEGER:
+    domain = lowering.domain(node.inputs)
+    formats_of = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
+    if node.op in AFFINE_LOWER and is_affine(*formats_of, bits=8):
+        AFFINE_LOWER[node.op](operator, node, lowering)
+    elif node.op in SINGLE_LOWER and domain != INTEGER:
         SINGLE_LOWER[node.op](operator, node, lowering)
     elif operator.lower is not None:
         operator.lower(node, lowering)
@@ -69,7 +78,11 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
-        if chosen.fit_values is not None:
+        fmt: Format
+        if chosen.fit_range is not None and not all(name in constants for name in group):
+            ends = [_ends(constants.get(name), ranges, name) for name in group]
+            fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
+        elif chosen.fit_values is not None:
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
         else:
             fmt = chosen.fit(magnitude)
@@ -80,6 +93,10 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     result.update(whole)
     movable = [n for group in groups if not assignment.offset_of(group) for n in group if n not in whole]
     return share_scales(graph, groups, result, movable)
+
+
+def _ends(constant: np.ndarray | None, ranges: Ranges, name: str) -> tuple[float, float]:
+    return ranges.ends(name) if constant is None else (float(constant.min()), float(constant.max()))
 
 
 def _is_matrix(constant: np.ndarray | None) -> bool:

@@ -12,7 +12,7 @@ from tinyhil.arithmetic import load
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import quantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import Kernel
 from tinyhil.program import Loop, Op, Tensor
@@ -42,8 +42,10 @@ def loaded(fmt: Format) -> Loaded:
 
 
 def domain_of(formats: Iterable[Format]) -> str:
-    """The widest domain of `formats`: single over coded over integer."""
+    """The widest domain of `formats`: single over coded over integer; affine only among its like, else single."""
     domains = {fmt.domain for fmt in formats}
+    if AFFINE in domains:
+        return AFFINE if domains == {AFFINE} else SINGLE
     return SINGLE if SINGLE in domains else CODED if CODED in domains else INTEGER
 
 
@@ -171,7 +173,9 @@ class Lowering:
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
-        if domain == CODED and kernel.coded == SINGLE:  # which holds every code of 16 bits and less
+        if domain == AFFINE or (
+            domain == CODED and kernel.coded == SINGLE
+        ):  # which holds every code of 16 bits and less
             domain = SINGLE
         if domain != INTEGER and not kernel.coded:
             raise ModelError(f"node '{node.name}' ({node.op}): no kernel for operands in {tensors[-1].format}")

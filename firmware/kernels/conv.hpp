@@ -55,6 +55,9 @@ inline void gather(T *to, X planes, Size channels, const Span &down, const Span 
     }
 }
 
+// What a window is padded with stands for 0, code and number.
+template <class T> struct PadsWithZero { static constexpr bool value = true; };
+
 // Depthwise: one channel in, one out. Nothing is shared between outputs, so the rows are multiplied where they lie.
 template <class Acc, class W, class X>
 inline void accumulate_window(Acc &sum, W weights, X plane, const Span &down, const Span &across, const Window &w) {
@@ -78,13 +81,13 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
         Acc sums[together];
         for (Size i = 0; i < together; ++i) sums[i] = start(n + i);
         accumulate_rows(sums, row, patch, inner);
-        for (Size i = 0; i < together; ++i, out += pixels) *out = requantize<Out>(sums[i], shift);
+        for (Size i = 0; i < together; ++i, out += pixels) *out = requantize<Out>(sums[i], of_channel(shift, n + i));
     }
 #endif
     for (; n < outputs; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
         accumulate(sum, row, patch, inner);
-        *out = requantize<Out>(sum, shift);
+        *out = requantize<Out>(sum, of_channel(shift, n));
     }
 }
 
@@ -101,7 +104,7 @@ HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Wi
               BiasShift bias_shift) {
     const Size channels = w.channels / groups, inner = channels * w.kernel_y * w.kernel_x;
     const Size pixels = w.out_height * w.out_width, each = outputs / groups;
-    const bool depthwise = channels == 1 && each == 1 && w.dilation_x == 1;
+    const bool depthwise = PadsWithZero<T>::value && channels == 1 && each == 1 && w.dilation_x == 1;
     for (Size g = 0; g < groups; ++g) {
         Out *at = out + g * each * pixels;
         for (Size y = 0; y < w.out_height; ++y) {
@@ -111,11 +114,11 @@ HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Wi
                 if (depthwise) {
                     Acc sum = Start<Acc>::of(bias[0], bias_shift);
                     accumulate_window(sum, weights, x, down, across, w);
-                    *at = requantize<Out>(sum, shift);
+                    *at = requantize<Out>(sum, of_channel(shift, g));
                     continue;
                 }
                 gather(patch, x, channels, down, across, w);
-                channels_of_pixel<Acc>(at, pixels, weights, ram(patch), bias, each, inner, shift, bias_shift);
+                channels_of_pixel<Acc>(at, pixels, weights, ram(patch), bias, each, inner, from_channel(shift, g * each), bias_shift);
             }
         }
         x = x + channels * w.height * w.width;

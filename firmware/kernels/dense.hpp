@@ -22,13 +22,13 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
             Acc sums[together];
             for (Size i = 0; i < together; ++i) sums[i] = start(n + i);
             accumulate_rows(sums, row, x, inner);
-            for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], shift);
+            for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], of_channel(shift, n + i));
         }
 #endif
         for (; n < outputs; ++n, row = row + inner) {
             Acc sum = start(n);
             accumulate(sum, row, x, inner);
-            *out++ = requantize<Out>(sum, shift);
+            *out++ = requantize<Out>(sum, of_channel(shift, n));
         }
     }
 }

@@ -118,6 +118,12 @@ using WholeOut = typename EnableIf<!IsSpecial<Out>::value && !IsSpecial<Number>:
 template <class Out, class Number>
 using SpecialOut = typename EnableIf<IsSpecial<Out>::value || IsSpecial<Number>::value, Out>::type;
 
+// The shift of output channel n, and those from channel n on: one for all, unless there is a record of many (affine.hpp).
+template <class Shift>
+inline const Shift &of_channel(const Shift &shift, Size) { return shift; }
+template <class Shift>
+inline const Shift &from_channel(const Shift &shift, Size) { return shift; }
+
 // sum * 2^-shift, to nearest, ties towards plus infinity, saturated. The width proof of the sum covers the rounding
 // addend (shift > 0) or the left shift (shift < 0).
 template <class Out, class Number>

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import codebook, fixed, minifloat, posit, single
+from tinyhil.formats import affine, codebook, fixed, minifloat, posit, single
 from tinyhil.formats.format import NamedFormat
 
-FORMATS: tuple[NamedFormat, ...] = (*fixed.NAMED, *posit.NAMED, *minifloat.NAMED, *single.NAMED, *codebook.NAMED)
+FORMATS: tuple[NamedFormat, ...] = (
+    *fixed.NAMED,
+    *posit.NAMED,
+    *minifloat.NAMED,
+    *single.NAMED,
+    *codebook.NAMED,
+    *affine.NAMED,
+)
 FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.formats.affine import Affine
 from tinyhil.formats.exact import Exact
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.single import FLOAT32
 
 Accumulator = np.ndarray | Exact
 
@@ -27,6 +29,8 @@ def requantize(accumulator: Accumulator, shift: int, fmt: Format) -> tuple[np.nd
     int64: exact integers, which must keep 2**(shift-1) of headroom; a negative shift moves left and is exact.
     Exact: unevaluated sums of two float64. float32: single precision.
     """
+    if isinstance(fmt, Affine):
+        return to_affine(accumulator, shift, fmt)
     if isinstance(accumulator, Exact):
         return fmt.encode(np.ldexp(accumulator.value, -shift), accumulator.residue)
     if accumulator.dtype.kind == "f":
@@ -40,6 +44,21 @@ def requantize(accumulator: Accumulator, shift: int, fmt: Format) -> tuple[np.nd
     return fmt.encode(np.ldexp(value, -shift), np.sign(accumulator - value.astype(np.int64)))
 
 
+def to_affine(accumulator: Accumulator, shift: int, fmt: Affine) -> tuple[np.ndarray, np.ndarray]:
+    """Through single precision: value * 2**-shift times the rounded reciprocal of the scale, ties to even."""
+    if isinstance(accumulator, Exact):
+        single = FLOAT32.decode(FLOAT32.encode(accumulator.value, accumulator.residue)[0]).astype(np.float32)
+    else:
+        single = accumulator.astype(np.float32)
+    with np.errstate(all="ignore"):
+        units = np.ldexp(single, -shift) * np.float32(1 / fmt.scale)
+    lost = np.isnan(units)
+    whole = np.rint(np.clip(np.where(lost, 0, units), -100000, 100000)).astype(np.int64) + fmt.zero
+    codes = np.clip(whole, fmt.lowest, fmt.highest)
+    return codes, (codes != whole) | lost
+
+
 def storage_dtype(fmt: Format) -> np.dtype[np.integer]:
-    """How codes lie in memory and on the wire: little endian, signed for fixed point, unsigned for all others."""
-    return np.dtype(f"<{'i' if isinstance(fmt, Fixed) else 'u'}{fmt.storage_bytes}")
+    """How codes lie in memory and on the wire: little endian; integer formats signed, all others unsigned."""
+    kind = "i" if isinstance(fmt, Fixed | Affine) else "u"
+    return np.dtype(f"<{kind}{fmt.storage_bytes}")

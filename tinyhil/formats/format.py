@@ -1,9 +1,10 @@
 """What a number format is. A tensor in format F holds codes; real = F.decode(code) * 2**F.exponent.
 
-Three domains of arithmetic, in which kernels load operands:
+Four domains of arithmetic, in which kernels load operands:
 - integer: a code stands for an integer of at most 16 bits; sums are exact integers.
 - coded: a code stands for mantissa * 2**n (posit, minifloat); sums are exact in a window placed at compile time.
 - single: IEEE single precision in element order.
+- affine: a code stands for scale * (code - zero); sums are integers, scales a multiplier and a shift.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-INTEGER, CODED, SINGLE = "integer", "coded", "single"
+INTEGER, CODED, SINGLE, AFFINE = "integer", "coded", "single", "affine"
 
 
 class Format(Protocol):
@@ -74,7 +75,8 @@ class NamedFormat:
     """A format before its scale is known: the name users write, and how it is fitted to a tensor's magnitude.
 
     `values` names the format of run-time values when this one is for constants only; empty otherwise. `fit_values`
-    is given where the elements of a constant decide, not its magnitude alone.
+    is given where the elements of a constant decide, not its magnitude alone, `fit_range` where both ends of a run-time
+    value's range do.
     """
 
     name: str
@@ -83,3 +85,4 @@ class NamedFormat:
     fit: Callable[[float], Format]
     values: str = ""
     fit_values: Callable[[np.ndarray], Format] | None = None
+    fit_range: Callable[[float, float], Format] | None = None

@@ -1,0 +1,155 @@
+"""Zero-skew integers: real = scale * (code - zero), the quantization of TensorFlow Lite and ONNX (int8, int16).
+
+Run-time tensors have one scale and zero point; weights are symmetric (zero 0, codes -127..127) with a scale per output
+channel. Sums are 32-bit (int16 operands: 64-bit) integers, brought to the output's scale by a 31-bit multiplier and a
+shift; `rescale` repeats TensorFlow Lite's integer arithmetic, its two roundings included (gemmlowp's
+SaturatingRoundingDoublingHighMul and RoundingDivideByPOT; tensorflow/lite/kernels/internal/common.h), `rescale_once`
+that of its fully connected layers. Encoding rounds
+to nearest, ties to even; there are no NaNs: they encode to the zero point and count as saturated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinyhil.formats.format import AFFINE, NamedFormat
+
+MULTIPLIER_BITS = 31
+SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Codes of 8 or 16 bits; `scale` is a float32 number."""
+
+    bits: int
+    scale: float
+    zero: int = 0
+    exponent: int = 0
+
+    @property
+    def lowest(self) -> int:
+        return -(1 << (self.bits - 1))
+
+    @property
+    def highest(self) -> int:
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def storage_bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def domain(self) -> str:
+        return AFFINE
+
+    @property
+    def c_type(self) -> str:
+        return f"int{self.bits}_t"
+
+    @property
+    def largest(self) -> float:
+        return self.scale * max(self.highest - self.zero, self.zero - self.lowest)
+
+    @property
+    def smallest(self) -> float:
+        return self.scale
+
+    @property
+    def granule(self) -> int:
+        """The scale is no power of two: float32 has 24 bits, so its multiples lie on this grid."""
+        return math.frexp(self.scale)[1] - 24
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        return (np.asarray(codes, np.int64) - self.zero) * self.scale
+
+    def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        values = np.asarray(values, np.float64)
+        units = np.rint(np.where(np.isnan(values), 0.0, values) / self.scale) + self.zero
+        clipped = np.clip(units, self.lowest, self.highest)
+        return clipped.astype(np.int64), (clipped != units) | np.isnan(values)
+
+    def scaled(self, exponent: int) -> Affine:
+        """The power of two goes into the scale."""
+        return Affine(self.bits, math.ldexp(self.scale, exponent), self.zero)
+
+    def __str__(self) -> str:
+        return f"int{self.bits} * {self.scale:.6g}, zero {self.zero}"
+
+
+def fit_range(low: float, high: float, bits: int) -> Affine:
+    """The whole of low..high and zero; 16 bits are symmetric, as TensorFlow Lite has them."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    if bits == 16:
+        return Affine(16, float(np.float32(max(-low, high, SMALLEST_RANGE) / 32767)))
+    scale = float(np.float32(max(high - low, SMALLEST_RANGE) / 255))
+    return Affine(8, scale, int(min(max(-128 - round(low / scale), -128), 127)))
+
+
+def fit(magnitude: float, bits: int) -> Affine:
+    """Symmetric: what constants of an elementwise operation get."""
+    return Affine(bits, float(np.float32(max(magnitude, SMALLEST_RANGE) / ((1 << (bits - 1)) - 1))))
+
+
+def weight_scales(rows: np.ndarray) -> np.ndarray:
+    """A scale (float32 numbers as float64) for each row: the largest magnitude is 127."""
+    largest = np.maximum(np.abs(rows).max(axis=1, initial=0.0), SMALLEST_RANGE)
+    return (largest / 127).astype(np.float32).astype(np.float64)
+
+
+def multiplier(factor: float) -> tuple[int, int]:
+    """(m, shift) with factor ~ m * 2**(shift - 31), 2**30 <= m < 2**31 (QuantizeMultiplier)."""
+    if factor == 0.0:
+        return 0, 0
+    fraction, shift = math.frexp(factor)
+    fixed = math.floor(fraction * (1 << MULTIPLIER_BITS) + 0.5)
+    if fixed == 1 << MULTIPLIER_BITS:
+        fixed, shift = fixed // 2, shift + 1
+    return (0, 0) if shift < -MULTIPLIER_BITS else (fixed, shift)
+
+
+def rescale(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+    """sums * m * 2**(shift - 31) as MultiplyByQuantizedMultiplier rounds it; int64 arrays that hold int32 sums."""
+    m, shift = np.asarray(m, np.int64), np.asarray(shift, np.int64)
+    product = (sums << np.maximum(shift, 0)) * m
+    high = np.where(product >= 0, (product + (1 << 30)) >> 31, -((-product + (1 << 30) - 1) >> 31))
+    right = np.maximum(-shift, 0)
+    mask = (np.int64(1) << right) - 1
+    threshold = (mask >> 1) + (high < 0)
+    return (high >> right) + ((high & mask) > threshold)
+
+
+def rescale_once(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+    """The same with one rounding: what fully connected layers do there."""
+    right = MULTIPLIER_BITS - np.asarray(shift, np.int64)
+    return (sums * np.asarray(m, np.int64) + (np.int64(1) << (right - 1))) >> right
+
+
+def rescale_wide(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+    """The same for 48-bit sums of int16 operands: the multiplier cut to 15 bits, one rounding."""
+    m, shift = np.asarray(m, np.int64), np.asarray(shift, np.int64)
+    reduced = np.where(m < 0x7FFF0000, (m + (1 << 15)) >> 16, 0x7FFF)
+    right = 15 - shift
+    return (sums * reduced + (np.int64(1) << (right - 1))) >> right
+
+
+NAMED = (
+    NamedFormat(
+        "int8",
+        8,
+        "zero-skew int8, weights per channel: TensorFlow Lite's arithmetic",
+        partial(fit, bits=8),
+        fit_range=partial(fit_range, bits=8),
+    ),
+    NamedFormat(
+        "int16x8",
+        16,
+        "int16 with int8 weights per channel: TensorFlow Lite's 16x8 arithmetic",
+        partial(fit, bits=16),
+        fit_range=partial(fit_range, bits=16),
+    ),
+)

@@ -1,0 +1,220 @@
+"""Zero-skew integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
+
+Layers fold the input's zero point into the bias, sum w * (x - z) + b = sum w * x + (b - z * sum w), and pad with z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.errors import ModelError
+from tinyhil.formats.affine import Affine, multiplier, rescale, rescale_once, rescale_wide, weight_scales
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
+from tinyhil.graph import Node
+from tinyhil.lowering import Lowering
+from tinyhil.ops import window
+from tinyhil.ops.elementwise import repeated
+from tinyhil.ops.operator import Arrays, Kernel, Operator, signed_bits
+from tinyhil.program import Op, Tensor
+
+WORD = Fixed(32, 0)
+BYTE = Fixed(8, 0)
+ADD_LIFT = 20  # of operands before they are aligned (tensorflow/lite/kernels/add.cc)
+SUM_BITS = {8: 32, 16: 63}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights (outputs in front) and bias (outputs,) as floats, under the name of the weights."""
+
+    name: str
+    weights: np.ndarray
+    bias: np.ndarray
+    scales: np.ndarray  # of the weights, one per output
+
+
+def layer(name: str, weights: np.ndarray, bias: np.ndarray | None) -> Layer:
+    rows = weights.reshape(len(weights), -1).astype(np.float64)
+    return Layer(name, rows, np.zeros(len(rows)) if bias is None else bias, weight_scales(rows))
+
+
+def is_affine(*formats: Format, bits: int | None = None) -> bool:
+    """Whether all are zero-skew integers, of `bits` if given."""
+    return all(isinstance(fmt, Affine) and bits in (None, fmt.bits) for fmt in formats)
+
+
+def emit_layer(
+    node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
+) -> None:
+    """One call of `kernel` (dense_affine or conv_affine); `params` lacks what the scales decide."""
+    source, out = lowering.format(x), lowering.define(node.outputs[0])
+    assert isinstance(source, Affine)
+    assert isinstance(out.format, Affine)
+    codes = np.clip(np.rint(made.weights / made.scales[:, None]), -127, 127).astype(np.int64)
+    unit = source.scale * made.scales
+    limit = 2.0 ** (31 if source.bits == 8 else 39) - 1
+    bias = np.clip(np.rint(made.bias / unit), -limit, limit).astype(np.int64) - source.zero * codes.sum(axis=1)
+    bound = int((np.abs(codes).sum(axis=1) * -source.lowest + np.abs(bias)).max())
+    bits = SUM_BITS[source.bits]
+    if signed_bits(bound) > bits:
+        raise ModelError(
+            f"node '{node.name}' ({node.op}): sums need {signed_bits(bound)} bits, limit {bits}; use fixed16"
+        )
+    pairs = [multiplier(float(factor)) for factor in unit / out.format.scale]
+    names = (
+        lowering.add_codes(made.name, codes.reshape(-1), BYTE),
+        lowering.tensor(x),
+        lowering.add_codes(f"{node.outputs[0]}.bias", bias, WORD),
+        lowering.add_codes(f"{node.outputs[0]}.multipliers", np.array([m for m, _ in pairs]), WORD),
+        lowering.add_codes(f"{node.outputs[0]}.shifts", np.array([shift for _, shift in pairs]), BYTE),
+    )
+    params = {**params, "zero": out.format.zero, "pad": source.zero}
+    patch = scratch.name if scratch is not None else ""
+    lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, bits, patch))
+
+
+def _finished(
+    sums: np.ndarray, arrays: Arrays, op: Op, out: Format, narrow: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(samples, rows, outputs) sums to codes; `narrow` rescales 32-bit sums."""
+    zero = op.params["zero"]
+    scale = narrow if op.accumulator_bits == SUM_BITS[8] else rescale_wide
+    codes = scale(sums, arrays[3].reshape(-1), arrays[4].reshape(-1)) + zero
+    return _limited(codes, out)
+
+
+def _limited(codes: np.ndarray, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    half = 1 << (out.bits - 1)
+    clipped = np.clip(codes, -half, half - 1)
+    return clipped.reshape(len(codes), -1), (clipped != codes).reshape(len(codes), -1)
+
+
+def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x = arrays[1].reshape(-1, p["rows"], p["inner"])
+    sums = x @ arrays[0].reshape(p["outputs"], p["inner"]).T + arrays[2].reshape(-1)
+    return _finished(sums, arrays, op, out, rescale_once)
+
+
+def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p, w = op.params, window.window_of(op.params)
+    planes = arrays[1].reshape(-1, w.channels, w.height, w.width)
+    inner = arrays[0].size // p["outputs"]
+    factors = arrays[0].reshape(p["groups"], -1, inner).astype(np.float64)
+    sums = np.empty((len(planes), p["outputs"], w.pixels), np.int64)
+    for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
+        patches = w.patches(planes[part].astype(np.float64), p["pad"]).reshape(-1, p["groups"], inner, w.pixels)
+        sums[part] = np.matmul(factors, patches).reshape(-1, p["outputs"], w.pixels)
+    sums = (sums + arrays[2].reshape(1, -1, 1)).transpose(0, 2, 1)
+    codes, clipped = _finished(sums, arrays, op, out, rescale)
+    shape = (len(planes), w.pixels, p["outputs"])
+    codes, clipped = (a.reshape(shape).transpose(0, 2, 1).reshape(len(planes), -1) for a in (codes, clipped))
+    return codes, clipped
+
+
+# ---- Add, Sub, Mul
+
+
+def _operands(node: Node, lowering: Lowering) -> tuple[tuple[str, ...], list[int], Affine, Affine, Tensor]:
+    names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
+    out = lowering.define(node.outputs[0])
+    a, b = (lowering.format(value) for value in node.inputs)
+    assert isinstance(a, Affine)
+    assert isinstance(b, Affine)
+    return names, list(periods), a, b, out
+
+
+def _shared(out: Tensor, periods: list[int], a: Affine, b: Affine) -> dict[str, int]:
+    zero = out.format.zero if isinstance(out.format, Affine) else 0
+    keys = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
+    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, zero), strict=True))
+
+
+def _lower_sum(sign: int):  # type: ignore[no-untyped-def]
+    def lower(_: Operator, node: Node, lowering: Lowering) -> None:
+        names, periods, a, b, out = _operands(node, lowering)
+        assert isinstance(out.format, Affine)
+        twice = 2 * max(a.scale, b.scale)
+        factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * out.format.scale))
+        params = {**_shared(out, periods, a, b), "sign": sign}
+        for key, factor in zip("abo", factors, strict=True):
+            params[f"{key}_multiplier"], params[f"{key}_shift"] = multiplier(factor)
+        lowering.emit(node, Op(SUM.name, node.name, names, out.name, params))
+
+    return lower
+
+
+def _tiled(op: Op, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    a, b = (np.tile(array, (1, op.params["count"] // array.shape[1])) for array in arrays)
+    return a - op.params["a_zero"], b - op.params["b_zero"]
+
+
+def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a, b = _tiled(op, arrays)
+    left = rescale(a << ADD_LIFT, p["a_multiplier"], p["a_shift"])
+    right = rescale(b << ADD_LIFT, p["b_multiplier"], p["b_shift"])
+    return _limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], out)
+
+
+def _lower_mul(_: Operator, node: Node, lowering: Lowering) -> None:
+    names, periods, a, b, out = _operands(node, lowering)
+    assert isinstance(out.format, Affine)
+    m, shift = multiplier(a.scale * b.scale / out.format.scale)
+    params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift}
+    lowering.emit(node, Op(PRODUCT.name, node.name, names, out.name, params))
+
+
+def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    a, b = _tiled(op, arrays)
+    return _limited(rescale(a * b, p["multiplier"], p["by"]) + p["zero"], out)
+
+
+_ALL = (0, 1, 2, 3, 4)
+DENSE = Kernel(
+    "dense_affine",
+    "constant rows times codes, multiplier and shift per output",
+    _execute_dense,
+    ("rows", "outputs", "inner", "zero"),
+    ("zero",),
+    is_sum=True,
+    codes=_ALL,
+)
+CONV = Kernel(
+    "conv_affine",
+    "windows times constant weights, multiplier and shift per channel",
+    _execute_conv,
+    ("groups", "outputs", "zero", "pad"),
+    ("zero", "pad"),
+    is_sum=True,
+    struct=("Window", window.FIELDS),
+    codes=_ALL,
+)
+_PAIR = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
+_SUM = tuple(f"{key}_{what}" for key in "abo" for what in ("multiplier", "shift"))
+SUM = Kernel(
+    "sum_affine",
+    "a + b or a - b, each rescaled to a common scale",
+    _execute_sum,
+    (*_PAIR, "sign", *_SUM),
+    (*_PAIR, "sign", "a_shift", "b_shift", "o_shift"),
+    in_place=True,
+    codes=_ALL,
+)
+PRODUCT = Kernel(
+    "mul_affine",
+    "a * b, rescaled",
+    _execute_mul,
+    (*_PAIR, "multiplier", "by"),
+    (*_PAIR, "by"),
+    in_place=True,
+    codes=_ALL,
+)
+KERNELS = (DENSE, CONV, SUM, PRODUCT)
+# Elementwise operators of which both operands and the result are 8-bit zero-skew integers
+LOWER = {"Add": _lower_sum(1), "Sub": _lower_sum(-1), "Mul": _lower_mul}
