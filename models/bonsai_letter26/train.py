@@ -17,7 +17,7 @@ from models.training.words import BONSAI
 from tinyhil.data import load
 
 HERE = Path(__file__).parent
-RECIPE = Recipe(dimensions=16, depth=3, classes=26, per_feature=True, schedule=Schedule(epochs=60))
+RECIPE = Recipe(dimensions=16, depth=2, classes=26, per_feature=True, schedule=Schedule(epochs=60))
 
 
 def main() -> None:
