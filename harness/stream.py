@@ -75,6 +75,9 @@ def crash(port: str, said: Crashed) -> DeviceCrashed:
     """What a board's last message means."""
     why = next((text for bits, text in CAUSES if said.cause & bits), "processor fault")
     where = f" 0x{said.address:08x}" if said.address else ""
+    if said.pc == 0:
+        unknown = "its place is unknown: the stack had no room for the registers"
+        return DeviceCrashed(f"{port}: the firmware crashed: {why}{where}; {unknown}; mend the firmware and run again")
     return DeviceCrashed(f"{port}: the firmware crashed: {why}{where} at pc 0x{said.pc:08x}", said.pc)
 
 

@@ -19,14 +19,19 @@ import serial
 from hil_command import check_failure, hil, record_of
 from kernel_cases import first_difference, run_on_board
 from test_emulator_cortexm import COUNTS, DUE, FLAGS, H747, PROGRAMS, Board, Chip, program, read_words
+from test_faults_devices import AT_SAMPLE, crashed_bench
+from test_faults_devices import files as files
 from test_kernels import as_cases, board_programs, more_board_programs, recurrent
 from test_run import WINDOWS, check_all_equal, needs_data
-from wire_bench import ROOT
+from wire_bench import ROOT, Collected, powered, run_session
 
 from harness.boards import qemu
 from harness.boards.connection import Session
 from harness.boards.qemu import QemuBoard
 from harness.config import Boards, BoardSpec, load_boards
+from harness.crash import explain_crash
+from harness.protocol import QUIET
+from harness.stream import Options
 from tinyhil.errors import BoardError, DeviceCrashed
 
 TWINS = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
@@ -186,6 +191,38 @@ def test_manifest_and_board_file_agree(name: str, boards: Boards) -> None:
     assert re.findall(r"LENGTH = (\d+)K", script) == [str(chip.flash_bytes // 1024), str(chip.ram_bytes // 1024)]
 
 
+FAULTS = [
+    ("qemu_m7", "undefined instruction", "undefined instruction at pc", "sabotage"),
+    ("qemu_m3", "stack overflow", "stack overflow into the MPU guard", ""),
+]
+MORE_FAULTS = [
+    ("qemu_m3", "bad access", "an address where nothing is 0x90000000 at pc", "sabotage"),
+    ("qemu_m7", "stack overflow", "stack overflow into the MPU guard", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "words", "function"), [*FAULTS, *(pytest.param(*f, marks=pytest.mark.slow) for f in MORE_FAULTS)]
+)
+def test_faults_are_those_of_another_model_of_the_processor(
+    name: str, what: str, words: str, function: str, files: Path, tmp_path: Path
+) -> None:
+    """QEMU takes exceptions and guards memory itself: what the firmware's handler says was not made to fit it.
+
+    There the guard stops the processor's own frame too, so nobody knows where a stack overflow was.
+    """
+    bench, collected = crashed_bench(name, what, files, tmp_path), Collected()
+    with (
+        powered(bench, tmp_path) as device,
+        pytest.raises(DeviceCrashed, match=words) as caught,
+        explain_crash(bench.image.elf),
+    ):
+        run_session(bench, device, device.port, Options(QUIET, 5), collected.take)
+    place = f", in {function} (firmware/main.cpp:" if function else "its place is unknown"
+    assert place in str(caught.value)
+    assert len(collected.results) == AT_SAMPLE
+
+
 # ---- QEMU itself
 
 
@@ -261,6 +298,7 @@ def test_flashing_is_refused(tmp_path: Path) -> None:
     check_failure(hil("run", *arguments, cwd=tmp_path), 3, "no boot loader", "--load direct", logs=True)
 
 
+@pytest.mark.slow
 def test_a_bench_of_instructions_claims_no_seconds(tmp_path: Path) -> None:
     plan = ("--resets", 1, "--inferences", 1, "--results", tmp_path)
     done = hil("bench", "--board", "qemu_m3", "--model", "fastgrnn_har", *plan, cwd=tmp_path)

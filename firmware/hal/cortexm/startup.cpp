@@ -87,15 +87,16 @@ extern "C" __attribute__((naked)) void fault_handler() {
 extern "C" __attribute__((noreturn, used)) void report_fault(const uint32_t *frame) {
     using namespace cortexm;
     constexpr uint32_t memory_address_valid = 1u << 7, bus_address_valid = 1u << 15;
+    constexpr uint32_t frame_not_written = 1u << 4 | 1u << 12;  // MSTKERR, STKERR: the guard has stopped that as well
     const uint32_t at = reinterpret_cast<uint32_t>(frame), end = reinterpret_cast<uint32_t>(&_estack);
     const bool readable = at < end && end - at >= 32 && at >= reinterpret_cast<uint32_t>(&_sdata);
     hal::Fault fault{};
-    if (readable) {
+    fault.cause = reg(SCB_CFSR);
+    if (readable && !(fault.cause & frame_not_written)) {
         fault.lr = frame[5];
         fault.pc = frame[6];
     }
     fault.sp = at;
-    fault.cause = reg(SCB_CFSR);
     if (fault.cause & memory_address_valid) fault.address = reg(SCB_MMFAR);
     if (fault.cause & bus_address_valid) fault.address = reg(SCB_BFAR);
     hil_on_fault(fault);
