@@ -46,4 +46,4 @@ def _program(emulator: Emulator) -> str:
 
 
 def _line(board: str, emulator: str, truth: str) -> str:
-    return f"{board:8} {emulator:32} {truth}"
+    return f"{board:11} {emulator:32} {truth}"
