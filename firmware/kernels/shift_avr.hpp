@@ -1,5 +1,7 @@
 // Shifts by a constant on an ATmega, which shifts one bit of one byte per instruction: move whole bytes first, then the
 // few bits that are left, in the direction that is nearer. avr-gcc's own code is a loop over all bytes.
+// The compiler takes each line of an asm for two words and does not know .rept: the empty lines make up for what .rept
+// repeats (28, 12 and 15 words at most), or short branches across it would not reach.
 #pragma once
 #include <stdint.h>
 
@@ -18,7 +20,7 @@ inline int32_t shift_right_const(int32_t value) {
             "rol %C[v]\n"
             "rol %D[v]\n"
             "rol %[top]\n"
-            ".endr\n"
+            ".endr\n\n\n"
             : [v] "+r"(value), [top] "+r"(top)
             : [bits] "i"(N < 16 ? 16 - N : 0));
         const uint16_t low = static_cast<uint16_t>(static_cast<uint32_t>(value) >> 16);
@@ -30,7 +32,7 @@ inline int32_t shift_right_const(int32_t value) {
             "asr %C[v]\n"
             "ror %B[v]\n"
             "ror %A[v]\n"
-            ".endr\n"
+            ".endr\n\n\n"
             : [v] "+r"(value)
             : [bits] "i"(N >= 8 ? N - 8 : 0));
         return value;
@@ -40,7 +42,7 @@ inline int32_t shift_right_const(int32_t value) {
         "ror %C[v]\n"
         "ror %B[v]\n"
         "ror %A[v]\n"
-        ".endr\n"
+        ".endr\n\n\n\n\n\n\n\n\n\n"
         : [v] "+r"(value)
         : [bits] "i"(N < 8 ? N : 0));
     return value;
