@@ -1,5 +1,5 @@
-// Dot products of coded formats for chips with wide multiplications. Codes of 8 bits decode by a table to whole units of
-// their format's granule; where the window is exact for both formats no product needs a cut: one multiply-accumulate each.
+// Dot products of coded formats for chips with wide multiplications. Codes decode by a table to whole units; where the
+// window reaches down to products of those units none needs a cut: one multiply-accumulate each.
 #pragma once
 #include "firmware/kernels/quire.hpp"
 
@@ -30,21 +30,81 @@ struct UnitsTable {
 template <class Element>
 struct Units {
     static const UnitsTable<Element> table;
+    static constexpr bool complete = UnitsTable<Element>::complete;
+    static constexpr bool skips_zero = false;
+    static constexpr int unit = Element::granule, bits = complete ? 31 : 26;
+    static int32_t at(Element x) { return table.units[x.code]; }
 };
 template <class Element>
 const UnitsTable<Element> Units<Element>::table HIL_FLASH = UnitsTable<Element>();
 
-// 2: complete tables in a window that is proven; 1: tables with holes, whose products are below 2^52 units and never
-// clip; 0: every product by itself.
-template <class A, class B, int Low, int Guard, bool Small = (A::bits <= 8 && B::bits <= 8 && Low <= A::granule + B::granule)>
-struct TableUse {
-    static constexpr bool complete = UnitsTable<A>::complete && UnitsTable<B>::complete;
-    static constexpr int up = A::granule + B::granule - Low;
-    using type = Const<complete && Guard == 0 ? 2 : !complete && (Guard == 0 || Guard + up <= 11) ? 1 : 0>;
+// Between two powers of two the value of a posit is linear in its code, negative ones included. The highest 8 bits of a
+// code tell where; short regimes only (2^lowest to 8), in units of the finest posit there: value = code * 2^up + offset.
+template <int Bits, int Es>
+struct BinadesTable {
+    static constexpr int room = 6 - Es;  // bits of the regime before the one that ends it
+    static constexpr int most = (10 >> Es) > 1 ? (10 >> Es) : 1, run = most < room ? most : room;
+    static constexpr int lowest = -run * (1 << Es), unit = lowest - (Bits - 2 - run - Es);
+    int32_t offsets[256];
+    uint8_t ups[256];
+
+    constexpr BinadesTable() : offsets(), ups() {
+        for (int high = 0; high < 256; ++high) {
+            const int32_t first = (high < 128 ? high : high - 256) * (int32_t(1) << (Bits - 8));
+            const int32_t inside = first < 0 ? -first - 1 : first;  // a code of this byte whose magnitude is not at the edge
+            const Real x = Posit<Bits, Es>::decode(static_cast<uint16_t>(inside));
+            int32_t size = x.mantissa;
+            int exponent = x.exponent;
+            while (size > 1 && size < (int32_t(1) << (Bits - 1))) { size *= 2; --exponent; }
+            const int power = exponent + Bits - 1;  // 2^power <= value < 2^(power + 1)
+            int regime = power >> Es;
+            const int length = regime >= 0 ? regime + 1 : -regime;
+            offsets[high] = no_units;
+            if (x.mantissa == 0 || power < lowest || power > 2 || length > room) continue;
+            const int fraction = Bits - 2 - length - Es;  // bits of the fraction: a step is 2^(power - fraction)
+            ups[high] = static_cast<uint8_t>(power - fraction - unit);
+            const Posit<Bits, Es> start{static_cast<uint16_t>((inside >> fraction) << fraction)};
+            const int32_t whole = int32_t(1) << (power - unit);
+            const int32_t offset = whole - static_cast<int32_t>(start.code) * (int32_t(1) << ups[high]);
+            offsets[high] = first < 0 ? -offset : offset;
+        }
+    }
 };
+
+template <int Bits, int Es>
+struct Binades {
+    static const BinadesTable<Bits, Es> table;
+    static constexpr bool complete = false, skips_zero = true;  // 0 lies in a long regime
+    static constexpr int unit = BinadesTable<Bits, Es>::unit, bits = 3 - unit;
+    static int32_t at(Posit<Bits, Es> x) {
+        const int32_t code = static_cast<int32_t>(static_cast<uint32_t>(x.code) << (32 - Bits)) >> (32 - Bits);
+        const uint8_t high = static_cast<uint8_t>(code >> (Bits - 8));
+        const int32_t offset = table.offsets[high];
+        return offset == no_units ? no_units : static_cast<int32_t>(static_cast<uint32_t>(code) << table.ups[high]) + offset;
+    }
+};
+template <int Bits, int Es>
+const BinadesTable<Bits, Es> Binades<Bits, Es>::table HIL_FLASH = BinadesTable<Bits, Es>();
+
+struct NoUnits {
+    static constexpr bool complete = false, skips_zero = false;
+    static constexpr int unit = -1000, bits = 64;  // finer than any window
+};
+template <class Element, bool Small = Element::bits <= 8> struct UnitsOf { using type = NoUnits; };
+template <class Element> struct UnitsOf<Element, true> { using type = Units<Element>; };
+template <int Bits, int Es> struct UnitsOf<Posit<Bits, Es>, false> { using type = Binades<Bits, Es>; };
+template <int Es> struct UnitsOf<Posit<32, Es>, false> { using type = NoUnits; };
+
+// 2: complete tables in a window that is proven; 1: tables with holes, whose products never clip; 0: every product by
+// itself. Products in whole units need no cut if the window reaches down to them.
 template <class A, class B, int Low, int Guard>
-struct TableUse<A, B, Low, Guard, false> {
-    using type = Const<0>;
+struct TableUse {
+    using Left = typename UnitsOf<A>::type;
+    using Right = typename UnitsOf<B>::type;
+    static constexpr int up = Left::unit + Right::unit - Low;
+    static constexpr bool complete = Left::complete && Right::complete;
+    static constexpr bool clips = Guard > 0 && Left::bits + Right::bits + up > 63 - Guard;
+    using type = Const<up < 0 ? 0 : complete && Guard == 0 ? 2 : !clips ? 1 : 0>;
 };
 
 // sums[r] += sum_i rows[r][i] * x[i]
@@ -70,12 +130,14 @@ inline void quire_rows(Quire<Bits, Low, Guard> (&sums)[Rows], const W (&rows)[Ro
     using Sum = Quire<Bits, Low, Guard>;
     using A = decltype(rows[0][0]);
     using B = decltype(x[0]);
-    const int32_t *const left = Units<A>::table.units, *const right = Units<B>::table.units;
+    using Left = typename UnitsOf<A>::type;
+    using Right = typename UnitsOf<B>::type;
     const W first = rows[0], second = rows[Rows > 1], third = rows[Rows > 2 ? 2 : 0], fourth = rows[Rows > 3 ? 3 : 0];
     int64_t whole[4] = {};
     for (Size i = 0; i < count; ++i) {
-        const int32_t factor = right[x[i].code], p = left[first[i].code], q = left[second[i].code];
-        const int32_t s = Rows > 2 ? left[third[i].code] : 0, t = Rows > 3 ? left[fourth[i].code] : 0;
+        if (Right::skips_zero && x[i].code == 0) continue;
+        const int32_t factor = Right::at(x[i]), p = Left::at(first[i]), q = Left::at(second[i]);
+        const int32_t s = Rows > 2 ? Left::at(third[i]) : 0, t = Rows > 3 ? Left::at(fourth[i]) : 0;
         if (__builtin_expect(factor == no_units || p == no_units || q == no_units || s == no_units || t == no_units, 0)) {
             add_column(sums, rows, x, i);
             continue;
@@ -87,7 +149,7 @@ inline void quire_rows(Quire<Bits, Low, Guard> (&sums)[Rows], const W (&rows)[Ro
     }
     using Unsigned = typename Sum::Unsigned;
     for (int r = 0; r < Rows; ++r) {
-        sums[r].units += static_cast<typename Sum::Whole>(static_cast<Unsigned>(whole[r]) << (A::granule + B::granule - Low));
+        sums[r].units += static_cast<typename Sum::Whole>(static_cast<Unsigned>(whole[r]) << (Left::unit + Right::unit - Low));
     }
 }
 
