@@ -13,6 +13,7 @@ from onnx_models import load, model, node
 from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.errors import ModelError
 from tinyhil.formats import FORMATS, named
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
@@ -80,12 +81,16 @@ def case(name: str, assignment: Assignment, made: tuple[Graph, Ranges, np.ndarra
     return Case(name, program, inputs(program.tensors[program.input].format, x, seed))
 
 
-def mixed(made: tuple[Graph, Ranges, np.ndarray], seed: int) -> Case:
-    """A format of its own for every value, of any family."""
+def mixed(made: tuple[Graph, Ranges, np.ndarray], seed: int) -> Case | None:
+    """A format of its own for every value, of any family; None where the families do not go together."""
     random = np.random.default_rng(seed)
     names = [fmt.name for fmt in FORMATS]
     values = {group[0]: str(random.choice(names)) for group in tied_values(made[0])}
-    return case(f"mix {seed}", Assignment("fixed16", values), made, seed)
+    try:
+        return case(f"mix {seed}", Assignment("fixed16", values), made, seed)
+    except ModelError as error:
+        assert "zero-skew" in str(error)
+        return None
 
 
 def test_every_format_natively(tmp_path: Path) -> None:
@@ -96,7 +101,8 @@ def test_every_format_natively(tmp_path: Path) -> None:
 
 def test_mixtures_natively(tmp_path: Path) -> None:
     made = layers(tmp_path)
-    cases = [mixed(made, seed) for seed in range(40)]
+    cases = [made_case for seed in range(40) if (made_case := mixed(made, seed)) is not None]
+    assert len(cases) > 30
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 

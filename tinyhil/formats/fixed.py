@@ -78,12 +78,24 @@ class Fixed:
         return f"fixed{self.bits} * 2^{self.exponent}"
 
 
+@dataclass(frozen=True, slots=True)
+class PerChannel(Fixed):
+    """Weights of a layer that get an exponent for each output channel; elsewhere like any fixed point."""
+
+    def scaled(self, exponent: int) -> PerChannel:
+        return PerChannel(self.bits, exponent)
+
+
 def exponent_for(magnitude: float, bits: int) -> int:
     """Smallest exponent with magnitude < 2**(bits - 1 + exponent); 1 - bits for a tensor of zeros."""
     if magnitude == 0.0:
         return 1 - bits
     _, power = math.frexp(magnitude)  # magnitude = m * 2**power, 0.5 <= m < 1, so magnitude < 2**power
     return power - (bits - 1)
+
+
+def fit_channels(magnitude: float, bits: int) -> PerChannel:
+    return PerChannel(bits, exponent_for(magnitude, bits))
 
 
 def fit(magnitude: float, bits: int) -> Fixed:
@@ -96,4 +108,13 @@ NAMED = tuple(
         f"fixed{bits}", bits, f"{bits}-bit two's complement, power-of-two scale per tensor", partial(fit, bits=bits)
     )
     for bits in WIDTHS
+) + tuple(
+    NamedFormat(
+        f"fixed{bits}pc",
+        bits,
+        f"{bits}-bit weights with a power-of-two scale per output channel, beside {beside}",
+        partial(fit_channels, bits=bits),
+        values=beside,
+    )
+    for bits, beside in ((4, "fixed8"), (8, "fixed8"), (16, "fixed16"))
 )

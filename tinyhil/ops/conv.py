@@ -16,7 +16,7 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
-from tinyhil.ops import affine, window
+from tinyhil.ops import affine, channels, window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.ops.window import Window
@@ -80,7 +80,9 @@ def emit_convolution(
     outputs = len(weights.array)
     patch = lowering.scratch(f"{node.outputs[0]}.patch", weights.array.size // outputs, lowering.format(x))
     params = {**w.params(), "groups": groups, "outputs": outputs}
-    emit_layer(node, lowering, LayerKernels(CONV, CONV_BIAS, affine.CONV), (weights, x, bias), params, patch)
+    emit_layer(
+        node, lowering, LayerKernels(CONV, CONV_BIAS, affine.CONV, channels.CONV), (weights, x, bias), params, patch
+    )
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from tinyhil.formats.window import place_pair
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
-from tinyhil.ops import affine
+from tinyhil.ops import affine, channels
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.program import Op
@@ -123,7 +123,7 @@ def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np
         by_output = Constant(bias, by_row[0], lowering.format(bias))
     params = {"rows": rows, "outputs": outputs, "inner": inner}
     operands = (Constant(w, matrix, lowering.format(w)), x, by_output)
-    emit_layer(node, lowering, LayerKernels(DENSE, DENSE_BIAS, affine.DENSE), operands, params)
+    emit_layer(node, lowering, LayerKernels(DENSE, DENSE_BIAS, affine.DENSE, channels.DENSE), operands, params)
 
 
 def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int) -> None:

@@ -13,8 +13,8 @@ from tinyhil.formats.window import place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 from tinyhil.lowering import Lowering, domain_of, loaded
-from tinyhil.ops import affine
-from tinyhil.ops.operator import accumulator_bits
+from tinyhil.ops import affine, channels
+from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 
 
@@ -34,11 +34,12 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class LayerKernels:
-    """Without bias, with bias, and for zero-skew integers."""
+    """Without bias, with bias, for zero-skew integers, and for a scale per output channel."""
 
     plain: Kernel
     biased: Kernel
-    affine: Kernel
+    affine: Kernel | None = None
+    channels: Kernel | None = None
 
 
 def emit_layer(
@@ -54,10 +55,19 @@ def emit_layer(
     `params` lacks the shifts. The bias joins the exact sum: never finer than the sum's unit, moved left into its scale.
     """
     weights, x, bias = operands
-    if affine.is_affine(weights.format, lowering.format(x), lowering.format(node.outputs[0])):
+    if kernels.affine is not None and affine.is_affine(
+        weights.format, lowering.format(x), lowering.format(node.outputs[0])
+    ):
         made = affine.layer(weights.name, weights.array, None if bias is None else bias.array)
         affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
         return
+    if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
+        given = (weights.name, weights.array, None if bias is None else bias.array, x)
+        channels.emit_layer(node, lowering, kernels.channels, given, params, scratch)
+        return
+    if scratch is not None and affine.is_affine(lowering.format(x)):
+        what = f"'{x}' is a zero-skew integer, weights or result are not"
+        raise refuse(node, what, "give all three int8, or none")
     out = lowering.define(node.outputs[0])
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
@@ -82,8 +92,6 @@ def emit_layer(
         op = replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), params["shift"]))
     else:
         start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
-        window = place(
-            rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule
-        )
+        window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule)
         op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
     lowering.emit(node, op)
