@@ -12,7 +12,7 @@ from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 
-INNER = frozenset({"BatchMatMul", "GatherAt", "Interpolate", "Normalize", "Repeat", "Truncate"})
+INNER = frozenset({"BatchMatMul", "GatherAt", "Interpolate", "Normalize", "Repeat", "SquaredDistance", "Truncate"})
 
 
 def operators_page() -> str:

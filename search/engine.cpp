@@ -27,7 +27,7 @@ namespace {
 // its arguments. loop_begin: params = {count, operations in the body, slices}; a slice follows for each: inputs[0] is
 // the sequence, out the row, params = {bytes of a row}. `count`: elements of the output.
 struct Op {
-    int64_t kernel, wide, out, inputs[3], scratch, params[20], count;
+    int64_t kernel, wide, out, inputs[4], scratch, params[20], count;
 };
 
 // `kind`: 0 int8, 1 int16, 2 uint16 (tables). `address` is given for constants; others live at `offset` of the workspace.
@@ -105,6 +105,9 @@ HIL_KERNEL(conv_transpose, 0, 3, false, hil::Window, 4)
 HIL_KERNEL(interpolate, 1, 1, false, NoRecord, 5)
 HIL_KERNEL(batch_matmul, 0, 2, false, NoRecord, 7)
 HIL_KERNEL(prelu, 0, 2, false, NoRecord, 5)
+HIL_KERNEL(squared_distance, 0, 2, false, NoRecord, 8)
+HIL_KERNEL(sparse_dense, 1, 2, false, NoRecord, 4)
+HIL_KERNEL(sparse_dense_bias, 1, 3, false, NoRecord, 5)
 
 // Plain ints, but for kernels whose factors are as wide as the accumulator.
 template <class Kernel> struct Param { using type = int32_t; };
@@ -174,7 +177,7 @@ struct Choose<Kernel, 0, Types...> {
 
 template <class Kernel>
 Function function_for(const Op &op, const Tensor *tensors) {
-    int64_t kinds[4] = {tensors[op.out].kind, 0, 0, 0};
+    int64_t kinds[5] = {tensors[op.out].kind, 0, 0, 0, 0};
     for (int i = 0; i < Kernel::tables; ++i) {
         if (tensors[op.inputs[i]].kind != 2) return nullptr;
     }
@@ -203,6 +206,7 @@ Function (*const kernels[])(const Op &, const Tensor *) = {
     function_for<take_row_kernel>, function_for<place_row_kernel>, function_for<count_kernel>,
     function_for<curve_kernel>, function_for<normalize_kernel>, function_for<conv_transpose_kernel>,
     function_for<interpolate_kernel>, function_for<batch_matmul_kernel>, function_for<prelu_kernel>,
+    function_for<squared_distance_kernel>, function_for<sparse_dense_kernel>, function_for<sparse_dense_bias_kernel>,
 };
 constexpr int64_t loop_begin = sizeof(kernels) / sizeof(kernels[0]), slice = loop_begin + 1;
 

@@ -20,9 +20,10 @@ KERNELS = (
     *("exp", "log", "div", "sqrt", "compare", "sign", "truncate", "where"),
     *("gather_at", "take_row", "place_row", "count", "curve", "normalize"),
     *("conv_transpose", "interpolate", "batch_matmul", "prelu"),
+    *("squared_distance", "sparse_dense", "sparse_dense_bias"),
 )
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
-MOST_INPUTS, MOST_PARAMS = 3, 20
+MOST_INPUTS, MOST_PARAMS = 4, 20
 OP_WORDS = 3 + MOST_INPUTS + 1 + MOST_PARAMS + 1
 NARROW_BITS = 32
 WIDTHS = {8: 0, 16: 1}  # bits -> storage class; others would saturate elsewhere than their storage does
@@ -31,7 +32,7 @@ TABLE_CLASS = 2
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """`ops` (n, 28) and `tensors` (n, 4) int64 as engine.cpp declares them; `constants` keeps what they point to.
+    """`ops` (n, 29) and `tensors` (n, 4) int64 as engine.cpp declares them; `constants` keeps what they point to.
 
     `logged` lists the output tensor of each operation in order of execution, once per execution.
     """

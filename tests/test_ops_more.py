@@ -567,3 +567,20 @@ def test_refusals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ModelError, match=f"node '.*{message}") as caught:
         load(proto(name), tmp_path)
     assert "\n" not in str(caught.value)
+
+
+# ---- other number formats
+
+CODED = ["less", "greater or equal", "equal", "and", "sign", "where", "where per row", "tree", "loop", "if"]
+CODED += ["rnn backward", "gru", "lstm both", "exp", "div"]
+
+
+@pytest.mark.parametrize("default", ["posit8es0", "posit16es1", "fp8e4m3", "float16", "float32"])
+def test_kernels_in_other_formats(default: str, tmp_path: Path) -> None:
+    """Decisions, choices at run time and loops do no arithmetic of their own: they run in every format."""
+    made = []
+    for name in CODED:
+        program = compiled(load(proto(name), tmp_path), samples_for(shape_of(name), 4), default)
+        inputs = quantize_inputs(program, samples_for(shape_of(name), 5, 8, 2.0))[0]
+        made.append(Case(f"{name} {default}", program, inputs))
+    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""

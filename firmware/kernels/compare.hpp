@@ -12,8 +12,8 @@ inline bool holds(int mode, Acc a, Acc b) {
     return mode == less            ? a < b
            : mode == less_or_equal ? a <= b
            : mode == equal         ? a == b
-           : mode == both          ? a != 0 && b != 0
-                                   : a != 0 || b != 0;
+           : mode == both          ? a != Acc(0) && b != Acc(0)
+                                   : a != Acc(0) || b != Acc(0);
 }
 
 template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Mode>
@@ -21,8 +21,8 @@ void compare(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_shift,
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const Acc left = static_cast<Acc>(a[i.next(n)]) * (static_cast<Acc>(1) << int(a_shift));
-        const Acc right = static_cast<Acc>(b[j.next(n)]) * (static_cast<Acc>(1) << int(b_shift));
+        const Acc left = scaled(static_cast<Acc>(a[i.next(n)]), a_shift);
+        const Acc right = scaled(static_cast<Acc>(b[j.next(n)]), b_shift);
         out[n] = static_cast<Out>(holds(int(mode), left, right) ? one : 0);
     }
 }
@@ -30,8 +30,8 @@ void compare(Out *out, A a, B b, Count count, P a_period, Q b_period, L a_shift,
 template <class Acc, class Out, class X>
 void sign(Out *out, X x, Size count, int below, int zero, int above) {
     for (Size n = 0; n < count; ++n) {
-        const auto value = x[n];
-        out[n] = static_cast<Out>(value < 0 ? below : value > 0 ? above : zero);
+        const Acc value = static_cast<Acc>(x[n]);
+        out[n] = static_cast<Out>(value < Acc(0) ? below : value > Acc(0) ? above : zero);
     }
 }
 

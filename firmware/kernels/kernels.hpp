@@ -1,8 +1,11 @@
 // All kernels. Every kernel is a template `name<Acc>(out, inputs..., params...)`: Acc is the accumulator.
 #pragma once
 #include "firmware/kernels/activation.hpp"
+#include "firmware/kernels/affine.hpp"
 #include "firmware/kernels/batched.hpp"
 #include "firmware/kernels/block.hpp"
+#include "firmware/kernels/channels.hpp"
+#include "firmware/kernels/codebook.hpp"
 #include "firmware/kernels/compare.hpp"
 #include "firmware/kernels/conv.hpp"
 #include "firmware/kernels/curve.hpp"
@@ -10,6 +13,7 @@
 #include "firmware/kernels/division.hpp"
 #include "firmware/kernels/elementwise.hpp"
 #include "firmware/kernels/exponential.hpp"
+#include "firmware/kernels/fused.hpp"
 #include "firmware/kernels/index.hpp"
 #include "firmware/kernels/move.hpp"
 #include "firmware/kernels/normalize.hpp"

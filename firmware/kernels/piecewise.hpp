@@ -17,7 +17,7 @@ void clip(Out *out, X x, Size count, int16_t low, int16_t high, Shift shift) {
 template <class Acc, class Out, class X, class Shift>
 void slopes(Out *out, X x, Size count, Acc below, Acc above, Shift shift) {
     for (Size n = 0; n < count; ++n) {
-        const Acc value = x[n];
+        const Acc value = static_cast<Acc>(x[n]);
         out[n] = requantize<Out>(static_cast<Acc>(value * (value < 0 ? below : above)), shift);
     }
 }

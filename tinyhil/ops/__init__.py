@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tinyhil.ops import (
     activation,
+    affine,
     batched,
+    channels,
     compare,
     conv,
     curve,
+    distance,
     division,
     elementwise,
     exponential,
@@ -26,6 +29,7 @@ from tinyhil.ops import (
     single,
     slope,
     softmax,
+    sparse,
     upsample,
 )
 from tinyhil.ops.operator import Kernel, Operator
@@ -51,10 +55,13 @@ OPERATORS: tuple[Operator, ...] = (
     *upsample.OPERATORS,
     *batched.OPERATORS,
     *slope.OPERATORS,
+    *distance.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
     *single.KERNELS,
+    *affine.KERNELS,
+    *channels.KERNELS,
     *linear.KERNELS,
     *elementwise.KERNELS,
     *activation.KERNELS,
@@ -74,10 +81,13 @@ KERNELS: tuple[Kernel, ...] = (
     *upsample.KERNELS,
     *batched.KERNELS,
     *slope.KERNELS,
+    *distance.KERNELS,
+    *sparse.KERNELS,
     *rows.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
 SINGLE_LOWER = single.LOWER
+AFFINE_LOWER = affine.LOWER
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinyhil.arithmetic import scaled
 from tinyhil.formats.codec import quantize, requantize
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
@@ -43,6 +45,8 @@ FUNCTIONS: tuple[Function, ...] = (
 
 def one_in(node: Node, fmt: Format) -> int:
     """The code of 1."""
+    if not isinstance(fmt, Fixed):
+        raise refuse(node, f"its result is in {fmt}", "a decision needs fixed point; keep it apart from other values")
     codes, clipped = quantize(np.ones(1), fmt)
     if clipped.any() or int(codes[0]) == 0:
         raise refuse(node, f"its result in {fmt} can not hold 1", "give the value another format")
@@ -96,7 +100,7 @@ def _lower(mode: int, swapped: bool) -> Callable[[Node, Lowering], None]:
 def _execute_compare(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a, b = (tiled(array, p["count"]) for array in arrays)
-    result = FUNCTIONS[p["mode"]](a << p["a_shift"], b << p["b_shift"]) * np.int64(p["one"])
+    result = FUNCTIONS[p["mode"]](scaled(a, p["a_shift"]), scaled(b, p["b_shift"])) * np.int64(p["one"])
     return result, np.zeros(result.shape, bool)
 
 
@@ -190,6 +194,7 @@ COMPARE = Kernel(
     (*_PAIR, "one", "mode"),
     (*_PAIR, "mode"),
     in_place=True,
+    coded=REAL,
 )
 SIGN = Kernel(
     "sign",
@@ -197,6 +202,7 @@ SIGN = Kernel(
     _execute_sign,
     ("count", "below", "zero", "above"),
     in_place=True,
+    coded=REAL,
 )
 TRUNCATE = Kernel(
     "truncate",

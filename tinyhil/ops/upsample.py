@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhil.formats.codec import requantize
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
-from tinyhil.ops.sums import Constant, emit_layer
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
@@ -116,19 +116,35 @@ def _lower(node: Node, lowering: Lowering) -> None:
     bias = lowering.constant(node.inputs[2]) if len(node.inputs) == 3 else None
     if weights is None or (len(node.inputs) == 3 and bias is None):
         raise refuse(node, "weights or bias are computed at run time", "only constant ones are supported")
+    if not all(isinstance(lowering.format(name), Fixed) for name in (*node.inputs, *node.outputs)):
+        raise refuse(node, "values that are not fixed point", "give them a fixed-point format")
     groups = attr(node, "group", 1)
     w = transposed_window(node, lowering.shape(node.inputs[0]), weights.shape[2:])
     # outputs in front: (groups * outputs, inputs of the group, kernel)
     grouped = weights.reshape(groups, -1, weights.shape[1], w.positions)
     in_front = grouped.transpose(0, 2, 1, 3).reshape(groups * weights.shape[1], -1)
-    matrix = Constant(node.inputs[1], in_front, lowering.format(node.inputs[1]))
-    name = f"{node.outputs[0]}.bias"
-    if bias is None:
-        offset = Constant.derived(name, np.zeros(len(in_front)), lowering.format(node.inputs[1]))
-    else:
-        offset = Constant(node.inputs[2], bias, lowering.format(node.inputs[2]))
     params = {**w.params(), "groups": groups, "outputs": len(in_front)}
-    emit_layer(node, lowering, (CONV_TRANSPOSE, CONV_TRANSPOSE), (matrix, node.inputs[0], offset), params)
+    _emit(node, lowering, in_front, np.zeros(len(in_front)) if bias is None else bias, params)
+
+
+def _emit(node: Node, lowering: Lowering, weights: np.ndarray, bias: np.ndarray, params: dict[str, int]) -> None:
+    """The call for `weights` with the outputs in front. The bias is never finer than the unit of the sum it joins."""
+    x, fmt = node.inputs[0], lowering.format(node.inputs[1])
+    out, source = lowering.define(node.outputs[0]), lowering.loaded(x)
+    unit = source.exponent + loaded(fmt).exponent
+    like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else fmt.scaled(unit)
+    bias_format = like.scaled(max(like.exponent, unit))
+    names = (
+        lowering.add_constant(node.inputs[1], weights, fmt),
+        lowering.operand(x),
+        lowering.add_constant(node.inputs[2] if len(node.inputs) == 3 else f"{out.name}.bias", bias, bias_format),
+    )
+    shift, bias_shift = out.format.exponent - unit, bias_format.exponent - unit
+    sums = lowering.magnitudes(names[0]).reshape(len(weights), -1).sum(axis=1).astype(object) * -source.lowest
+    bound = int((sums + lowering.magnitudes(names[2]).astype(object) * (1 << bias_shift)).max(initial=0))
+    params = {**params, "bias_shift": bias_shift, "shift": shift}
+    bits = accumulator_bits(bound, shift)
+    lowering.emit(node, Op(CONV_TRANSPOSE.name, node.name, names, out.name, params, bits))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,230 @@
+"""Fusions: what they make, that they may be left out, fused kernels equal to their reference, what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import load, node, samples_for, simple
+from random_models import extreme_inputs
+from scan_models import CELL, HIDDEN, cell, classifier, scan
+from search_models import host_engine
+
+from codegen.arena import problem_of
+from harness.config import load_boards
+from harness.toolchain import default_cache_dir
+from memplan import plan
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.evaluate import evaluate
+from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, NAMES, fuse_graph
+from tinyhil.fuse.sparse import list_pays
+from tinyhil.graph import Graph
+from tinyhil.lower import formats, lower
+from tinyhil.ops.sparse import index_lists, matrix
+from tinyhil.program import Program, walk
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+
+
+def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:
+    return samples_for(shape, 1, seed, scale)[0]
+
+
+def thinned(array: np.ndarray, every: int) -> np.ndarray:
+    """Most weights zero, one row of them all."""
+    kept = array * (np.arange(array.size).reshape(array.shape) % every == 0)
+    kept[:, 0] = 0
+    return kept.astype(np.float32)
+
+
+def prototypes(axes: Sequence[int] = (1,), keepdims: int = 0, power: bool = False) -> onnx.ModelProto:
+    """ProtoNN: a projection, its distances to prototypes, their similarities, a vote."""
+    square = node("Pow", "d two", "q") if power else node("Mul", "d d", "q")
+    nodes = [
+        node("MatMul", "x w", "m"),
+        node("Add", "m c", "z"),
+        node("Sub", "z p", "d"),
+        square,
+        node("ReduceSum", "q axes", "s", keepdims=keepdims),
+        node("Mul", "s gamma", "e"),
+        node("Exp", "e", "k"),
+        node("Reshape", "k row", "r"),
+        node("MatMul", "r v", "y"),
+    ]
+    constants: dict[str, Any] = {"w": rnd(20, 6, scale=0.4), "c": rnd(6), "p": rnd(9, 6, seed=5), "axes": list(axes)}
+    constants |= {"gamma": np.array([-0.11], np.float32), "row": [1, -1], "v": rnd(9, 3), "two": 2.0}
+    return simple(nodes, {"x": (1, 20)}, constants)
+
+
+def sparse(bias: bool, rows: int = 1, every: int = 9) -> onnx.ModelProto:
+    constants = {"w": thinned(rnd(20, 12), every), **({"b": rnd(12)} if bias else {})}
+    return simple([node("Gemm", "x w b" if bias else "x w", "y")], {"x": (rows, 20)}, constants)
+
+
+def recurrent() -> onnx.ModelProto:
+    """A bias inside of a loop's body."""
+    nodes = [node("MatMul", "h U", "hu"), node("Add", "hu b", "hb"), CELL[1], node("Add", "hb xw", "s"), CELL[3]]
+    return classifier([scan("h0 x", "h_n", cell(nodes))], constants={"b": rnd(HIDDEN)})
+
+
+def lowered(
+    graph: Graph,
+    x: np.ndarray,
+    without: Sequence[str] = (),
+    default: str = "fixed16",
+    mix: Mapping[str, str] | None = None,
+) -> Program:
+    return lower(graph, Assignment(default, mix or {}), calibrate(graph, x, {}), without)
+
+
+def test_some_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    graph = load(prototypes(), tmp_path)
+    program = lower(graph, Assignment("fixed16"), calibrate(graph, inputs_of(graph), {}))
+    assert set(NAMES) > LEFT_OUT
+    assert kernels(program) == ["dense", "add", "squared_distance", "exp", "dense"]
+
+
+def kernels(program: Program) -> list[str]:
+    return [op.kernel for op in walk(program.body)]
+
+
+def arena_bytes(program: Program) -> int:
+    return plan(problem_of(program)).peak_bytes
+
+
+def inputs_of(graph: Graph, count: int = 6) -> np.ndarray:
+    return samples_for(graph.shapes[graph.inputs[0]], count)
+
+
+EXPECTED = {
+    "prototypes": (prototypes(), ["dense_bias", "squared_distance", "exp", "dense"]),
+    "prototypes of a power": (prototypes(keepdims=1, power=True), ["dense_bias", "squared_distance", "exp", "dense"]),
+    "recurrent": (recurrent(), ["fill", "dense_bias", "dense", "add", "tanh", "copy", "dense"]),
+    "sparse": (sparse(False), ["sparse_dense"]),
+    "sparse with a bias": (sparse(True), ["sparse_dense_bias"]),
+    "sparse rows": (sparse(True, 3), ["sparse_dense_bias"]),
+    "dense enough": (sparse(True, every=2), ["dense_bias"]),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_becomes_one_kernel(name: str, tmp_path: Path) -> None:
+    made, wanted = EXPECTED[name]
+    graph = load(made, tmp_path)
+    assert kernels(lowered(graph, inputs_of(graph))) == wanted
+
+
+def test_each_can_be_left_out(tmp_path: Path) -> None:
+    graph = load(prototypes(), tmp_path)
+    x = inputs_of(graph)
+    plain = ["dense", "add", "sub", "mul", "reduce_sum", "mul", "exp", "dense"]
+    assert kernels(lowered(graph, x, NAMES)) == plain
+    assert "squared_distance" not in kernels(lowered(graph, x, ["distance"]))
+    assert kernels(lowered(graph, x, ["exponent"])).count("mul") == 1
+    assert kernels(lowered(graph, x, ["bias"]))[:2] == ["dense", "add"]
+    thin = load(sparse(True), tmp_path)
+    assert kernels(lowered(thin, inputs_of(thin), ["sparse"])) == ["dense_bias"]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_fused_graph_means_the_same(name: str, tmp_path: Path) -> None:
+    graph = load(EXPECTED[name][0], tmp_path)
+    x = inputs_of(graph)
+    chosen = formats(graph, Assignment("fixed16"), calibrate(graph, x, {}))
+    np.testing.assert_allclose(evaluate(fuse_graph(graph, chosen, ()), x), evaluate(graph, x), rtol=1e-4, atol=1e-5)
+    left = fuse_graph(graph, chosen, [fusion.name for fusion in GRAPH_FUSIONS])
+    assert left == graph
+
+
+def test_fused_is_no_worse_than_its_parts(tmp_path: Path) -> None:
+    """Fewer roundings: the error shrinks; two matrices less: so does the arena."""
+    graph = load(prototypes(), tmp_path)
+    x = inputs_of(graph, 200)
+    errors, arenas = [], []
+    for without in ((), NAMES):
+        program = lowered(graph, x, without)
+        run = run_reference(program, quantize_inputs(program, x)[0])
+        errors.append(np.abs(dequantize_outputs(program, run.outputs) - evaluate(graph, x).reshape(200, -1)).mean())
+        arenas.append(arena_bytes(program))
+    assert errors[0] <= errors[1]
+    assert arenas[0] < arenas[1] / 2
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.startswith("sparse")])
+def test_index_lists_change_no_bit(name: str, bits: int, tmp_path: Path) -> None:
+    graph = load(EXPECTED[name][0], tmp_path)
+    x = inputs_of(graph)
+    listed, plain = (lowered(graph, x, without, f"fixed{bits}") for without in ((), ["sparse"]))
+    assert kernels(listed) != kernels(plain)
+    codes = extreme_inputs(plain, 4, 20)
+    a, b = run_reference(listed, codes), run_reference(plain, codes)
+    np.testing.assert_array_equal(a.outputs, b.outputs)
+    np.testing.assert_array_equal(a.saturations, b.saturations)
+
+    def stored(program: Program) -> int:
+        return sum(len(values) * program.tensors[n].format.storage_bytes for n, values in program.constants.items())
+
+    assert stored(listed) < stored(plain)
+
+
+def test_index_lists_hold_the_matrix() -> None:
+    weights = np.array([[0, 3, 0, -1], [0, 0, 0, 0], [5, 6, 7, 8]])
+    table, values = index_lists(weights)
+    assert table.tolist() == [2, 1, 3, 0, 4, 0, 1, 2, 3]
+    assert values.tolist() == [3, -1, 5, 6, 7, 8]
+    np.testing.assert_array_equal(matrix(table, values, 3, 4), weights)
+
+
+@pytest.mark.parametrize(("kept", "pays"), [(0, True), (10, True), (24, True), (26, False), (100, False)])
+def test_the_cost_rule(kept: int, pays: bool) -> None:
+    weights = (np.arange(100) < kept).astype(np.int64).reshape(4, 25)
+    assert list_pays(weights, 2) == pays
+
+
+def test_what_is_read_elsewhere_stays(tmp_path: Path) -> None:
+    """The difference, the square or the product has another reader."""
+    for extra, missing in (("d", "squared_distance"), ("q", "squared_distance")):
+        nodes = [node("Sub", "x p", "d"), node("Mul", "d d", "q"), node("ReduceSum", "q a", "s", keepdims=1)]
+        nodes.append(node("Add", f"s {extra}", "y"))
+        graph = load(simple(nodes, {"x": (3, 4)}, {"p": rnd(4), "a": [1]}), tmp_path)
+        assert missing not in kernels(lowered(graph, inputs_of(graph)))
+
+
+def fused_cases(folder: Path, names: Sequence[str]) -> list[Case]:
+    found = []
+    for name in names:
+        graph = load(EXPECTED[name][0], folder)
+        for default in ("fixed8", "fixed16"):
+            for mix in ({}, {"x": "fixed8" if default == "fixed16" else "fixed16"}, {"d": "fixed8"}):
+                known = {value: fmt for value, fmt in mix.items() if value in graph.all_shapes()}
+                program = lowered(graph, inputs_of(graph), (), default, known)
+                found.append(Case(f"{name} {default} {mix}", program, extreme_inputs(program, 5)))
+    return found
+
+
+def test_kernels_equal_the_reference(tmp_path: Path) -> None:
+    made = fused_cases(tmp_path, tuple(EXPECTED))
+    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+
+
+@pytest.mark.parametrize("board", ["uno", "due"])
+def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
+    made = fused_cases(tmp_path, ["prototypes", "sparse with a bias", "sparse"])[::2]
+    results = run_on_board(made, load_boards().board(board), tmp_path / "cache")
+    assert first_difference(made, results) == ""
+
+
+def test_the_engine_runs_them(tmp_path: Path) -> None:
+    engine = host_engine(default_cache_dir())
+    for case in fused_cases(tmp_path, tuple(EXPECTED)):
+        found, wanted = engine.run(case.program, case.inputs), run_reference(case.program, case.inputs)
+        np.testing.assert_array_equal(found.outputs, wanted.outputs, case.name)
+        np.testing.assert_array_equal(found.saturations, wanted.saturations, case.name)

@@ -1,0 +1,38 @@
+"""Fusion: several operators become one that needs less memory or time. One file each; the tuples are the registry.
+
+`GRAPH_FUSIONS` rewrite a graph whose formats are decided, `PROGRAM_FUSIONS` a lowered program. Each can be left out by
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tinyhil.formats.format import Format
+from tinyhil.fuse import bias, distance, exponent, sparse
+from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
+from tinyhil.graph import Graph
+from tinyhil.program import Program
+
+GRAPH_FUSIONS: tuple[GraphFusion, ...] = (bias.BIAS, distance.DISTANCE, exponent.EXPONENT)
+PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE,)
+NAMES = (*(fusion.name for fusion in GRAPH_FUSIONS), *(fusion.name for fusion in PROGRAM_FUSIONS))
+
+# Left out unless asked for: it saves one pass over a layer's outputs, and would change every recorded figure.
+LEFT_OUT = frozenset({bias.BIAS.name})
+
+
+def fuse_graph(graph: Graph, formats: Mapping[str, Format], without: Collection[str] = LEFT_OUT) -> Graph:
+    """`graph` with the fusions that its `formats` permit."""
+    for fusion in GRAPH_FUSIONS:
+        if fusion.name not in without:
+            graph = fusion.apply(graph, formats)
+    return graph
+
+
+def fuse_program(program: Program, without: Collection[str] = LEFT_OUT) -> Program:
+    """`program` with the fusions that pay."""
+    for fusion in PROGRAM_FUSIONS:
+        if fusion.name not in without:
+            program = fusion.apply(program)
+    return program

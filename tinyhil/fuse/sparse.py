@@ -1,0 +1,81 @@
+"""Dense layers with many zero weights -> index lists, where these are cheaper: bit for bit the same results.
+
+Flash: a weight kept costs its own bytes and two of index, and each output two for its count; a dense weight costs its
+own. Cycles: a product from a list takes at most `CYCLES_RATIO` times one of a dense row. A list must pay in flash and
+not lose in cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import INTEGER
+from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.ops.sparse import index_lists
+from tinyhil.program import Loop, Op, Program, Tensor, walk
+
+INDEX_BYTES = 2
+MOST_COLUMNS = 1 << 16
+CYCLES_RATIO = 4  # of a product from a list to one of a dense row, on the chip that loses most
+KERNELS = {"dense": "sparse_dense", "dense_bias": "sparse_dense_bias"}
+
+
+def list_pays(weights: np.ndarray, element_bytes: int) -> bool:
+    """Whether index lists of `weights` (outputs, inner) need less flash and no more cycles than the matrix."""
+    kept = int(np.count_nonzero(weights))
+    sparse_bytes = kept * (element_bytes + INDEX_BYTES) + len(weights) * INDEX_BYTES
+    return sparse_bytes < weights.size * element_bytes and kept * CYCLES_RATIO <= weights.size
+
+
+def _apply(program: Program) -> Program:
+    chosen: dict[str, np.ndarray] = {}
+    for op in walk(program.body):
+        if op.kernel not in KERNELS or op.domain != INTEGER:
+            continue
+        tensor = program.tensors[op.inputs[0]]
+        weights = program.constants[tensor.name].reshape(op.params["outputs"], op.params["inner"])
+        plain = isinstance(tensor.format, Fixed) and op.params["inner"] <= MOST_COLUMNS
+        if plain and list_pays(weights, tensor.format.storage_bytes):
+            chosen[tensor.name] = weights
+    if not chosen:
+        return program
+    tensors, constants = dict(program.tensors), dict(program.constants)
+    names: dict[str, tuple[str, str]] = {}
+    for name, weights in chosen.items():
+        table, values = index_lists(weights)
+        names[name] = (_free(tensors, f"{name}.lists"), _free(tensors, f"{name}.kept"))
+        tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), "table")
+        tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, "constant")
+        constants[names[name][0]], constants[names[name][1]] = table, values
+    body = _body(program.body, names)
+    used = {name for op in walk(body) for name in op.inputs}
+    for name in chosen:
+        if name not in used:
+            del tensors[name], constants[name]
+    return replace(program, tensors=tensors, constants=constants, body=body)
+
+
+def _free(taken: Mapping[str, Tensor], name: str) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _body(body: tuple[Op | Loop, ...], names: Mapping[str, tuple[str, str]]) -> tuple[Op | Loop, ...]:
+    changed: list[Op | Loop] = []
+    for item in body:
+        if isinstance(item, Loop):
+            changed.append(replace(item, body=_body(item.body, names)))
+        elif item.kernel in KERNELS and item.inputs[0] in names:
+            inputs = (*names[item.inputs[0]], *item.inputs[1:])
+            changed.append(replace(item, kernel=KERNELS[item.kernel], inputs=inputs))
+        else:
+            changed.append(item)
+    return tuple(changed)
+
+
+SPARSE = ProgramFusion("sparse", "index lists for weights that are mostly zero, where they are cheaper", _apply)
