@@ -130,16 +130,16 @@ def place_pair(a: Format, b: Format, observed: tuple[float, float], count: int) 
 
 
 def _fitted(bound: float, lows: tuple[int, int], peak: float, terms: int) -> Window:
-    """bound: of any sum; lows: exact for the formats, exact for these constants; peak: of one product expected;
-    terms: how many may be added. Exact if possible, then exact where products are expected, then truncated."""
+    """bound: of any sum; lows: exact for the formats (what tables of whole units need), exact for these constants;
+    peak: of one product expected; terms: how many may be added. Proven if possible, exact if possible, in this order."""
+    wide, expected = WIDTHS[-1], math.frexp(peak)[1]
+    guard = max(1, (terms - 1).bit_length())
     for low in lows:
         for bits in WIDTHS:
             if bound == 0.0 or math.ldexp(bound, -low) < 2.0 ** (bits - 1):
                 return Window(bits, low)
-    wide, expected = WIDTHS[-1], math.frexp(peak)[1]
-    guard = max(1, (terms - 1).bit_length())
-    if lows[0] + wide - 1 - guard >= expected + SMALL_MARGIN:
-        return Window(wide, lows[0], guard)
+        if low + wide - 1 - guard >= expected + SMALL_MARGIN:
+            return Window(wide, low, guard)
     top = math.frexp(bound)[1]  # bound < 2**top
     low = top - (wide - 1)
     if bound + math.ldexp(terms, low) >= 2.0**top:  # each cut may add one unit
