@@ -19,6 +19,7 @@ from tinyhil.errors import DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
 
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
 MOST_MISFITS = 8  # one is bad luck; at 1e-2 damage per byte, eight in a row happen once in 1e16
+EVENT_S = 0.1  # an emulator's event may be read later than the bytes it sent after it
 ASK_S = 0.3  # between two questions that a board answers at once
 
 OnResult = Callable[[int, Result], None]
@@ -52,7 +53,7 @@ def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello
             return message
         alive()
         if isinstance(message, Crashed):
-            raise crash(link.port, message)
+            raise crash(link.port, message, alive)
     raise LinkTimeout(f"{link.port}: no HELLO within {banner_s + deadline_s:g} s ({link.describe_silence()})")
 
 
@@ -71,8 +72,10 @@ CAUSES = (
 )
 
 
-def crash(port: str, said: Crashed) -> DeviceCrashed:
-    """What a board's last message means."""
+def crash(port: str, said: Crashed, alive: Alive) -> DeviceCrashed:
+    """What a board's last message means; an emulator, which knows more, is heard first."""
+    time.sleep(EVENT_S)
+    alive()
     why = next((text for bits, text in CAUSES if said.cause & bits), "processor fault")
     where = f" 0x{said.address:08x}" if said.address else ""
     if said.pc == 0:
@@ -219,7 +222,7 @@ class _Session:
         if isinstance(message, Hello):
             raise self._restarted()
         if isinstance(message, Crashed):
-            raise crash(self.link.port, message)
+            raise crash(self.link.port, message, self.alive)
         if isinstance(message, Damaged):
             self._ask_again()
         return False  # refused: a result that is not computed yet
@@ -318,7 +321,7 @@ class _Session:
                 if isinstance(message, Hello) and self.sent:
                     raise self._restarted()
                 if isinstance(message, Crashed):
-                    raise crash(self.link.port, message)
+                    raise crash(self.link.port, message, self.alive)
                 self.alive()
         raise LinkTimeout(
             f"{self.link.port}: no answer to {what} within {self.options.deadline_s:g} s "
