@@ -52,7 +52,14 @@ def check_agreement(avr8js: dict[str, Any], unosim: dict[str, Any]) -> None:
 @needs_avr8js
 @needs_data
 @pytest.mark.parametrize(
-    ("format_", "samples"), [("fixed8", 2), ("fixed16", 2), pytest.param("fixed16", 20, marks=pytest.mark.slow)]
+    ("format_", "samples"),
+    [
+        ("fixed8", 2),
+        ("fixed16", 2),
+        pytest.param("fixed16", 20, marks=pytest.mark.slow),
+        pytest.param("float32", 1, marks=pytest.mark.slow),
+        pytest.param("posit8es1", 1, marks=pytest.mark.slow),
+    ],
 )
 def test_cycle_for_cycle(format_: str, samples: int, tmp_path: Path) -> None:
     found = both_opinions(tmp_path, "--model", "fastgrnn_har", "--format", format_, "--samples", samples)

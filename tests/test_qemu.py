@@ -114,7 +114,9 @@ def test_counts_are_those_of_the_hand_and_of_our_own_emulator(name: str, boards:
 
 
 @both
-@pytest.mark.parametrize("format_", ["fixed16", pytest.param("fixed8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "format_", ["fixed16", *(pytest.param(f, marks=pytest.mark.slow) for f in ("fixed8", "float32", "posit8es1"))]
+)
 def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, tmp_path: Path) -> None:
     arguments = ("--model", "fastgrnn_har", "--format", format_, "--samples", 3, "--json")
     second = record_of(hil("run", "--board", name, *arguments, cwd=tmp_path))
