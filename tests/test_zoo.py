@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ PAPER_PERCENT = {
     "fastgrnn_mnist10": 98.20,
 }
 ORACLE_SAMPLES = 60
+TOO_LARGE = {("lenet5_mnist", "uno"), ("bonsai_mnist10", "uno")}  # the latter in 16 bits
 
 
 def manifest_of(name: str) -> dict[str, Any]:
@@ -235,16 +235,16 @@ def test_digits_run_out_of_the_box(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
 @pytest.mark.parametrize("board", ["host", "uno", "due"])
 @pytest.mark.parametrize("name", NAMES)
-def test_models_run_bit_exact(name: str, board: str, tmp_path: Path) -> None:
+def test_models_run_bit_exact(name: str, board: str, format_: str, tmp_path: Path) -> None:
     measured_data(name)
-    done = hil("run", "--board", board, "--model", name, "--samples", 20, "--json", cwd=tmp_path, timeout_s=600.0)
-    if board == "uno" and done.returncode != 0:
-        assert "does not fit" in done.stderr or "RAM" in done.stderr or "flash" in done.stderr, done.stderr
-        return
+    options = ("--board", board, "--model", name, "--format", format_, "--samples", 10, "--json")
+    done = hil("run", *options, cwd=tmp_path, timeout_s=600.0)
+    if (name, board) in TOO_LARGE and "exceed" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
     assert record_of(done)["bit_exact"] is True
-    assert os.listdir(tmp_path)
 
 
 def test_the_page_lists_every_model_with_its_figure() -> None:
