@@ -78,7 +78,7 @@ def test_exact_planners_agree(found: tuple[Buffer, ...]) -> None:
 
 
 @settings(SLOW_OK, max_examples=25)
-@given(found=buffers(9, (1, 1, 4)))
+@given(found=buffers(14, (1, 1, 4)))
 def test_cp_sat_agrees(found: tuple[Buffer, ...]) -> None:
     pytest.importorskip("ortools")
     problem = Problem(found)
