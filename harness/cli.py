@@ -19,6 +19,7 @@ from harness.commands import (
     convert,
     doctor,
     flash,
+    formats,
     generate,
     golden,
     inspect,
@@ -50,6 +51,7 @@ def hil() -> None:
 for _command in (
     run.run,
     flash.flash,
+    formats.formats,
     generate.generate,
     convert.convert,
     calibrate.calibrate,

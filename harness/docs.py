@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import formats
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
@@ -34,8 +35,6 @@ def operators_page() -> str:
     lines += [""]
     lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
     lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]
-    lines += ["", "## Number formats", "", "| Format | Values |", "|---|---|"]
-    lines += [f"| `{fmt.name}` | {fmt.summary} |" for fmt in FORMATS]
     return "\n".join(lines) + "\n"
 
 
@@ -51,47 +50,73 @@ def readme_page() -> str:
     return f"{before}{BEGIN}\n{_measured()}\n{END}{after}"
 
 
-def _measured() -> str:
-    newest: dict[tuple[int, str], Mapping[str, Any]] = {}
+BOARDS = ("uno", "due", "h747")
+TABLE_MODEL = "fastgrnn_har"
+
+
+def _records() -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The newest record in git of each format and board of the README's model."""
+    newest: dict[tuple[str, str], Mapping[str, Any]] = {}
     tracked = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in sorted(tracked.stdout.split()):
         if name.endswith(".json") and not name.startswith("results/golden/"):
             record = json.loads((ROOT / name).read_text())
-            newest[BOARDS.index(record["board"]), record["format"]] = record
+            if record["model"] == TABLE_MODEL and record["board"] in BOARDS:
+                newest[record["format"], record["board"]] = record
+    return newest
+
+
+def _measured() -> str:
+    records = _records()
+    samples = {record["samples"] for record in records.values()}
+    exact = all(record["bit_exact"] for record in records.values())
+    names = [fmt.name for fmt in FORMATS if (fmt.name, BOARDS[0]) in records]
     lines = [
-        "| Board (emulated) | Format | Bit-exact | Accuracy | Latency | Static + stack | Flash |",
-        "|---|---|---|---|---|---|---|",
+        f"`{TABLE_MODEL}`, {max(samples, default=0)} samples on each emulated board, "
+        f"{'every output bit-exact' if exact else 'NOT bit-exact'}. Uno at 16 MHz: exact cycles;",
+        "Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled time. RAM is static + measured stack.",
+        "",
+        "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
+        "|---|---|---|---|---|---|",
     ]
-    return "\n".join([*lines, *(_row(newest[key]) for key in sorted(newest))])
+    return "\n".join([*lines, *(_row(name, records) for name in names)])
 
 
-BOARDS = ("uno", "due", "h747")
-
-
-def _row(record: Mapping[str, Any]) -> str:
-    latency, memory = record["latency"], record["memory"]
-    exact = f"{latency['median']:,.0f} cycles"
-    modelled = ""
-    if "instructions" in latency:
-        exact, modelled = f"{latency['instructions']:,.0f} instructions", " (modelled)"
-    cells = [
-        f"{record['board']}, {latency['clock_hz'] / 1e6:.0f} MHz",
-        record["format"],
-        f"{record['equal_samples']} of {record['samples']}",
-        f"{100 * record['accuracy']:.2f} %",
-        f"{exact}, {latency['median_us'] / 1000:.1f} ms{modelled}",
-        f"{memory['static_bytes']:,} + {memory['stack_bytes']:,} B",
-        f"{record['flash_bytes']:,} B",
-    ]
+def _row(name: str, records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    first = records[name, BOARDS[0]]
+    cells = [name, f"{100 * first['accuracy']:.2f} %", str(first["disagreements"])]
+    for board in BOARDS:
+        record = records.get((name, board))
+        if record is None:
+            cells.append("-")
+            continue
+        memory = record["memory"]
+        ram = memory["static_bytes"] + memory["stack_bytes"]
+        cells.append(f"{record['latency']['median_us'] / 1000:,.1f} ms, {ram:,} B, {record['flash_bytes']:,} B")
     return f"| {' | '.join(cells)} |"
 
 
-PAGES = {"docs/operators.md": operators_page, "README.md": readme_page}
+def costs_file() -> str:
+    """Text of tinyhil/formats/costs.json: ticks per sample by format and chip, exact cycles or instructions."""
+    found: dict[str, dict[str, float]] = {}
+    for (name, board), record in sorted(_records().items()):
+        latency = record["latency"]
+        found.setdefault(name, {})[board] = latency.get("instructions", latency["median"])
+    return json.dumps(found, indent=1) + "\n"
+
+
+PAGES = {
+    "tinyhil/formats/costs.json": costs_file,
+    "docs/formats.md": formats.page,
+    "docs/operators.md": operators_page,
+    "README.md": readme_page,
+}
 
 
 def main() -> None:
     for name, page in PAGES.items():
         (ROOT / name).write_text(page())
+        formats.costs.cache_clear()
 
 
 if __name__ == "__main__":
