@@ -1,0 +1,75 @@
+"""Every golden record under results/golden/ holds: outputs, cycles and bytes, on the board it is of.
+
+A failure names what differs. If the change is meant, `hil golden update` measures all records anew, and
+`hil golden update results/golden/<board>/<model>-<format>.json` one of them; the difference is then read in the diff.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from wire_bench import ROOT
+
+from harness.config import load_boards
+from harness.golden import FOLDER, Bench, check_golden, describe, find_golden, path_of, read_golden
+from harness.toolchain import default_cache_dir
+from harness.zoo import zoo_names
+
+RECORDS = find_golden(ROOT / FOLDER)
+QUICK_SAMPLES = 2
+BOARDS = ("uno", "due", "h747")
+
+
+def quick(paths: list[Path]) -> list[Path]:
+    """fastgrnn_har everywhere; of every other model and format one board, chosen by its name."""
+    boards: dict[str, list[Path]] = {}
+    for path in paths:
+        boards.setdefault(path.stem, []).append(path)
+    chosen = [
+        same if stem.startswith("fastgrnn_har-") else [same[crc32(stem.encode()) % len(same)]]
+        for stem, same in boards.items()
+    ]
+    return sorted(path for same in chosen for path in same)
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [f"{path.parent.name}-{path.stem}" for path in paths]
+
+
+def check(path: Path, samples: int | None) -> None:
+    bench = Bench(load_boards(), default_cache_dir(), lambda line: None, root=ROOT)
+    differences = check_golden(path, bench, samples)
+    if any(difference.fails for difference in differences):
+        pytest.fail(describe(path.relative_to(ROOT), differences), pytrace=False)
+
+
+@pytest.mark.parametrize("path", quick(RECORDS), ids=names(quick(RECORDS)))
+def test_the_first_samples_hold(path: Path) -> None:
+    check(path, QUICK_SAMPLES)
+
+
+def test_the_quick_choice_leaves_no_model_out() -> None:
+    assert {path.stem for path in quick(RECORDS)} == {path.stem for path in RECORDS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RECORDS, ids=names(RECORDS))
+def test_all_samples_hold(path: Path) -> None:
+    check(path, None)
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=names(RECORDS))
+def test_a_record_lies_where_its_order_says(path: Path) -> None:
+    order, record = read_golden(path)
+    assert path == path_of(order, ROOT / FOLDER)
+    assert record["board"] == order.board
+    assert record["bit_exact"] is True
+    assert len(record["raw"]["outputs"]) == order.samples > QUICK_SAMPLES
+    assert not any(str(value).startswith("/") for value in record["order"].values())
+
+
+def test_the_model_that_make_run_runs_has_a_record_on_every_board() -> None:
+    assert "fastgrnn_har" in zoo_names()
+    assert {path.parent.name for path in RECORDS if path.stem.startswith("fastgrnn_har-")} >= set(BOARDS)
