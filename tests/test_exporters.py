@@ -22,6 +22,7 @@ from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
+from tinyhil.frontend.onnx import model_of
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "exporters.md"
@@ -134,6 +135,12 @@ ESTIMATORS = {
     "normalizer": ("make_pipeline(Normalizer(), LogisticRegression(max_iter=500))", "y", True),
     "scaler": ("make_pipeline(MinMaxScaler(), LogisticRegression(max_iter=500))", "y", True),
     "linear": ("LinearRegression()", "y.astype(float)", False),
+    "tree": ("DecisionTreeClassifier(max_depth=8, random_state=0)", "y", True),
+    "forest": ("RandomForestClassifier(6, max_depth=6, random_state=0)", "y", True),
+    "tree of two": ("DecisionTreeClassifier(max_depth=4, random_state=0)", "(y > 4).astype(int)", True),
+    "regression tree": ("DecisionTreeRegressor(max_depth=6, random_state=0)", "y.astype(float)", False),
+    "regression forest": ("RandomForestRegressor(4, max_depth=4, random_state=0)", "y.astype(float)", False),
+    "boosted": ("GradientBoostingRegressor(n_estimators=5, random_state=0)", "y.astype(float)", False),
     "perceptron": ("MLPRegressor(hidden_layer_sizes=(8,), max_iter=50, random_state=0)", "y.astype(float)", False),
 }
 FIT = """
@@ -147,7 +154,9 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer
 from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 warnings.simplefilter("ignore")
 x, y = load_digits(return_X_y=True)
@@ -169,11 +178,11 @@ def test_estimators(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_trees_are_refused_by_name(tmp_path: Path) -> None:
+def test_neighbours_are_refused_by_name(tmp_path: Path) -> None:
     run_script(
-        FIT.format(estimator="DecisionTreeClassifier()", target="y", classifies=True), tmp_path, "sklearn skl2onnx"
+        FIT.format(estimator="KNeighborsClassifier()", target="y", classifies=True), tmp_path, "sklearn skl2onnx"
     )
-    with pytest.raises(ModelError, match=r"operator ai.onnx.ml.TreeEnsembleClassifier is not supported; of ai.onnx.ml"):
+    with pytest.raises(ModelError, match=r"node '\S+'.* not (supported|standard ONNX)"):
         load_model(tmp_path / "model.onnx")
 
 
@@ -215,7 +224,51 @@ def test_operators_of_scikit_learn(name: str, tmp_path: Path) -> None:
     check(load_model(tmp_path / "m.onnx"), tmp_path / "m.onnx", x)
 
 
+def trees(**change: object) -> onnx.ModelProto:
+    """Two trees over three features: one of two levels, one that is a leaf."""
+    attrs: dict[str, object] = {
+        "nodes_treeids": [0, 0, 0, 0, 0, 1],
+        "nodes_nodeids": [0, 1, 2, 3, 4, 0],
+        "nodes_featureids": [2, 0, 0, 0, 0, 0],
+        "nodes_values": [0.6, 0.4, 0.0, 0.0, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 2, 0, 0, 0, 0],
+        "nodes_falsenodeids": [4, 3, 0, 0, 0, 0],
+        "class_treeids": [0, 0, 0, 1, 1],
+        "class_nodeids": [2, 3, 4, 0, 0],
+        "class_ids": [0, 1, 0, 0, 1],
+        "class_weights": [1.0, 1.0, 0.25, 0.5, -0.125],
+        "classlabels_int64s": [0, 1],
+        **change,
+    }
+    return classical(learned("TreeEnsembleClassifier", ["x"], ["l", "y"], **attrs))
+
+
+PLAIN["trees"] = trees()
+PLAIN["trees, second class alone"] = trees(class_ids=[1] * 5)
+PLAIN["trees, one class of two"] = trees(class_ids=[0] * 5, class_weights=[0.5, 0.25, 0.0, 0.25, 0.125])
+PLAIN["trees, softmax"] = trees(post_transform="SOFTMAX")
+
+
+def test_trees_walk_one_path_in_loops() -> None:
+    """Two loops whatever the number of trees, and tables that stay in flash."""
+    graph = model_of(trees(), Path("m.onnx"), "").graph
+    assert [node.op for node in graph.walk() if node.body is not None] == ["Scan", "Repeat"]
+    assert sum(node.op == "GatherAt" for node in graph.walk()) == 6
+
+
 REFUSED = {
+    "a tree that never ends": (trees(nodes_truenodeids=[1, 0, 0, 0, 0, 0]), "its attributes make no sense"),
+    "a branch to nowhere": (trees(nodes_falsenodeids=[9, 3, 0, 0, 0, 0]), "its attributes make no sense"),
+    "another condition": (
+        trees(nodes_modes=["BRANCH_GT", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF", "LEAF"]),
+        "conditions BRANCH_GT, BRANCH_LEQ, LEAF; only <= is supported",
+    ),
+    "trees of unequal lists": (trees(nodes_modes=["LEAF"]), "its attributes make no sense"),
+    "one class of two": (
+        trees(class_ids=[0] * 5),
+        "scores of one class of two that are no probabilities",
+    ),
     "labels": (
         classical(learned("LinearClassifier", ["x"], ["y", "s"], **LINEAR)),
         r"\(ai.onnx.ml.LinearClassifier\): its labels are used; export the scores alone",

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Fill = Callable[[tuple[str, ...]], tuple[str, ...]]  # body inputs -> body outputs
 
 MAX_FOLDED_ELEMENTS = 1 << 24  # far beyond any flash; a small file can ask for terabytes
-MAX_VALUE_ELEMENTS = 1 << 26  # of a run-time value: far beyond the RAM of any board
+MAX_VALUE_ELEMENTS = 1 << 24  # of a run-time value: far beyond the RAM of any board
 MAX_WHOLE = 1 << 24  # the largest whole number up to which float32 holds all
 MAX_STEPS = 1 << 20  # of nested loops together: days on a microcontroller, hours in the float reference
 
@@ -51,6 +51,8 @@ class Builder:
 
     def value(self, wish: str, shape: Shape) -> str:
         """A run-time value that no call computes: an input of the model or of a body."""
+        if element_count(shape) > MAX_VALUE_ELEMENTS:
+            raise ModelError(f"'{wish}' has {element_count(shape)} elements, the limit is {MAX_VALUE_ELEMENTS}; cut it")
         return self._new(wish, shape, self._levels[-1])
 
     def constant(self, wish: str, array: np.ndarray) -> str:

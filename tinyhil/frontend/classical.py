@@ -1,12 +1,13 @@
 """Operators of ai.onnx.ml, as scikit-learn's converter writes them, in terms of plain ONNX.
 
-Linear models become one Gemm; their labels are not computed (the class is the largest score). Sources of the
+Linear models become one Gemm, trees loops; labels are not computed (the class is the largest score). Sources of the
 semantics: the ai.onnx.ml operator documentation and the outputs of onnxruntime, which the tests compare with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
 
 DOMAIN = "ai.onnx.ml"
 Attributes = dict[str, Any]
@@ -48,7 +50,7 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
             f"node '{name}': operator {DOMAIN}.{node.op_type} is not supported; of {DOMAIN} there are "
             f"{', '.join(sorted(REWRITES))}"
         )
-    if node.op_type == "LinearClassifier" and node.output[0] in read:
+    if node.op_type.endswith("Classifier") and node.output[0] in read:
         raise ModelError(f"{where}: its labels are used; export the scores alone (docs/exporters.md)")
     attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     named = onnx.NodeProto()
@@ -133,9 +135,52 @@ def _normalizer(node: onnx.NodeProto, attrs: Attributes, normalized: set[str]) -
     return [*nodes, _node("Div", [x, total], out)], [axes]
 
 
+def _forest(node: onnx.NodeProto, attrs: Attributes, kind: str, out: str) -> Plain:
+    """The ensemble whose scores are `out`."""
+    results = int(attrs.get("n_targets", 1)) if kind == "target" else _label_count(attrs)
+    forest = read_forest(attrs, kind, results)
+    base = np.array(attrs.get("base_values") or [0.0] * results)
+    if kind == "class" and results == 2 and set(attrs["class_ids"]) == {0}:
+        forest, base = _of_both(node, forest, attrs)
+    aggregate = _text(attrs, "aggregate_function", "SUM")
+    if aggregate not in ("SUM", "AVERAGE"):
+        raise ModelError(f"node '{node.name}': aggregate_function {aggregate} is not supported; use SUM or AVERAGE")
+    if aggregate == "AVERAGE":
+        forest = replace(forest, weights=(forest.weights / len(forest.roots)).astype(np.float32))
+    transform = _text(attrs, "post_transform", "NONE")
+    after = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}.get(transform)
+    if after is None:
+        raise ModelError(f"node '{node.name}': post_transform {transform} is not supported; use NONE or SOFTMAX")
+    scores = f"{out}.scores" if after else out
+    nodes, weights = walk_forest(forest, node.input[0], scores, base)
+    return ([*nodes, _node(after, [scores], out)] if after else nodes), weights
+
+
+def _of_both(node: onnx.NodeProto, forest: Forest, attrs: Attributes) -> tuple[Forest, np.ndarray]:
+    """Scores of two classes where, as a converter's shorthand, class 0 carries p of class 1: 1 - p and p."""
+    weights = forest.weights.sum(axis=1, keepdims=True)
+    if min(attrs["class_weights"]) < 0 or _text(attrs, "post_transform", "NONE") != "NONE" or attrs.get("base_values"):
+        raise ModelError(f"node '{node.name}': scores of one class of two that are no probabilities; regress instead")
+    return replace(forest, weights=np.hstack([-weights, weights])), np.array([1.0, 0.0])
+
+
+def _label_count(attrs: Attributes) -> int:
+    return len(attrs.get("classlabels_int64s") or attrs.get("classlabels_strings") or ())
+
+
+def _tree_classifier(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    return _forest(node, attrs, "class", node.output[1])
+
+
+def _tree_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    return _forest(node, attrs, "target", node.output[0])
+
+
 REWRITES: dict[str, Callable[[onnx.NodeProto, Attributes, set[str]], Plain]] = {
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
     "Scaler": _scaler,
+    "TreeEnsembleClassifier": _tree_classifier,
+    "TreeEnsembleRegressor": _tree_regressor,
 }

@@ -41,7 +41,8 @@ class Elaborator:
         given, block = program.inputs[0], program.block
         if not given.shape or 0 in given.shape:
             raise given.at.error(f"an input of shape {list(given.shape)}; give every axis a size above 0")
-        source = self.builder.value(given.name, given.shape)
+        with self.placed(given.at):
+            source = self.builder.value(given.name, given.shape)
         self._scope[given.name] = source
         results = self.block(block)
         if len(results) != 1 or block.collected:

@@ -1,0 +1,127 @@
+"""Tree ensembles of ai.onnx.ml as loops: one loop over the trees, one along the path of a tree.
+
+All nodes of all trees stand in tables of one row each: feature, threshold, children and weights; leaves are their own
+children, so that every path has the length of the longest. Only the path is walked: tables stay in flash, RAM holds a
+node number and the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+MAX_NODES = 1 << 15  # a node number has 16 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Tables with one row per node; `children` has two, where the condition holds and where not."""
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    children: np.ndarray
+    weights: np.ndarray
+    roots: np.ndarray
+    depth: int
+
+
+def read_forest(attrs: dict[str, Any], kind: str, results: int) -> Forest:
+    """The trees in the attributes of a TreeEnsembleClassifier or -Regressor; `kind` is class or target.
+
+    ValueError if they are not trees of `<=` conditions; KeyError if an attribute is missing.
+    """
+    keys = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
+    row = {key: index for index, key in enumerate(keys)}
+    modes = [mode.decode() if isinstance(mode, bytes) else str(mode) for mode in attrs["nodes_modes"]]
+    if len(row) != len(keys) or len(modes) != len(keys) or set(modes) - {"BRANCH_LEQ", "LEAF"}:
+        raise ValueError(f"conditions {', '.join(sorted(set(modes)))}; only <= is supported")
+    if len(keys) > MAX_NODES:
+        raise ValueError(f"{len(keys)} nodes, the limit is {MAX_NODES}")
+    trees = np.array(attrs["nodes_treeids"])
+    children = np.zeros((len(keys), 2), np.int64)
+    for index, mode in enumerate(modes):
+        ways = (attrs["nodes_truenodeids"][index], attrs["nodes_falsenodeids"][index])
+        children[index] = index if mode == "LEAF" else [row[trees[index], way] for way in ways]
+    weights = np.zeros((len(keys), results), np.float64)
+    places = (attrs[f"{kind}_{part}"] for part in ("treeids", "nodeids", "ids", "weights"))
+    for tree, node, result, weight in zip(*places, strict=True):
+        weights[row[tree, node], result] += weight
+    inner = np.setdiff1d(children[children[:, 0] != np.arange(len(keys))], [])
+    roots = np.setdiff1d(np.arange(len(keys)), inner)
+    if len(roots) != len(set(attrs["nodes_treeids"])):
+        raise ValueError(f"{len(roots)} roots of {len(set(attrs['nodes_treeids']))} trees")
+    arrays = np.array(attrs["nodes_featureids"], np.int64), np.array(attrs["nodes_values"], np.float32)
+    return Forest(*arrays, children, weights.astype(np.float32), roots, _depth(children, roots))
+
+
+def _depth(children: np.ndarray, roots: np.ndarray) -> int:
+    """Steps from a root to the deepest leaf; ValueError if there is no end, or nodes that no path reaches."""
+    reached, seen, depth = np.unique(roots), np.unique(roots), 0
+    while True:
+        below = np.unique(children[reached])
+        seen = np.union1d(seen, below)
+        if np.array_equal(below, reached):
+            break
+        reached, depth = below, depth + 1
+        if depth > len(children):
+            raise ValueError("a path that never ends")
+    if len(seen) != len(children) or (children[reached] != reached[:, None]).any():
+        raise ValueError("nodes that no path reaches")
+    return max(depth, 1)
+
+
+def walk_forest(forest: Forest, source: str, out: str, base: np.ndarray) -> tuple[list[Any], list[Any]]:
+    """Nodes and weights that compute `out` (1, results): `base` plus the weights of the leaves reached."""
+    tables = {
+        "feature": forest.feature,
+        "threshold": forest.threshold,
+        "holds": forest.children[:, 0],
+        "fails": forest.children[:, 1],
+        "weights": forest.weights,
+        "roots": forest.roots,
+        "base": base.astype(np.float32).reshape(1, -1),
+        "flat": np.array([-1]),
+        "depth": np.array(forest.depth),
+        "always": np.array(True),
+    }
+    weights = [numpy_helper.from_array(array, f"{out}.{name}") for name, array in tables.items()]
+    step = [
+        _node("Gather", out, "feature node", "place"),
+        _node("Gather", out, "x place", "value"),
+        _node("Gather", out, "threshold node", "limit"),
+        _node("LessOrEqual", out, "value limit", "below"),
+        _node("Gather", out, "holds node", "left"),
+        _node("Gather", out, "fails node", "right"),
+        _node("Where", out, "below left right", "next"),
+        _node("Identity", out, "before", "after"),
+    ]
+    whole, truth = TensorProto.INT64, TensorProto.BOOL
+    path = helper.make_graph(
+        step,
+        "path",
+        [_info(out, "step", whole), _info(out, "before", truth), _info(out, "node", whole)],
+        [_info(out, "after", truth), _info(out, "next", whole)],
+    )
+    loop = _node("Loop", out, "depth always root", "leaf", body=path)
+    tree = [loop, _node("Gather", out, "weights leaf", "row"), _node("Add", out, "score row", "score_next")]
+    score = helper.make_tensor_value_info(f"{out}.score", TensorProto.FLOAT, base.reshape(1, -1).shape)
+    following = helper.make_tensor_value_info(f"{out}.score_next", TensorProto.FLOAT, base.reshape(1, -1).shape)
+    body = helper.make_graph(tree, "tree", [score, _info(out, "root", whole)], [following])
+    flat = helper.make_node("Reshape", [source, f"{out}.flat"], [f"{out}.x"], name=f"{out}.x")
+    scan = helper.make_node(
+        "Scan", [f"{out}.base", f"{out}.roots"], [out], name=f"{out}.trees", num_scan_inputs=1, body=body
+    )
+    return [flat, scan], weights
+
+
+def _node(op: str, out: str, inputs: str, output: str, **attrs: Any) -> onnx.NodeProto:
+    names = [f"{out}.{name}" for name in inputs.split()]
+    return helper.make_node(op, names, [f"{out}.{output}"], name=f"{out}.{output}", **attrs)
+
+
+def _info(out: str, name: str, kind: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(f"{out}.{name}", kind, ())
