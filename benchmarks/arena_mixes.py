@@ -1,6 +1,9 @@
-"""The arena of every model of the zoo at 8, at 16 and at mixed bits: python benchmarks/arena_mixes.py [--mixes 200]
+"""The arena of every model of the zoo at 8, at 16 and at mixed bits.
 
-Peaks with the passes switched on one after the other, against first-fit and the lower bound, and how long it took.
+python benchmarks/arena_mixes.py [--mixes 200] [--models digits_cnn,...] [--write docs/memplan.md]
+
+Peaks with the passes switched on one after the other, against first-fit and the lower bound. Times are those of the
+processor: other programs may share the machine.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
@@ -25,18 +28,22 @@ from memplan.native import backend  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.calibrate import load_ranges  # noqa: E402
 from tinyhil.errors import HilError  # noqa: E402
-from tinyhil.frontend.onnx import load_onnx  # noqa: E402
+from tinyhil.frontend.load import load_model  # noqa: E402
 from tinyhil.lower import lower, tied_values  # noqa: E402
 from tinyhil.program import Program  # noqa: E402
 
-STEPS = (Passes(False, False, False), Passes(True, False, False), Passes(True, True, False), Passes())
+BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
+NONE = Passes(False, False, False, False, False)
+STEPS = (NONE, replace(NONE, in_place=True), replace(NONE, in_place=True, gaps=True), Passes(views=False, rows=False))
+STEPS = (*STEPS, Passes(rows=False), Passes())
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model in one assignment; `peaks_bytes` with no pass, then with in-place, gaps, order as well."""
+    """One model in one assignment; `peaks_bytes` with no pass, then with one of STEPS after the other."""
 
     first_fit_bytes: int
+    first_fit_ratio: float  # over the bound without passes
     peaks_bytes: tuple[int, ...]
     bound_bytes: int
     proven: bool
@@ -47,22 +54,24 @@ class Row:
 
 def measure(program: Program) -> Row:
     placements = [place(program, passes) for passes in STEPS[:-1]]
-    began = time.perf_counter()
+    began = time.process_time()
     final = place(program, STEPS[-1])
-    all_seconds = time.perf_counter() - began
-    began = time.perf_counter()
+    all_seconds = time.process_time() - began
+    began = time.process_time()
     best = memplan.plan(final.problem)
-    plan_seconds = time.perf_counter() - began
-    first_fit = memplan.plan(problem_of(program, in_place=False), "first-fit").peak_bytes
+    plan_seconds = time.process_time() - began
+    plain = problem_of(program, in_place=False, views=False)
+    first_fit = memplan.plan(plain, "first-fit").peak_bytes
+    ratio = first_fit / max(1, memplan.lower_bound(plain).bytes)
     peaks = tuple(placed.plan.peak_bytes for placed in (*placements, final))
     exact = order_body(program, program.body).exact
-    return Row(first_fit, peaks, best.lower_bound_bytes, best.proven, plan_seconds, all_seconds, exact)
+    return Row(first_fit, ratio, peaks, best.lower_bound_bytes, best.proven, plan_seconds, all_seconds, exact)
 
 
 def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
     """fixed8, fixed16, then random mixes; a mix that the lowering refuses is drawn again."""
     source = find_model(name)
-    model = load_onnx(source.path)
+    model = load_model(source.path)
     if source.ranges is None:
         return
     ranges = load_ranges(source.ranges, model.sha256)
@@ -85,13 +94,13 @@ def line(cells: tuple[object, ...]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def report(name: str, mixes: int) -> list[str]:
+def report(name: str, mixes: int) -> tuple[list[str], list[Row]]:
     rows: dict[str, list[Row]] = {}
     for label, program in programs(name, mixes):
         rows.setdefault(label, []).append(measure(program))
     lines = []
     for label, found in rows.items():
-        ratios = [row.first_fit_bytes / row.bound_bytes for row in found]
+        ratios = [row.first_fit_ratio for row in found]
         columns = [[row.first_fit_bytes for row in found], *zip(*(row.peaks_bytes for row in found), strict=True)]
         medians = [f"{statistics.median(column):.0f}" for column in columns]
         bound = f"{statistics.median(row.bound_bytes for row in found):.0f}"
@@ -101,20 +110,47 @@ def report(name: str, mixes: int) -> list[str]:
         exact = f"{sum(row.exact_order for row in found)}/{len(found)}"
         first_fit = f"{statistics.median(ratios):.2f} / {max(ratios):.2f}"
         lines.append(line((name, label, *medians, bound, proofs, exact, first_fit, *spread)))
-    return lines
+    return lines, [row for found in rows.values() for row in found]
+
+
+def summary(rows: list[Row]) -> str:
+    """Over all models and widths: proofs, times, and how first-fit is distributed over the bound."""
+    ratios = sorted(row.first_fit_ratio for row in rows)
+    ms = [1000 * row.plan_seconds for row in rows]
+    parts = [
+        f"{share} %: {ratios[min(len(ratios) - 1, len(ratios) * share // 100)]:.2f}" for share in (50, 75, 90, 99, 100)
+    ]
+    proven = sum(row.proven for row in rows)
+    return (
+        f"{len(rows)} arenas: {proven} proven optimal; planning takes {statistics.median(ms):.2f} ms in the median, "
+        f"{max(ms):.1f} ms at the worst. First-fit over the bound without passes, quantiles: {', '.join(parts)}."
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per model")
+    parser.add_argument("--models", help="names with commas between; default: the whole zoo")
+    parser.add_argument("--write", type=Path, help="replace the table in this Markdown file")
     options = parser.parse_args()
-    head = ("model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "bound B", "proven")
-    head += ("order exact", "first-fit / bound", "plan ms", "all passes ms")
-    print(f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.\n")
-    print(line(head))
-    print("|" + "---|" * len(head))
-    for name in zoo_names():
-        print("\n".join(report(name, options.mixes)), flush=True)
+    head = ("model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "+ views", "+ rows")
+    head += ("bound B", "proven", "order exact", "first-fit / bound", "plan ms", "all passes ms")
+    lines = [f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.", ""]
+    lines += [line(head), "|" + "---|" * len(head)]
+    print("\n".join(lines))
+    rows: list[Row] = []
+    for name in options.models.split(",") if options.models else zoo_names():
+        found_lines, found = report(name, options.mixes)
+        print("\n".join(found_lines), flush=True)
+        lines += found_lines
+        rows += found
+    lines += ["", summary(rows)]
+    print(f"\n{lines[-1]}")
+    if options.write is not None:
+        old = options.write.read_text(encoding="utf-8")
+        before, after = old.split(BEGIN)[0], old.split(END)[1]
+        text = "\n".join(lines)
+        options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from tinyhil.program import Program
 
 MOST_STAGES = 24  # of one loop
 MOST_PARTS = 1500  # weighed per chain: a long one gets shorter loops
-MOST_TRIES = 150  # parts tried one by one where the chains alone do not decide
+MOST_TRIES = 150  # parts tried one by one where the chains alone do not decide, in programs of
+MOST_OPERATIONS = 400
 MOST_ROUNDS = 12
 
 Span = tuple[int, int]  # the stages [first, end) of a chain
@@ -41,7 +42,7 @@ def with_rows(program: Program) -> Program:
             if reached.bytes < bound.bytes or (reached.bytes == bound.bytes and best is not program):
                 best, bound = candidate, reached
             limit = reached.bytes
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS if len(program.body) <= MOST_OPERATIONS else 0):
         step = _best_step(best, bound)
         if step is None:
             break
@@ -55,13 +56,9 @@ def _bound(program: Program) -> Bound:
 
 def _cut(program: Program, found: Sequence[_Chain], limit_bytes: int) -> Program:
     """Every chain cut into as few rows as keep each part within the limit."""
-    wanted = [chain.stages[first:end] for chain in found for first, end in chain.cheapest(limit_bytes)]
-    for outputs in [[stage.op.output for stage in part] for part in wanted]:
-        for chain in chains(program):  # indices move when an earlier part becomes a loop
-            part = [stage for stage in chain if stage.op.output in outputs]
-            if len(part) == len(outputs):
-                program = row_wise(program, part) or program
-                break
+    for chain in found:
+        for first, end in chain.cheapest(limit_bytes):
+            program = row_wise(program, chain.stages[first:end]) or program
     return program
 
 
@@ -75,7 +72,7 @@ class _Chain:
     @staticmethod
     def of(program: Program, stages: Sequence[Stage]) -> _Chain:
         needs = {}
-        longest = max(2, min(MOST_STAGES, MOST_PARTS // len(stages)))
+        longest = max(4, min(MOST_STAGES, MOST_PARTS // len(stages)))
         for first in range(len(stages)):
             for end in range(first + 1, min(len(stages), first + longest) + 1):
                 if end == first + 1 or _can_go_by_rows(stages[first:end]):

@@ -44,9 +44,8 @@ class Planes:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """An operation of a chain, its index in the body, and what it reads and makes."""
+    """An operation of a chain, and what it reads and makes."""
 
-    index: int
     op: Op
     x: Planes
     out: Planes
@@ -94,7 +93,7 @@ def chains(program: Program) -> list[list[Stage]]:
             continue
         source = rows.operand_of(op)
         before = end_of.get(source) if source in ops and passes_on(source) else None
-        stage = _stage(program, index, op, before[-1].out if before else None)
+        stage = _stage(program, op, before[-1].out if before else None)
         if stage is None:
             continue
         if before is None or before[-1].out != stage.x or sum(source == one for one in op.inputs) != 1:
@@ -105,17 +104,17 @@ def chains(program: Program) -> list[list[Stage]]:
     return [chain for chain in found if len(chain) > 1]
 
 
-def _stage(program: Program, index: int, op: Op, before: Planes | None) -> Stage | None:
+def _stage(program: Program, op: Op, before: Planes | None) -> Stage | None:
     """None where the geometry is not known, or rows would not be worth it."""
     if op.kernel in rows.HAS_WINDOW:
         w = window.window_of(op.params)
         if w.height < 2 or program.tensors[rows.operand_of(op)].role not in ("arena", "input"):
             return None
         out = Planes(op.params.get("outputs", w.channels), w.out_height, w.out_width)
-        return Stage(index, op, Planes(w.channels, w.height, w.width), out)
+        return Stage(op, Planes(w.channels, w.height, w.width), out)
     if before is None or program.tensors[op.output].count != before.row_elements * before.height:
         return None
-    return Stage(index, op, before, before)
+    return Stage(op, before, before)
 
 
 # ---- the loop
@@ -174,7 +173,9 @@ def row_wise(program: Program, part: Sequence[Stage]) -> Program | None:
         body.append(_rowed(stage, row, layouts[at], layouts[at + 1]))
     name = f"{part[0].op.name} to {part[-1].op.name}"
     loop = Loop(name, part[-1].out.height, tuple(slices), tuple(body))
-    return naming.finished(_replaced(program.body, [stage.index for stage in part], (*begin, loop)))
+    theirs = {id(stage.op) for stage in part}  # positions may have moved since the chain was found
+    indices = [index for index, item in enumerate(program.body) if id(item) in theirs]
+    return naming.finished(_replaced(program.body, indices, (*begin, loop)))
 
 
 def _spans(ends: np.ndarray) -> np.ndarray:
@@ -196,7 +197,8 @@ def _replaced(
     body: tuple[Op | Loop, ...], indices: Sequence[int], instead: tuple[Op | Loop, ...]
 ) -> tuple[Op | Loop, ...]:
     """The loop goes where the last of its operations was: nobody read the others' results before."""
-    kept = [item for index, item in enumerate(body[: indices[-1]]) if index not in indices]
+    gone = set(indices)
+    kept = [item for index, item in enumerate(body[: indices[-1]]) if index not in gone]
     return (*kept, *instead, *body[indices[-1] + 1 :])
 
 
