@@ -36,6 +36,16 @@ class Place:
         shared = self.instance.lock if self.instance else None
         return tuple(sorted({own, *([f"shared-{shared}"] if shared else [])}))
 
+    @property
+    def mark_names(self) -> tuple[str, ...]:
+        """Under what it is remembered as wedged; nothing for a port whose name the next board may get."""
+        if self.serial_number:
+            return (f"serial-{self.serial_number}",)
+        if self.instance:
+            return (f"instance-{self.name}",)
+        passing = self.port is None or os.path.realpath(self.port).startswith("/dev/pts/")
+        return () if passing else self.lock_names
+
     def describe(self) -> str:
         """For lists of candidates."""
         serial = f", serial number {self.serial_number}" if self.serial_number else ""

@@ -79,7 +79,7 @@ def state_of(place: Place, locks: LockFolder) -> tuple[str, str]:
         reservation = locks.reservation(name)
         if reservation:
             return "reserved", reservation.describe(place.name)
-    wedged = locks.wedged(names)
+    wedged = locks.wedged(place.mark_names)
     if wedged:
         return "wedged", f"since {time.strftime('%Y-%m-%d %H:%M', time.localtime(wedged.since))}: {wedged.why}"
     return ("remote" if place.port and "://" in place.port else "attached"), ""

@@ -208,6 +208,20 @@ def test_one_board_has_one_lock_however_it_is_named(plug: Plug) -> None:
     assert names == {(f"serial-{LEFT}", "shared-hub")}
 
 
+def test_a_mark_is_of_one_board_and_of_no_passing_port(plug: Plug) -> None:
+    """Boards that share a lock are not wedged together; the next pseudo terminal may have the name of the last."""
+    plug(DUE, LEFT)
+    boards = bench(f'boards:\n  left: {{board: due, serial: "{LEFT}", lock: hub}}\n')
+    assert locate(boards, "left").mark_names == (f"serial-{LEFT}",)
+    bare = plug("1A86:7523", None)
+    assert locate(boards, "uno", bare).mark_names == ()
+    assert locate(boards, "uno", bare).lock_names == (f"port-{os.path.realpath(bare)}",)
+    named = bench(f"boards:\n  mine: {{board: uno, port: {bare}}}\n")
+    assert locate(named, "mine").mark_names == ("instance-mine",)
+    assert locate(boards, "due", "socket://h:1").mark_names == ("port-socket://h:1",)
+    assert locate(boards, "due@emulated").mark_names == locate(boards, "host").mark_names == ()
+
+
 @pytest.mark.parametrize(
     ("name", "port", "words"),
     [
