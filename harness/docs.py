@@ -11,6 +11,7 @@ from typing import Any
 from harness import formats
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
+from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 
 INNER = frozenset({"BatchMatMul", "GatherAt", "Interpolate", "Normalize", "Repeat", "SquaredDistance", "Truncate"})
@@ -32,6 +33,17 @@ def operators_page() -> str:
     lines += ["## Inner operators", "", "What some of these become while a model is read; no model names them.", ""]
     lines += ["| Operator | Computes |", "|---|---|"]
     lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
+    lines += [""]
+    lines += [
+        "## Fusions",
+        "",
+        "Made when a program is lowered, where formats are fixed point; `hil plan --without NAME`.",
+        "",
+    ]
+    lines += ["| Fusion | Makes |", "|---|---|"]
+    for fusion in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS):
+        asked = "; only when asked for" if fusion.name in LEFT_OUT else ""
+        lines.append(f"| `{fusion.name}` | {fusion.summary}{asked} |")
     lines += [""]
     lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
     lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]

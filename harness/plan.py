@@ -20,6 +20,7 @@ from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
+from tinyhil.fuse import LEFT_OUT
 from tinyhil.lower import lower
 from tinyhil.program import walk
 
@@ -121,7 +122,8 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     model = load_model(source.path)
     request = Request(board="", model=name, format=wanted.format, assignment=wanted.assignment)
     assignment = find_assignment(request, model)
-    program = lower(model.graph, assignment, _ranges(source, model, say))
+    left_out = LEFT_OUT | set(wanted.without)
+    program = lower(model.graph, assignment, _ranges(source, model, say), left_out)
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
     began = time.perf_counter()
     placed = place(program, _passes(wanted.without), wanted.planner, wanted.budget(each))

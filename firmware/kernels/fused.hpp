@@ -10,6 +10,11 @@ inline void add_product(Acc &sum, int32_t product) { sum += product; }
 inline void add_product(Acc40 &sum, int32_t product) { sum.add(product); }
 #endif
 
+// Narrow multiplications, for which an AVR has instructions.
+template <class A, class B>
+inline int32_t product(A a, B b) { return static_cast<int32_t>(static_cast<int16_t>(a)) * static_cast<int16_t>(b); }
+inline int16_t product(int8_t a, int8_t b) { return static_cast<int16_t>(static_cast<int16_t>(a) * static_cast<int16_t>(b)); }
+
 // out[r] = sum_k (a[r][k] - b[r][k])^2; a step of 0 uses the same row for all results
 template <class Acc, class Out, class A, class B, class L, class R, class Drop, class Shift>
 void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Size b_step, L a_shift, R b_shift, Drop drop,
@@ -19,8 +24,8 @@ void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Si
         for (Size k = 0; k < inner; ++k) {
             const int32_t left = static_cast<int32_t>(a[k]) * (int32_t(1) << int(a_shift));
             const int32_t right = static_cast<int32_t>(b[k]) * (int32_t(1) << int(b_shift));
-            const int32_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
-            add_product(sum, difference * difference);
+            const int16_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
+            add_product(sum, product(difference, difference));
         }
         *out++ = requantize<Out>(sum, shift);
     }
@@ -34,11 +39,11 @@ void sparse_dense_bias(Out *out, Table lists, W weights, X x, B bias, Size rows,
         W factors = weights;
         for (Size n = 0; n < outputs; ++n) {
             Acc sum = Start<Acc>::of(bias[n], bias_shift);
-            const Size count = list[0];
+            Size count = list[0];
             list = list + 1;
-            for (Size k = 0; k < count; ++k) add_product(sum, static_cast<int32_t>(factors[k]) * x[list[k]]);
-            list = list + count;
-            factors = factors + count;
+            for (; count > 0; --count, list = list + 1, factors = factors + 1) {
+                add_product(sum, product(factors[0], x[list[0]]));
+            }
             *out++ = requantize<Out>(sum, shift);
         }
     }

@@ -23,8 +23,8 @@ from tinyhil import errors
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(["in-place", "gaps", "order", "views", "rows"]),
-    help="With --model: leave out this pass; may be repeated.",
+    type=click.Choice(["in-place", "gaps", "order", "views", "rows", "distance", "exponent", "sparse"]),
+    help="With --model: leave out this pass or fusion; may be repeated.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")

@@ -2,7 +2,8 @@
 
 Flash: a weight kept costs its own bytes and two of index, and each output two for its count; a dense weight costs its
 own. Cycles: a product from a list takes at most `CYCLES_RATIO` times one of a dense row. A list must pay in flash and
-not lose in cycles.
+not lose in cycles. Measured with the projection of protonn_usps2 (513 of 2560 weights) on the emulated Uno: 109 cycles
+per product from a list at 16 bits (dense 39), 40 at 8 bits (dense 16); on the Due the whole inference takes half.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tinyhil.program import Loop, Op, Program, Tensor, walk
 
 INDEX_BYTES = 2
 MOST_COLUMNS = 1 << 16
-CYCLES_RATIO = 4  # of a product from a list to one of a dense row, on the chip that loses most
+CYCLES_RATIO = 3  # of a product from a list to one of a dense row, on the chip that loses most
 KERNELS = {"dense": "sparse_dense", "dense_bias": "sparse_dense_bias"}
 
 
