@@ -24,6 +24,7 @@ from format_cases import (
     random_codes,
     single_dot,
 )
+from format_layers import layer, run
 
 from harness.config import load_boards
 from tinyhil.formats import single_functions
@@ -246,3 +247,31 @@ def test_matrix_products_in_a_window_agree_with_single_products() -> None:
     made = Window(64, 0).value(units)
     assert [int(v) + int(r) for v, r in zip(made.value, made.residue, strict=True)] == units.tolist()
     assert isinstance(BFLOAT16, Single)
+
+
+# ---- constants in flash
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("far", [False, True], ids=["ordinary", "to the ends"])
+def test_layers_from_flash(far: bool, board: str, build_cache: Path) -> None:
+    """The inner loops of each chip; 300 terms are more than one filling of the Uno's bins."""
+    coded = (
+        Posit(8, 0),
+        Posit(8, 1),
+        Posit(8, 2),
+        Posit(6, 2),
+        E4M3,
+        E5M2,
+        E2M1,
+        Posit(12, 1),
+        Posit(16, 1),
+        Posit(16, 2),
+    )
+    layers = [layer(fmt, 3, 300 if fmt.bits == 8 else 31, far=far) for fmt in coded]
+    layers += [layer(fmt, 3, 31, "float") for fmt in (FLOAT32, BFLOAT16, FLOAT16)]
+    parts = [layers[:4], layers[4:8], layers[8:]] if board == "uno" else [layers]  # as much as its flash holds
+    costs = [cost for part in parts for cost in run(part, load_boards().board(board), build_cache)]
+    for one, cost in zip(layers, costs, strict=True):
+        want = one.expected() & ((1 << 8 * one.format.storage_bytes) - 1)
+        assert cost.codes.tolist() == want.tolist(), f"{one.format} in {one.c_accumulator}"

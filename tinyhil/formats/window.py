@@ -131,7 +131,7 @@ def place_pair(a: Format, b: Format, observed: tuple[float, float], count: int) 
 
 def _fitted(bound: float, lows: tuple[int, int], peak: float, terms: int) -> Window:
     """bound: of any sum; lows: exact for the formats (what tables of whole units need), exact for these constants;
-    peak: of one product expected; terms: how many may be added. Proven if possible, exact if possible, in this order."""
+    peak: of one product expected; terms: how many may be added. Exact if possible, proven if possible."""
     wide, expected = WIDTHS[-1], math.frexp(peak)[1]
     guard = max(1, (terms - 1).bit_length())
     for low in lows:
