@@ -243,6 +243,16 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
 
 
+def test_a_board_that_is_too_small_does_not_keep_the_others_from_their_records(tmp_path: Path) -> None:
+    write_tiny_model(tmp_path / "wide.onnx", 1200)
+    np.save(tmp_path / "x.npy", np.random.default_rng(5).uniform(-1, 1, (4, 1, 1200)).astype(np.float32))
+    make = ["golden", "update", "--model", "wide.onnx", "--inputs", "x.npy", "--calibrate", "x.npy", "--samples", 4]
+    done = hil(*make, "--board", "uno", "--board", "host", cwd=tmp_path)
+    check_failure(done, 4, "1 of 2 orders do not fit", logs=True)
+    assert "results/golden/uno/wide-fixed16.json: no record: uno: " in done.stdout
+    assert [path.parent.name for path in (tmp_path / "results/golden").rglob("*.json")] == ["host"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
