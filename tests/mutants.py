@@ -22,6 +22,7 @@ from onnx_models import graph, model, node, simple
 from scan_models import SCANS
 from test_dsl import ERRORS, LET, MEANINGS
 from test_dsl_roundtrip import GRAPHS, TEXTS
+from test_exporters import trees
 from test_ops_shapes import MODELS as SHAPES
 from test_ops_windows import MODELS as WINDOWS
 
@@ -36,7 +37,14 @@ SIZES = (0, 1, 2, 3, 4, 5, 7, 12, 100, 4096, -1, -2, 1 << 16, 1 << 24, 1 << 31, 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 3e38, -3e38, float("inf"), float("-inf"), float("nan"))
 WORDS = ("", "constant", "SAME_UPPER", "LINEAR", "forward", "reflect", "linear", "\N{SNOWMAN}", "x" * 200)
 OPERATORS = sorted({*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant", "NonZero", "Softsign"})
-CLASSICAL = ("LinearClassifier", "LinearRegressor", "Normalizer", "Scaler", "TreeEnsembleClassifier")
+CLASSICAL = (
+    "LinearClassifier",
+    "LinearRegressor",
+    "Normalizer",
+    "Scaler",
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+)
 TOKEN = re.compile(r"//[^\n]*|[A-Za-z_]\w*|\d+\.?\d*(?:e[+-]?\d+)?|\^T|<.>|\|\*\||:\+|\s+|.", re.DOTALL)
 
 
@@ -112,7 +120,7 @@ def onnx_corpus() -> tuple[bytes, ...]:
     protos += [GRAPHS[name]() for name in ("odd_names", "numbers", "collected")]
     protos += [simple(nodes, {"x": shape}, constants) for nodes, shape, constants in SHAPES.values()]
     protos += [make(name)[0] for name, make in WINDOWS.items()]
-    protos += [branch(), recurrent(), learned()] * 5
+    protos += [branch(), recurrent(), learned(), trees()] * 5
     return tuple(proto.SerializeToString() for proto in protos)
 
 

@@ -58,7 +58,7 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
     named.name = name
     try:
         return rewrite(named, attrs, normalized)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{where}: its attributes make no sense ({error}); the file is damaged") from None
 
 

@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 MAX_NODES = 1 << 15  # a node number has 16 bits
+MAX_RESULTS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ def read_forest(attrs: dict[str, Any], kind: str, results: int) -> Forest:
     modes = [mode.decode() if isinstance(mode, bytes) else str(mode) for mode in attrs["nodes_modes"]]
     if len(row) != len(keys) or len(modes) != len(keys) or set(modes) - {"BRANCH_LEQ", "LEAF"}:
         raise ValueError(f"conditions {', '.join(sorted(set(modes)))}; only <= is supported")
+    if not 0 < results <= MAX_RESULTS:
+        raise ValueError(f"{results} results, the limit is {MAX_RESULTS}")
     if len(keys) > MAX_NODES:
         raise ValueError(f"{len(keys)} nodes, the limit is {MAX_NODES}")
     trees = np.array(attrs["nodes_treeids"])
