@@ -22,7 +22,13 @@ struct SingleOf {
 
     operator float() const {
         if (Exponent == 8) return float_of(static_cast<uint32_t>(code) << (32 - bits));
+#if defined(__ARM_FP) && (__ARM_FP & 2)
+        float wide;  // the FPU converts binary16
+        __asm__("vmov %0, %1\n\tvcvtb.f32.f16 %0, %0" : "=&t"(wide) : "r"(static_cast<uint32_t>(code)));
+        return wide;
+#else
         return widened();
+#endif
     }
 
     HIL_SHARED static SingleOf pack(Parts x) {
