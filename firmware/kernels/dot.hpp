@@ -48,3 +48,7 @@ inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
 #ifdef __AVR__
 #include "firmware/kernels/dot_avr.hpp"
 #endif
+
+#ifdef __ARM_FEATURE_DSP
+#include "firmware/kernels/dot_dsp.hpp"
+#endif
