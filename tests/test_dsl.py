@@ -259,7 +259,7 @@ ERRORS = {
     X + "x, x": r"2:1: a program has one result",
     X + "$(i = [3:3]) x": r"2:10: no steps from 3 to 3",
     X + "$(i = [0:3]) x[i]": r"2:16: elements 2 to 3 of an axis of 2",
-    X + "$(i = [0:9999999]) x": r"2:1: more than 65536 operations",
+    X + "$(i = [0:9999999]) x": r"2:1: more than 16384 operations",
     X + "loop (t = [0:2]) { x[t] }": r"2:1: a loop without state has no result",
     X + "loop (t = [0:3], h = x[0]) { h + x[t] }": r"2:1: steps 0 to 3 along axis 0 of 'x' \[2, 3\]",
     X + "loop (t = [0:2], h = x[0]) { h + t }": r"2:34: the step 't' is not a number",

@@ -222,7 +222,7 @@ TEXT_BOMBS = {
     "conditions": HEAD + "x >= 0 ? " * 5000 + "x",
     "a huge input": "input x = (999999999, 999999999) in relu(x)",
     "a huge array": HEAD + "let w = (999999999, 999999999) in [0, 1] in x * w",
-    "numbers": HEAD + "x + [" + ", ".join(["0.5"] * 100_000) + "]",
+    "numbers": HEAD + "x + [" + ", ".join(["0.5"] * 30_000) + "]",
     "spaces": HEAD + " " * 900_000 + "x + x",
     "comments": HEAD + "//\n" * 300_000 + "x + x",
     "one long name": HEAD + "a" * 900_000,

@@ -16,7 +16,7 @@ from tinyhil.frontend.tokens import DslError, Place
 from tinyhil.frontend.values import Known, Scope, Step, Value
 from tinyhil.graph import Shape
 
-MAX_UNROLLED_CALLS = 1 << 16  # copies of calls that a sum may make
+MAX_UNROLLED_CALLS = 1 << 14  # copies of calls that a sum may make
 
 Read = Callable[[syntax.Declaration, str], np.ndarray]
 OPERATORS = {"+": "Add", "-": "Sub", "/": "Div", "<*>": "Mul", "<+>": "Add", "<->": "Sub"}
