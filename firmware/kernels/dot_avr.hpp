@@ -1,5 +1,5 @@
 // Dot products of constants in flash (Z, lpm) with tensors in RAM (X) for the ATmega, one loop per pair of widths.
-// Cycles per element, loads and loop included: 8x8 16, 8x16 and 16x8 27, 16x16 into 32 bits 37, into 40 bits 39.
+// Cycles per element, loads and loop included: 8x8 13, 8x16 25, 16x8 26, 16x16 into 32 bits 37, into 40 bits 39.
 #pragma once
 #include "firmware/kernels/numeric.hpp"
 
@@ -10,26 +10,35 @@ inline void accumulate(Acc40 &sum, A a, B b, Size count) {
     for (Size i = 0; i < count; ++i) sum.add(static_cast<int32_t>(a[i]) * b[i]);
 }
 
+// One loop of `steps` per round. The text of a step is repeated, not .rept: the compiler counts lines to see how far
+// branches reach.
+#define HIL_ROUNDS(steps) "1:\n" steps "sbiw %[count], 1\nbrne 1b\nclr r1\n"
+#define HIL_FOUR(step) step step step step
+
+#define HIL_BYTE_TIMES_BYTE                           \
+    "lpm %[x], Z+\n"                                  \
+    "ld %[y], X+\n"                                   \
+    "muls %[x], %[y]\n" /* carry: it is negative */   \
+    "sbc %[sign], %[sign]\n"                          \
+    "add %A[sum], r0\n"                               \
+    "adc %B[sum], r1\n"                               \
+    "adc %C[sum], %[sign]\n"                          \
+    "adc %D[sum], %[sign]\n"
+#define HIL_BYTE_ROUNDS(steps, rounds)                                                                          \
+    asm volatile(HIL_ROUNDS(steps)                                                                              \
+                 : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
+                   [sign] "=&r"(sign)                                                                           \
+                 :                                                                                              \
+                 : "r0", "memory")
+
 inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int8_t> b, Size count) {
-    if (count == 0) return;
     uint8_t x, y, sign;
-    asm volatile(
-        "1:\n"
-        "lpm %[x], Z+\n"
-        "ld %[y], X+\n"
-        "muls %[x], %[y]\n"  // carry: the product is negative
-        "sbc %[sign], %[sign]\n"
-        "add %A[sum], r0\n"
-        "adc %B[sum], r1\n"
-        "adc %C[sum], %[sign]\n"
-        "adc %D[sum], %[sign]\n"
-        "sbiw %[count], 1\n"
-        "brne 1b\n"
-        "clr r1\n"
-        : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y), [sign] "=&r"(sign)
-        :
-        : "r0", "memory");
+    Size fours = count >> 2, rest = count & 3;
+    if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(HIL_BYTE_TIMES_BYTE), fours);
+    if (rest) HIL_BYTE_ROUNDS(HIL_BYTE_TIMES_BYTE, rest);
 }
+#undef HIL_BYTE_TIMES_BYTE
+#undef HIL_BYTE_ROUNDS
 
 // The 24-bit product of a signed byte and a signed word: word high times byte, word low (unsigned) times byte.
 #define HIL_BYTE_TIMES_WORD                                                \
@@ -45,39 +54,35 @@ inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int8_t> b, Size count)
     "adc %C[sum], %[p2]\n"                                                 \
     "adc %D[sum], %[zero]\n"                                               \
     "sbrc %[p2], 7\n"                                                      \
-    "dec %D[sum]\n"                                                        \
-    "sbiw %[count], 1\n"                                                   \
-    "brne 1b\n"                                                            \
-    "clr r1\n"
+    "dec %D[sum]\n"
+#define HIL_MIXED_ROUNDS(steps, rounds)                                                                              \
+    asm volatile("clr %[zero]\n" HIL_ROUNDS(steps)                                                                   \
+                 : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl), \
+                   [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)                                 \
+                 :                                                                                                   \
+                 : "r0", "memory")
+#define HIL_BYTE_WEIGHT "lpm %[byte], Z+\nld %[wl], X+\nld %[wh], X+\n" HIL_BYTE_TIMES_WORD
+#define HIL_WORD_WEIGHT "lpm %[wl], Z+\nlpm %[wh], Z+\nld %[byte], X+\n" HIL_BYTE_TIMES_WORD
 
 inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count) {
-    if (count == 0) return;
     uint8_t byte, wl, wh, p1, p2, zero;
-    asm volatile("clr %[zero]\n"
-                 "1:\n"
-                 "lpm %[byte], Z+\n"
-                 "ld %[wl], X+\n"
-                 "ld %[wh], X+\n" HIL_BYTE_TIMES_WORD
-                 : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl),
-                   [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)
-                 :
-                 : "r0", "memory");
+    Size pairs = count >> 1, rest = count & 1;
+    if (pairs) HIL_MIXED_ROUNDS(HIL_BYTE_WEIGHT HIL_BYTE_WEIGHT, pairs);
+    if (rest) HIL_MIXED_ROUNDS(HIL_BYTE_WEIGHT, rest);
 }
 
 inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
-    if (count == 0) return;
     uint8_t byte, wl, wh, p1, p2, zero;
-    asm volatile("clr %[zero]\n"
-                 "1:\n"
-                 "lpm %[wl], Z+\n"
-                 "lpm %[wh], Z+\n"
-                 "ld %[byte], X+\n" HIL_BYTE_TIMES_WORD
-                 : [sum] "+r"(sum), [count] "+w"(count), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl),
-                   [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)
-                 :
-                 : "r0", "memory");
+    Size pairs = count >> 1, rest = count & 1;
+    if (pairs) HIL_MIXED_ROUNDS(HIL_WORD_WEIGHT HIL_WORD_WEIGHT, pairs);
+    if (rest) HIL_MIXED_ROUNDS(HIL_WORD_WEIGHT, rest);
 }
 #undef HIL_BYTE_TIMES_WORD
+#undef HIL_BYTE_WEIGHT
+#undef HIL_WORD_WEIGHT
+#undef HIL_MIXED_ROUNDS
+#undef HIL_FOUR
+#undef HIL_ROUNDS
 
 // 16 x 16 -> 32 bits from four byte products, added into `low` and, by `carry`, into what lies above it.
 #define HIL_WORD_TIMES_WORD(carry)          \
