@@ -120,3 +120,15 @@ def test_which_class_the_outputs_name(name: str, tmp_path: Path) -> None:
     graph = from_text(f"input x = (1, 2) in {text}", tmp_path).graph
     assert classes_of(graph, np.array(outputs)).tolist() == classes
     assert class_count(graph, len(outputs[0])) == count
+
+
+def test_a_zoo_model_may_be_a_text(tmp_path: Path) -> None:
+    from harness.zoo import _model_file
+    from tinyhil.errors import ModelError
+
+    with pytest.raises(ModelError, match=r"model.yaml: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl"):
+        _model_file(tmp_path, {})
+    assert _model_file(tmp_path, {"dsl": "a.dsl"}) == tmp_path / "a.dsl"
+    assert _model_file(tmp_path, {"onnx": "a.onnx"}) == tmp_path / "a.onnx"
+    (tmp_path / "model.dsl").touch()
+    assert _model_file(tmp_path, {}) == tmp_path / "model.dsl"
