@@ -131,7 +131,7 @@ def test_a_user_outside_the_group_is_told_how_to_join(monkeypatch: pytest.Monkey
 ECHO = re.compile(r"^echo on (\S+) \((.*)\): (\d+) B there and back in ([\d.]+) s, ([\d,]+) B/s, (\d+) errors", re.M)
 
 
-@pytest.mark.parametrize("board", ["uno", "due", "h747", "host"])
+@pytest.mark.parametrize("board", ["uno", "due", pytest.param("h747", marks=pytest.mark.slow), "host"])
 def test_echo(board: str, tmp_path: Path) -> None:
     done = hil("doctor", "--board", board, "--seconds", 0.5, cwd=tmp_path)
     name, where, sent, seconds, rate, errors = ECHO.search(done.stdout).groups()

@@ -256,6 +256,7 @@ def test_reserve_and_release_by_command(desk: tuple[str, Path]) -> None:
     check_failure(at(folder, "boards", "lock", "uno"), EXIT_NO_BOARD, "none is attached")
 
 
+@pytest.mark.slow
 def test_a_run_is_ended_by_force(desk: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     _, folder = desk
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))

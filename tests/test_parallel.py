@@ -49,6 +49,7 @@ def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     assert "no board named 'nothing'" in nothing["error"]
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_all_and_keeps_their_samples(tmp_path: Path) -> None:
     process = start_hil("run", "--board", "due", "--board", "h747", *MODEL, "--samples", 950, cwd=tmp_path)
     wait_until(lambda: len(list((tmp_path / "results").glob("*/*.partial.jsonl"))) == 2)

@@ -102,6 +102,7 @@ def test_nobody_listens(rfc2217: bool, state: dict[str, str], tmp_path: Path) ->
     assert "does not answer  far" in hil("boards", "scan", cwd=tmp_path, **state).stdout
 
 
+@pytest.mark.slow
 def test_somebody_else_listens(state: dict[str, str], tmp_path: Path) -> None:
     """A server that takes a connection and says nothing: no telnet, no board."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -120,6 +121,7 @@ def test_a_remote_board_is_reset_through_the_network(due: Bench, state: dict[str
         assert server.serial.pulses == 1
 
 
+@pytest.mark.slow
 def test_a_socket_carries_no_reset(due: Bench, state: dict[str, str], tmp_path: Path) -> None:
     with powered(due, tmp_path) as device, SerialServer(device.port, False) as server:
         write_bench(tmp_path, server.url)

@@ -49,7 +49,7 @@ def freeze_in_the_middle(folder: Path, mode: str) -> tuple[float, int]:
     return seconds, int(count)
 
 
-@pytest.mark.parametrize("mode", ["quiet", "stream"])
+@pytest.mark.parametrize("mode", ["quiet", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_frozen_board_is_given_up_in_time_and_the_count_is_the_run_s(mode: str, tmp_path: Path) -> None:
     seconds, count = freeze_in_the_middle(tmp_path, mode)
     assert DEADLINE_S <= seconds < DEADLINE_S + SLACK_S
