@@ -17,7 +17,13 @@ from models.training.words import PROTONN
 from tinyhil.data import load
 
 HERE = Path(__file__).parent
-RECIPE = Recipe(dimensions=16, prototypes=50, classes=26, per_feature=True, schedule=Schedule(epochs=60))
+RECIPE = Recipe(
+    dimensions=16,
+    prototypes=45,
+    classes=26,
+    per_feature=True,
+    schedule=Schedule(epochs=150, batch=200, learning_rate=2e-2, weight_decay=0.0, label_smoothing=0.0),
+)
 
 
 def main() -> None:
