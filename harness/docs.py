@@ -41,9 +41,10 @@ def operators_page() -> str:
         "",
     ]
     lines += ["| Fusion | Makes |", "|---|---|"]
-    for fusion in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS):
-        asked = "; only when asked for" if fusion.name in LEFT_OUT else ""
-        lines.append(f"| `{fusion.name}` | {fusion.summary}{asked} |")
+    fusions = [(f.name, f.summary) for f in GRAPH_FUSIONS] + [(f.name, f.summary) for f in PROGRAM_FUSIONS]
+    for name, summary in fusions:
+        asked = "; only when asked for" if name in LEFT_OUT else ""
+        lines.append(f"| `{name}` | {summary}{asked} |")
     lines += [""]
     lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
     lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]

@@ -19,7 +19,7 @@ from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
-from tinyhil.frontend.rewrite import Site
+from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrites import CONTROL
 from tinyhil.graph import Shape
@@ -214,13 +214,13 @@ def _control(call: Call, item: onnx.NodeProto, local: Local, builder: Builder) -
 
     if call.op == "If" and {"then_branch", "else_branch"} <= set(bodies):
         then, otherwise = (bodies[name] for name in ("then_branch", "else_branch"))
-        return choose(site, lambda: run(then, ()), lambda: run(otherwise, ()))
+        return sensible(site, lambda: choose(site, lambda: run(then, ()), lambda: run(otherwise, ())))
     body = bodies.get("body")
     if call.op != "Loop" or body is None or len(body.input) != len(call.inputs) or len(body.input) < 2:
         raise site.refuse("its body does not take the node's inputs", "the file is damaged")
     wishes = [info.name for info in body.input]
     counts = wishes[0] in _names_read(body)
-    return repeat(site, wishes, counts, lambda inputs: run(body, inputs))
+    return sensible(site, lambda: repeat(site, wishes, counts, lambda inputs: run(body, inputs)))
 
 
 def _names_read(graph: onnx.GraphProto) -> set[str]:

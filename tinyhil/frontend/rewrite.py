@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tinyhil.frontend.builder import Builder
 
 Results = tuple[str, ...] | None
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,11 @@ class Site:
     # ---- what takes its place
 
     def constant(self, part: str, array: Any, kind: type = np.float32) -> str:
-        return self.builder.constant(f"{self.stem}.{part}", np.asarray(array, kind))
+        with np.errstate(over="ignore"):
+            made = np.asarray(array).astype(kind)
+        if made.dtype.kind == "f" and not np.isfinite(made).all():
+            raise self.refuse(f"its {part} is NaN or infinite", "check the weights")
+        return self.builder.constant(f"{self.stem}.{part}", made)
 
     def make(self, op: str, *inputs: str, **attrs: Any) -> str:
         """Result of a new call."""
@@ -97,13 +102,21 @@ class Site:
         return self.builder.add(Call(op, name, tuple(inputs), (wish,), attrs))[0]
 
 
+def sensible(site: Site, work: Callable[[], Made]) -> Made:
+    """What `work` returns; whatever it stumbles over is the file's fault."""
+    try:
+        return work()
+    except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, AttributeError) as error:
+        raise site.refuse(f"makes no sense ({str(error)[:120]})", "the file is damaged") from None
+
+
 def rewritten(builder: Builder, call: Call, rewrites: dict[str, Rewrite]) -> Results:
     """Results of the calls that take the place of `call`; None if it stands for itself."""
     rewrite = rewrites.get(call.op)
     if rewrite is None:
         return None
     site = Site(builder, call)
-    results = rewrite.apply(site)
+    results = sensible(site, lambda: rewrite.apply(site))
     if results is not None:
         for attribute in call.attrs:
             if attribute not in rewrite.attributes:

@@ -27,7 +27,8 @@ def _pow(site: Site) -> Results:
     base, exponent = site.call.inputs
     power, number = site.value(exponent), site.value(base)
     if power is not None and number is not None:
-        return (site.constant("power", np.power(number.astype(np.float64), power)),)
+        with np.errstate(all="ignore"):
+            return (site.constant("power", np.power(number.astype(np.float64), power)),)
     if power is not None:
         values = np.unique(power)
         if len(values) != 1:
