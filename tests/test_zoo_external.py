@@ -12,13 +12,17 @@ import onnxruntime
 import pytest
 import yaml
 
-from benchmarks.peers_models import FLOAT_PERCENT, RAM_LIMIT_BYTES, build_peers, float_correct, weights_file
+from benchmarks.peers_models import FLOAT_PERCENT, RAM_LIMIT_BYTES, Peer, build_peers, float_correct, weights_file
+from codegen.placement import place
 from harness.zoo import find_model, zoo_names
-from tinyhil.calibrate import load_ranges
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.data import load
 from tinyhil.errors import DataError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.lower import lower
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 MODELS = Path(__file__).parent.parent / "models"
 EXTERNAL = ("autoencoder_ad", "dscnn_kws", "resnet20_cifar")
@@ -102,8 +106,16 @@ def test_stated_accuracy(name: str) -> None:
 
 # ---- the networks Shiftry was measured on
 
+# A width for all tensors that keeps MinUn's RAM limit and stays within half a point of float.
+UNIFORM = {
+    "peer_protonn_usps2": "fixed8",
+    "peer_bonsai_usps2": "fixed8",
+    "peer_protonn_usps10": "fixed16",
+    "peer_fastgrnn_usps10": "fixed16",
+}
 
-def test_the_peers_networks_have_the_accuracy_they_were_measured_with(tmp_path: Path) -> None:
+
+def test_the_peers_networks_have_their_accuracy_and_fit_minun_s_limits(tmp_path: Path) -> None:
     if not os.environ.get("HIL_DATA"):
         pytest.skip("the peers' weights need HIL_DATA")
     try:
@@ -120,3 +132,14 @@ def test_the_peers_networks_have_the_accuracy_they_were_measured_with(tmp_path: 
         path.write_bytes(peer.proto.SerializeToString())
         logits = evaluate(load_model(path).graph, peer.x_test).reshape(len(peer.y_test), -1)
         assert int((logits.argmax(1) == peer.y_test).sum()) == correct
+        assert_fits(name, path, peer)
+
+
+def assert_fits(name: str, path: Path, peer: Peer) -> None:
+    graph = load_model(path).graph
+    program = place(lower(graph, Assignment(UNIFORM[name]), calibrate(graph, peer.x_train, {})))
+    assert program.plan.peak_bytes <= RAM_LIMIT_BYTES[name]
+    integers, _ = quantize_inputs(program.program, peer.x_test)
+    labels = dequantize_outputs(program.program, run_reference(program.program, integers).outputs).argmax(1)
+    percent = 100 * float((labels == peer.y_test).mean())
+    assert percent >= FLOAT_PERCENT[name] - 0.5
