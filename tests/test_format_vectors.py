@@ -173,9 +173,14 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("vector_builds")
 
 
+MORE = (more_board_cases, board_sums, more_board_sums)
+
+
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize(
-    "cases", [board_cases, more_board_cases, board_sums, more_board_sums], ids=lambda f: f.__name__
+    "cases",
+    [board_cases, *(pytest.param(cases, marks=pytest.mark.slow) for cases in MORE)],
+    ids=lambda f: f.__name__,
 )
 def test_boards(board: str, cases: object, build_cache: Path) -> None:
     assert run_on_board(cases(), load_boards().board(board), build_cache) == ""  # type: ignore[operator]
@@ -253,7 +258,7 @@ def test_matrix_products_in_a_window_agree_with_single_products() -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-@pytest.mark.parametrize("far", [False, True], ids=["ordinary", "to the ends"])
+@pytest.mark.parametrize("far", [pytest.param(False, marks=pytest.mark.slow), True], ids=["ordinary", "to the ends"])
 def test_layers_from_flash(far: bool, board: str, build_cache: Path) -> None:
     """The inner loops of each chip; 300 terms are more than one filling of the Uno's bins."""
     coded = (

@@ -44,7 +44,27 @@ struct Posit {
         return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
     }
 #ifdef __AVR__
-    static Real unpack(Posit x) { return Decoded<Posit>::at(x.code); }
+    static Real unpack(Posit x) { return Bits <= 8 || Bits > 16 ? Decoded<Posit>::at(x.code) : unpack_word(static_cast<uint16_t>(x.code)); }
+
+    // The same in words of 16 bits
+    HIL_SHARED static Real unpack_word(uint16_t code) {
+        uint16_t body = static_cast<uint16_t>(code << (Bits <= 16 ? 16 - Bits : 0));
+        const bool negative = body & 0x8000;
+        if (negative) body = static_cast<uint16_t>(-body);
+        body = static_cast<uint16_t>(body << 1);
+        if (body == 0) return Real(0, 0);
+        int8_t k = -1;
+        if (body & 0x8000) {
+            for (body = static_cast<uint16_t>(body << 1), k = 0; body & 0x8000; body = static_cast<uint16_t>(body << 1)) ++k;
+        } else {
+            for (body = static_cast<uint16_t>(body << 1); !(body & 0x8000); body = static_cast<uint16_t>(body << 1)) --k;
+        }
+        body = static_cast<uint16_t>(body << 1);
+        const uint8_t low = Es == 0 ? 0 : static_cast<uint8_t>(static_cast<uint8_t>(body >> 8) >> (8 - Es));
+        body = static_cast<uint16_t>(body << Es);
+        const int16_t mantissa = static_cast<int16_t>(((body >> 1) | 0x8000) >> (Bits <= 16 ? 16 - mantissa_bits : 0));
+        return Real(negative ? -mantissa : mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
+    }
 #else
     // The same with the run counted by one instruction
     static Real unpack(Posit x) {

@@ -87,10 +87,11 @@ def log(x: np.ndarray) -> np.ndarray:
     return np.where(regular, result, np.where(x == 0, F(-np.inf), np.where(x > 0, F(np.inf), F(np.nan))))
 
 
-def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def divide(a: np.ndarray | np.float32, b: np.ndarray) -> np.ndarray:
     """IEEE division, correctly rounded."""
     with np.errstate(all="ignore"):
-        return a / b
+        quotient: np.ndarray = a / b
+    return quotient
 
 
 def reciprocal(x: np.ndarray) -> np.ndarray:
