@@ -2,8 +2,8 @@
 
 Krizhevsky, "Learning multiple layers of features from tiny images", 2009; no licence stated, research use.
 HIL_DATA may hold the pictures recompressed as JPEG (quality 75): other pixels, about ten points less accuracy for a
-network trained on the originals. The loader says which it found. Pixels are standardised with the mean and the spread of
-ImageNet's channels, as networks of this size commonly take them.
+network trained on the originals. The loader says which it found. Pixels are standardised with the mean and the
+spread of ImageNet's channels, as networks of this size commonly take them.
 """
 
 from __future__ import annotations
