@@ -407,7 +407,7 @@ ON_BOARDS = {
 }
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", ["uno", pytest.param("due", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("names", ON_BOARDS)
 def test_kernels_on_boards(board: str, names: str, tmp_path: Path) -> None:
     made = cases(tmp_path, "fixed16", ON_BOARDS[names], rows=2)[::2]
@@ -575,7 +575,10 @@ CODED = ["less", "greater or equal", "equal", "and", "sign", "where", "where per
 CODED += ["rnn backward", "gru", "lstm both", "exp", "div"]
 
 
-@pytest.mark.parametrize("default", ["posit8es0", "posit16es1", "fp8e4m3", "float16", "float32"])
+@pytest.mark.parametrize(
+    "default",
+    ["posit16es1", "float16", *(pytest.param(f, marks=pytest.mark.slow) for f in ("posit8es0", "fp8e4m3", "float32"))],
+)
 def test_kernels_in_other_formats(default: str, tmp_path: Path) -> None:
     """Decisions, choices at run time and loops do no arithmetic of their own: they run in every format."""
     made = []
