@@ -80,7 +80,7 @@ class Site:
 
     def constant(self, part: str, array: Any, kind: type = np.float32) -> str:
         with np.errstate(over="ignore"):
-            made = np.asarray(array).astype(kind)
+            made: np.ndarray = np.asarray(array).astype(kind)
         if made.dtype.kind == "f" and not np.isfinite(made).all():
             raise self.refuse(f"its {part} is NaN or infinite", "check the weights")
         return self.builder.constant(f"{self.stem}.{part}", made)
