@@ -21,6 +21,8 @@ from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 
 MAX_RANK = 16
+NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
+TERMS_THAT_PAY = 48
 MAX_OUTPUT_BYTES = 60_000  # one frame carries it; lengths are counted in 16 bits
 
 
@@ -283,7 +285,11 @@ def _accumulator(program: Program, op: Op) -> str:
     if op.domain == CODED:
         wide = any(program.tensors[name].format.storage_bytes == 4 for name in op.inputs)
         return "hil::LongReal" if wide else "hil::Real"
-    return f"hil::{'Sum' if kernel.is_sum else 'Wide'}<{op.accumulator_bits}>"
+    bits = op.accumulator_bits
+    if kernel.is_sum:
+        terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
+        return f"hil::Sum<{bits if terms >= TERMS_THAT_PAY else max(bits, NARROW_SUM_BITS + 1)}>"
+    return f"hil::Wide<{bits}>"
 
 
 def _proof(op: Op) -> str:

@@ -1,4 +1,5 @@
-// A 40-bit accumulator for the ATmega: one byte more than a product of two 16-bit numbers, where int64_t costs four.
+// Accumulators of 40 and 48 bits for the ATmega: one or two bytes more than a product of two 16-bit numbers, where int64_t
+// costs four. For 24 bits the compiler has a type.
 #pragma once
 #include <stdint.h>
 
@@ -30,6 +31,28 @@ struct Acc40 {
         low += static_cast<uint32_t>(value);
         if (low < before) ++high;
         if (value < 0) --high;
+    }
+};
+
+struct Acc48 {
+    uint32_t low;
+    int16_t high;
+
+    explicit Acc48(int64_t value = 0) : low(static_cast<uint32_t>(value)), high(static_cast<int16_t>(value >> 32)) {}
+
+    int64_t wide() const { return static_cast<int64_t>(low) + static_cast<int64_t>(high) * 4294967296LL; }
+
+    void add(int32_t value) {
+        const uint32_t before = low;
+        low += static_cast<uint32_t>(value);
+        if (low < before) ++high;
+        if (value < 0) --high;
+    }
+
+    void add(const Acc40 &part) {
+        const uint32_t before = low;
+        low += part.low;
+        high = static_cast<int16_t>(high + part.high + (low < before));
     }
 };
 

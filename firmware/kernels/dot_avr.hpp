@@ -1,5 +1,5 @@
 // Dot products of constants in flash (Z, lpm) with tensors in RAM (X) for the ATmega, one loop per pair of widths.
-// Cycles per element, loads and loop included: 8x8 13, 8x16 25, 16x8 26, 16x16 into 32 bits 37, into 40 bits 39.
+// Cycles per element, loads and loop included: 8x8 12 into 24 bits and 13 into 32, 8x16 25, 16x8 26, 16x16 into 32 bits 37, into 40 bits 39.
 #pragma once
 #include "firmware/kernels/numeric.hpp"
 
@@ -10,20 +10,25 @@ inline void accumulate(Acc40 &sum, A a, B b, Size count) {
     for (Size i = 0; i < count; ++i) sum.add(static_cast<int32_t>(a[i]) * b[i]);
 }
 
+template <class A, class B>
+inline void accumulate(Acc48 &sum, A a, B b, Size count) {
+    for (Size i = 0; i < count; ++i) sum.add(static_cast<int32_t>(a[i]) * b[i]);
+}
+
 // One loop of `steps` per round. The text of a step is repeated, not .rept: the compiler counts lines to see how far
 // branches reach.
 #define HIL_ROUNDS(steps) "1:\n" steps "sbiw %[count], 1\nbrne 1b\nclr r1\n"
 #define HIL_FOUR(step) step step step step
 
-#define HIL_BYTE_TIMES_BYTE                           \
+#define HIL_BYTE_TIMES_BYTE_24                        \
     "lpm %[x], Z+\n"                                  \
     "ld %[y], X+\n"                                   \
     "muls %[x], %[y]\n" /* carry: it is negative */   \
     "sbc %[sign], %[sign]\n"                          \
     "add %A[sum], r0\n"                               \
     "adc %B[sum], r1\n"                               \
-    "adc %C[sum], %[sign]\n"                          \
-    "adc %D[sum], %[sign]\n"
+    "adc %C[sum], %[sign]\n"
+#define HIL_BYTE_TIMES_BYTE HIL_BYTE_TIMES_BYTE_24 "adc %D[sum], %[sign]\n"
 #define HIL_BYTE_ROUNDS(steps, rounds)                                                                          \
     asm volatile(HIL_ROUNDS(steps)                                                                              \
                  : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
@@ -37,7 +42,15 @@ inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int8_t> b, Size count)
     if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(HIL_BYTE_TIMES_BYTE), fours);
     if (rest) HIL_BYTE_ROUNDS(HIL_BYTE_TIMES_BYTE, rest);
 }
+
+inline void accumulate(__int24 &sum, Flash<int8_t> a, Ram<int8_t> b, Size count) {
+    uint8_t x, y, sign;
+    Size fours = count >> 2, rest = count & 3;
+    if (fours) HIL_BYTE_ROUNDS(HIL_FOUR(HIL_BYTE_TIMES_BYTE_24), fours);
+    if (rest) HIL_BYTE_ROUNDS(HIL_BYTE_TIMES_BYTE_24, rest);
+}
 #undef HIL_BYTE_TIMES_BYTE
+#undef HIL_BYTE_TIMES_BYTE_24
 #undef HIL_BYTE_ROUNDS
 
 // The 24-bit product of a signed byte and a signed word: word high times byte, word low (unsigned) times byte.
@@ -139,7 +152,28 @@ inline void accumulate(Acc40 &sum, Flash<int16_t> a, Ram<int16_t> b, Size count)
     sum.low = low;
     sum.high = high;
 }
+
+// 40 bits hold 256 products of 16-bit numbers whatever they are.
+inline void accumulate(Acc48 &sum, Flash<int16_t> a, Ram<int16_t> b, Size count) {
+    while (count > 0) {
+        const Size some = count < 256 ? count : 256;
+        Acc40 part(0);
+        accumulate(part, a, b, some);
+        sum.add(part);
+        a = a + some;
+        b = b + some;
+        count -= some;
+    }
+}
 #undef HIL_WORD_TIMES_WORD
 #undef HIL_WORD_OPERANDS
+
+// What has no loop of 24 bits is summed in 32.
+template <class A, class B>
+inline void accumulate(__int24 &sum, A a, B b, Size count) {
+    int32_t wide = sum;
+    accumulate(wide, a, b, count);
+    sum = static_cast<__int24>(wide);
+}
 
 }  // namespace hil

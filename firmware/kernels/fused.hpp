@@ -8,6 +8,7 @@ template <class Acc>
 inline void add_product(Acc &sum, int32_t product) { sum += product; }
 #ifdef __AVR__
 inline void add_product(Acc40 &sum, int32_t product) { sum.add(product); }
+inline void add_product(Acc48 &sum, int32_t product) { sum.add(product); }
 #endif
 
 // Narrow multiplications, for which an AVR has instructions.

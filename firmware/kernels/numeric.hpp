@@ -26,10 +26,15 @@ struct Const {
 template <int Class> struct AccumulatorType { using type = int64_t; };
 template <> struct AccumulatorType<32> { using type = int32_t; };
 #ifdef __AVR__
+template <> struct AccumulatorType<24> { using type = __int24; };
 template <> struct AccumulatorType<40> { using type = Acc40; };
-#endif
+template <> struct AccumulatorType<48> { using type = Acc48; };
 template <int Bits>
-using Sum = typename AccumulatorType<(Bits <= 32) ? 32 : (Bits <= 40) ? 40 : 64>::type;
+using Sum = typename AccumulatorType<(Bits <= 24) ? 24 : (Bits <= 32) ? 32 : (Bits <= 40) ? 40 : (Bits <= 48) ? 48 : 64>::type;
+#else
+template <int Bits>
+using Sum = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
+#endif
 template <int Bits>
 using Wide = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
 
@@ -141,6 +146,21 @@ inline WholeOut<Out, Number> requantize(Number sum, Const<N>) {
 }
 
 #ifdef __AVR__
+template <>
+struct Multiply<__int24> {
+    template <class A, class B>
+    static __int24 of(A a, B b) { return static_cast<__int24>(static_cast<int32_t>(a) * b); }
+};
+template <class Out, int N>
+inline WholeOut<Out, __int24> requantize(__int24 sum, Const<N> shift) { return requantize<Out>(static_cast<int32_t>(sum), shift); }
+template <class Out>
+inline WholeOut<Out, __int24> requantize(__int24 sum, int shift) { return requantize<Out>(static_cast<int32_t>(sum), shift); }
+template <class Out, int N>
+inline WholeOut<Out, Acc48> requantize(Acc48 sum, Const<N> shift) { return requantize<Out>(sum.wide(), shift); }
+template <class Out>
+inline WholeOut<Out, Acc48> requantize(Acc48 sum, int shift) { return requantize<Out>(sum.wide(), shift); }
+template <class Out>
+inline WholeOut<Out, Acc40> requantize(Acc40 sum, int shift) { return requantize<Out>(sum.wide(), shift); }
 template <class Out, int N>
 inline WholeOut<Out, Acc40> requantize(Acc40 sum, Const<N>) {
     if (N < 8) return requantize<Out>(sum.wide(), Const<N>());

@@ -143,6 +143,8 @@ inline Parts parts(int32_t x) { return parts_of(x < 0, magnitude_of(x), 0); }
 inline Parts parts(int64_t x) { return parts_of(x < 0, magnitude_of(x), 0); }
 #ifdef __AVR__
 inline Parts parts(Acc40 x) { return parts(x.wide()); }
+inline Parts parts(Acc48 x) { return parts(x.wide()); }
+inline Parts parts(__int24 x) { return parts(static_cast<int32_t>(x)); }
 inline Parts parts(int x) { return parts(static_cast<int32_t>(x)); }
 #endif
 template <class Mantissa>
