@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from harness.assets import asset, in_checkout
-from harness.classes import classes_of
 from harness.partial import writing
 from harness.run import Outcome
 from harness.truth import truth_of
+from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.reference import dequantize_outputs
 

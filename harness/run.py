@@ -19,7 +19,6 @@ from harness.boards import attached, host, simulated
 from harness.boards.connection import Connection, Session
 from harness.build import build
 from harness.claim import claim
-from harness.classes import class_count
 from harness.config import Boards, BoardSpec
 from harness.crash import check_memory, explain_crash
 from harness.flash import flash, runs
@@ -35,6 +34,7 @@ from harness.trace import SampleTrace, TraceReader
 from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.classes import class_count
 from tinyhil.errors import BoardError, ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named

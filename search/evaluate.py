@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tinyhil.classes import classes_of
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
@@ -62,6 +63,7 @@ class Examples:
     labels: np.ndarray | None
     outputs: np.ndarray
     classes: np.ndarray
+    graph: Graph
 
     def __len__(self) -> int:
         return len(self.x)
@@ -69,11 +71,6 @@ class Examples:
     @property
     def float_accuracy(self) -> float | None:
         return None if self.labels is None else float((self.classes == self.labels).mean())
-
-
-def classes_of(outputs: np.ndarray) -> np.ndarray:
-    """The class of each sample: the largest output, or the sign of a single one."""
-    return outputs.argmax(axis=1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).astype(np.int64)
 
 
 def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Examples:
@@ -91,7 +88,7 @@ def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Exa
         margin = np.abs(outputs[:, 0])
     order = np.argsort(margin, kind="stable")
     found = labels if labels is None else labels[order]
-    return Examples(shaped[order], found, outputs[order], classes_of(outputs[order]))
+    return Examples(shaped[order], found, outputs[order], classes_of(graph, outputs[order]), graph)
 
 
 def require_classes(examples: Examples) -> None:
@@ -143,7 +140,7 @@ class Evaluator:
         given = inputs[chosen]
         found = self.executor.run(program, given)
         real = dequantize_outputs(program, found.outputs)
-        classes = classes_of(real)
+        classes = classes_of(self.examples.graph, real)
         labels = self.examples.labels
         return Score(
             samples=len(classes),

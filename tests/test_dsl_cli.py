@@ -10,7 +10,7 @@ import pytest
 from dsl_models import from_text
 from hil_command import check_failure, hil, record_of
 
-from harness.classes import class_count, classes_of
+from tinyhil.classes import class_count, classes_of
 from tinyhil.frontend.functions import FUNCTIONS
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.parser import parse
