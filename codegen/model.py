@@ -269,7 +269,7 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
         else:
             arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
     accumulator = _accumulator(program, op)
-    lines = [f"hil::{op.kernel}<{accumulator}>({', '.join(arguments)});"]
+    lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
         lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
     return lines

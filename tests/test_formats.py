@@ -14,6 +14,7 @@ from tinyhil.errors import ConfigError
 from tinyhil.formats import FORMATS, named
 from tinyhil.formats.codec import dequantize, quantize, requantize
 from tinyhil.formats.fixed import Fixed, exponent_for
+from tinyhil.formats.minifloat import Minifloat
 
 WIDTHS = (8, 16)
 float32s = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -177,3 +178,11 @@ def test_names() -> None:
     assert [named(fmt.name) for fmt in FORMATS] == list(FORMATS)
     with pytest.raises(ConfigError, match=r"unknown number format 'fixed17'; known: fixed2, fixed3"):
         named("fixed17")
+
+
+def test_general_minifloats_have_names() -> None:
+    assert named("e3m2").fit(1.0) == Minifloat(3, 2, 3, exponent=-4)
+    assert named("e3m2b5").fit(0.0) == Minifloat(3, 2, 5)
+    for name in ("e9m1", "e8m10", "e0m3", "e3m2b"):
+        with pytest.raises(ConfigError, match=f"unknown number format '{name}'"):
+            named(name)

@@ -28,7 +28,10 @@ class Kernel:
     `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
     `coded`: what it computes in when an operand is posit or minifloat: "quire" (exact sums), "real" (exact, one
     rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
+    `template`: the C++ template's name where it is not the kernel's.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
+    `limit`: how its results are limited besides saturation, a wrapper of the output in `firmware/kernels/limits.hpp`
+    around the C++ template `template` (tinyhil/ops/limits.py); empty for most.
     """
 
     name: str
@@ -41,3 +44,6 @@ class Kernel:
     struct: tuple[str, tuple[str, ...]] | None = None
     coded: str = ""
     codes: tuple[int, ...] = ()
+    limit: str = ""
+    template: str = ""
+    template: str = ""

@@ -19,6 +19,9 @@ FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 
 def named(name: str) -> NamedFormat:
     """The format called `name`; ConfigError lists the known ones."""
+    general = None if name in FORMAT_BY_NAME else minifloat.parse(name)
+    if general is not None:
+        return general
     if name not in FORMAT_BY_NAME:
         raise ConfigError(f"unknown number format '{name}'; known: {', '.join(FORMAT_BY_NAME)}")
     return FORMAT_BY_NAME[name]

@@ -9,6 +9,7 @@ is the policy: FINITE numbers throughout; NAN: all ones is NaN; IEEE: the highes
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -106,6 +107,14 @@ class Minifloat:
         return f"e{self.exponent_bits}m{self.mantissa_bits} * 2^{self.exponent}"
 
 
+@dataclass(frozen=True, slots=True)
+class MinifloatPerChannel(Minifloat):
+    """Weights of a layer that get an exponent for each output channel; elsewhere like any minifloat."""
+
+    def scaled(self, exponent: int) -> MinifloatPerChannel:
+        return MinifloatPerChannel(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)
+
+
 def decode_fields(body: np.ndarray, mantissa_bits: int, granule: int) -> np.ndarray:
     """Values of sign-less codes: exponent field 0 is subnormal, every other doubles the step."""
     field = body >> mantissa_bits
@@ -132,6 +141,11 @@ E2M1_BIAS_0 = Minifloat(2, 1, 0)
 E3M0 = Minifloat(3, 0, 3)
 
 
+def fit_channels(magnitude: float, shape: Minifloat) -> MinifloatPerChannel:
+    exponent = fit(magnitude, shape).exponent
+    return MinifloatPerChannel(shape.exponent_bits, shape.mantissa_bits, shape.bias, shape.policy, exponent)
+
+
 def fit(magnitude: float, shape: Minifloat) -> Minifloat:
     """The tensor's largest magnitude is scaled below the largest number, as near to it as a power of two allows."""
     if magnitude == 0.0:
@@ -140,13 +154,36 @@ def fit(magnitude: float, shape: Minifloat) -> Minifloat:
     return shape.scaled(exponent + (magnitude > math.ldexp(shape.largest, exponent)))
 
 
-NAMED = tuple(
-    NamedFormat(name, shape.bits, summary, partial(fit, shape=shape))
-    for name, shape, summary in (
-        ("fp8e4m3", E4M3, "FP8 E4M3: largest 448, no infinities"),
-        ("fp8e5m2", E5M2, "FP8 E5M2: largest 57344"),
-        ("fp4e2m1", E2M1, "FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6"),
-        ("fp4e2m1b0", E2M1_BIAS_0, "FP4 E2M1 with bias 0: twice the values of fp4e2m1"),
-        ("fp4e3m0", E3M0, "FP4 E3M0: powers of two from 1/4 to 16"),
-    )
+_SHAPES = (
+    ("fp8e4m3", E4M3, "FP8 E4M3: largest 448, no infinities"),
+    ("fp8e5m2", E5M2, "FP8 E5M2: largest 57344"),
+    ("fp4e2m1", E2M1, "FP4 E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6"),
+    ("fp4e2m1b0", E2M1_BIAS_0, "FP4 E2M1 with bias 0: twice the values of fp4e2m1"),
+    ("fp4e3m0", E3M0, "FP4 E3M0: powers of two from 1/4 to 16"),
 )
+NAMED = tuple(
+    NamedFormat(name, shape.bits, summary, partial(fit, shape=shape)) for name, shape, summary in _SHAPES
+) + tuple(
+    NamedFormat(
+        f"{name}pc",
+        shape.bits,
+        f"{name} weights with a scale per output channel, beside {beside}",
+        partial(fit_channels, shape=shape),
+        values=beside,
+    )
+    for name, shape, beside in (("fp8e4m3", E4M3, "fp8e4m3"), ("fp4e2m1", E2M1, "fp8e4m3"))
+)
+_GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
+
+
+def parse(name: str) -> NamedFormat | None:
+    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. None for other names."""
+    found = _GENERAL.fullmatch(name)
+    if found is None:
+        return None
+    exponent_bits, mantissa_bits = int(found[1]), int(found[2])
+    bias = int(found[3]) if found[3] else (1 << (exponent_bits - 1)) - 1
+    if not 2 <= 1 + exponent_bits + mantissa_bits <= 16:
+        return None
+    shape = Minifloat(exponent_bits, mantissa_bits, bias)
+    return NamedFormat(name, shape.bits, f"minifloat, bias {bias}, no infinities", partial(fit, shape=shape))

@@ -1,16 +1,24 @@
-"""Layers of fixed point whose weights have a scale of their own for each output channel.
+"""Layers of fixed point or minifloats whose weights have a scale of their own for each output channel.
 
-Each channel's sum has its own unit, so each is shifted by its own amount; the bias is rounded to that unit.
+Each channel's sum has its own unit, so each is shifted by its own amount. The bias is rounded to that unit (fixed
+point) or given in it as float32 (minifloats).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.fixed import Fixed, PerChannel, exponent_for, fit
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.fixed import Fixed, PerChannel, fit
+from tinyhil.formats.format import CODED, INTEGER, Format
+from tinyhil.formats.minifloat import Minifloat, MinifloatPerChannel
+from tinyhil.formats.minifloat import fit as fit_minifloat
+from tinyhil.formats.single import FLOAT32
+from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering, domain_of
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
@@ -20,7 +28,28 @@ WORD_LIMIT = (1 << 31) - 1
 
 
 def takes(weights: Format, x: Format) -> bool:
-    return isinstance(weights, PerChannel) and domain_of([x]) == INTEGER
+    domain = domain_of([x])
+    if isinstance(weights, MinifloatPerChannel):
+        return domain in (INTEGER, CODED)
+    return isinstance(weights, PerChannel) and domain == INTEGER
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Weights by rows: codes, each row in units of 2**(its exponent)."""
+
+    codes: np.ndarray
+    exponents: np.ndarray
+
+
+def _scaled(rows: np.ndarray, fmt: Format) -> Scaled:
+    fitted = [_fit(float(np.abs(row).max(initial=0.0)), fmt) for row in rows]
+    codes = [one.encode(np.ldexp(row, -one.exponent))[0] for one, row in zip(fitted, rows, strict=True)]
+    return Scaled(np.stack(codes), np.array([one.exponent for one in fitted]))
+
+
+def _fit(magnitude: float, fmt: Format) -> Format:
+    return fit_minifloat(magnitude, fmt.scaled(0)) if isinstance(fmt, Minifloat) else fit(magnitude, fmt.bits)
 
 
 def emit_layer(
@@ -33,12 +62,15 @@ def emit_layer(
 ) -> None:
     """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value."""
     name, array, bias, x = operands
-    bits = lowering.format(name).bits
+    fmt = lowering.format(name)
+    if isinstance(fmt, Minifloat):
+        _emit_coded(node, lowering, kernel, operands, params, scratch)
+        return
+    bits = fmt.bits
     rows = array.reshape(len(array), -1).astype(np.float64)
-    exponents = np.array([exponent_for(float(np.abs(row).max(initial=0.0)), bits) for row in rows])
+    made = _scaled(rows, fmt)
+    codes, exponents = made.codes, made.exponents
     source, out = lowering.loaded(x), lowering.define(node.outputs[0])
-    codes = np.stack([fit(float(np.abs(row).max(initial=0.0)), bits).encode(np.ldexp(row, -e))[0]
-                      for row, e in zip(rows, exponents, strict=True)])  # fmt: skip
     units = exponents + source.exponent
     start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
     words = np.clip(np.floor(np.ldexp(start, -units) + 0.5), -WORD_LIMIT, WORD_LIMIT).astype(np.int64)
@@ -55,6 +87,39 @@ def emit_layer(
     )
     patch = scratch.name if scratch is not None else ""
     lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, max(widths), patch))
+
+
+def _emit_coded(
+    node: Node,
+    lowering: Lowering,
+    kernel: Kernel,
+    operands: tuple[str, np.ndarray, np.ndarray | None, str],
+    params: dict[str, int],
+    scratch: Tensor | None,
+) -> None:
+    """Minifloats: sums in a window that is placed for all channels, each in its own unit."""
+    name, array, bias, x = operands
+    fmt = lowering.format(name).scaled(0)
+    made = _scaled(array.reshape(len(array), -1).astype(np.float64), fmt)
+    out, units = lowering.define(node.outputs[0]), made.exponents + lowering.loaded(x).exponent
+    start = np.ldexp(np.zeros(len(array)) if bias is None else bias.astype(np.float64), -units)
+    window = place(
+        np.abs(fmt.decode(made.codes)),
+        lowering.format(x),
+        lowering.observed(x),
+        float(np.abs(start).max()),
+        fmt.granule,
+    )
+    names = (
+        lowering.add_codes(name, made.codes.reshape(-1), fmt),
+        lowering.tensor(x),
+        lowering.add_codes(f"{node.outputs[0]}.bias", FLOAT32.encode(start)[0], FLOAT32),
+        lowering.add_codes(f"{node.outputs[0]}.shifts", np.clip(out.format.exponent - units, -128, 127), Fixed(8, 0)),
+    )
+    patch = scratch.name if scratch is not None else ""
+    chosen = {DENSE.name: DENSE_CODED, CONV.name: CONV_CODED}[kernel.name]
+    op = Op(chosen.name, node.name, names, out.name, params, window.bits, patch, low=window.low, guard=window.guard)
+    lowering.emit(node, op)
 
 
 def _finished(sums: np.ndarray, shifts: np.ndarray, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -84,6 +149,37 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     return codes.reshape(len(planes), -1), clipped.reshape(len(planes), -1)
 
 
+def _coded(op: Op, factors: np.ndarray, x: np.ndarray, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    """factors (..., outputs, inner) times x (..., inner, pixels): (samples, outputs, pixels) codes."""
+    window = Window(op.accumulator_bits, op.low, op.guard)
+    units, clipped = window.matmul(factors, x)
+    start, also_clipped = window.start(FLOAT32.decode(arrays[2].reshape(-1, 1)), 0)
+    samples, outputs, pixels = len(units), arrays[2].size, units.shape[-1]
+    units, clipped = (a.reshape(samples, outputs, pixels) for a in (units, clipped))
+    total, counted = units + start, clipped + also_clipped
+    pairs = [requantize(window.value(total[:, n]), int(shift), out) for n, shift in enumerate(arrays[3].reshape(-1))]
+    codes = np.stack([codes for codes, _ in pairs], axis=1)
+    return codes, np.stack([saturated for _, saturated in pairs], axis=1) + counted
+
+
+def _execute_dense_coded(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    x = arrays[1].reshape(-1, p["rows"], p["inner"])
+    factors = arrays[0].reshape(1, p["outputs"], p["inner"])
+    codes, clipped = _coded(op, factors, x.transpose(0, 2, 1), arrays, out)
+    return codes.transpose(0, 2, 1).reshape(len(x), -1), clipped.transpose(0, 2, 1).reshape(len(x), -1)
+
+
+def _execute_conv_coded(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p, w = op.params, window.window_of(op.params)
+    planes = arrays[1].reshape(-1, w.channels, w.height, w.width)
+    inner = arrays[0].size // p["outputs"]
+    factors = arrays[0].reshape(1, p["groups"], -1, inner)
+    patches = w.patches(planes, 0).reshape(len(planes), p["groups"], inner, w.pixels)
+    codes, clipped = _coded(op, factors, patches, arrays, out)
+    return codes.reshape(len(planes), -1), clipped.reshape(len(planes), -1)
+
+
 _CODES = (0, 2, 3)
 DENSE = Kernel(
     "dense_channels",
@@ -102,4 +198,11 @@ CONV = Kernel(
     struct=("Window", window.FIELDS),
     codes=_CODES,
 )
-KERNELS = (DENSE, CONV)
+# The same C++ templates: the kernels differ in what their operands are
+DENSE_CODED = replace(
+    DENSE, name="dense_channels_coded", execute=_execute_dense_coded, codes=(2, 3), coded=QUIRE, template=DENSE.name
+)
+CONV_CODED = replace(
+    CONV, name="conv_channels_coded", execute=_execute_conv_coded, codes=(2, 3), coded=QUIRE, template=CONV.name
+)
+KERNELS = (DENSE, CONV, DENSE_CODED, CONV_CODED)
