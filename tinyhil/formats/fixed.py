@@ -3,7 +3,7 @@
 The exponent follows Shiftry and MinUn (facts: section "Semantics"): the smallest one for which the largest magnitude
 stays below 2**(bits - 1 + exponent), so a profiled value saturates only if it lies within half a step of that end.
 
-Rounding, everywhere: to nearest, ties towards plus infinity, floor((x + half) / step).
+Rounding, everywhere: to nearest, ties towards plus infinity, floor((x + half) / step). NaN encodes to 0, counted.
 """
 
 from __future__ import annotations
@@ -65,11 +65,14 @@ class Fixed:
         return codes.astype(np.float64)
 
     def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        values = np.asarray(values, np.float64)
+        lost = np.isnan(values)
+        values = np.where(lost, 0.0, values)
         integers = np.floor(values + 0.5)
         if residue is not None:  # a tie that is none, from below
             integers = integers - ((values + 0.5 == integers) & (residue < 0))
         clipped = np.clip(integers, self.lowest, self.highest)
-        return clipped.astype(np.int64), clipped != integers
+        return clipped.astype(np.int64), (clipped != integers) | lost
 
     def scaled(self, exponent: int) -> Fixed:
         return Fixed(self.bits, exponent)
