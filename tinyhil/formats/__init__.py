@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import affine, codebook, fixed, minifloat, posit, single
+from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, single
 from tinyhil.formats.format import NamedFormat
 
 FORMATS: tuple[NamedFormat, ...] = (
     *fixed.NAMED,
     *posit.NAMED,
     *minifloat.NAMED,
+    *mx.NAMED,
     *single.NAMED,
     *codebook.NAMED,
     *affine.NAMED,
