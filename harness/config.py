@@ -15,6 +15,7 @@ from harness.yaml_file import Fault, Name, NonEmpty, PositiveInt, Record, UsbId,
 from tinyhil.errors import BoardError
 
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
+Supply = Literal["smps", "ldo"]
 # What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
 Truth = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 
@@ -53,6 +54,7 @@ class ChipSpec(Record):
     tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
     openocd_target: NonEmpty | None = None
+    supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
     emulator: Emulator | None = None
     # other emulators of the same chip, chosen by `hil run --emulator`
     cross_checks: dict[Name, Emulator] = Field(default_factory=dict)
@@ -76,6 +78,7 @@ class _BoardEntry(Record):
     reset: Literal["on_open", "by_probe", "on_start"]
     upload: Upload
     flash_deadline_s: PositiveInt = 60
+    supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
 
 
 class BoardSpec(Record):
@@ -89,6 +92,7 @@ class BoardSpec(Record):
     reset: Literal["on_open", "by_probe", "on_start"]
     upload: Upload
     flash_deadline_s: PositiveInt
+    supply: Supply | None = None
 
     @property
     def is_host(self) -> bool:
@@ -146,7 +150,7 @@ def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
 
 def parse_boards(text: str, source: Path) -> Boards:
     """The boards of a YAML text; ConfigError with one `file:line:col: message` line per fault."""
-    content = parse(text, source, _File, _name_the_chips, _unknown_chips)
+    content = parse(text, source, _File, _name_the_chips, _contradictions)
     entries = {
         name: BoardSpec(name=name, **{**dict(entry), "chip": content.chips[entry.chip]})
         for name, entry in content.boards.items()
@@ -159,6 +163,21 @@ def _name_the_chips(data: Any) -> None:
     for name, chip in chips.items() if isinstance(chips, dict) else ():
         if isinstance(chip, dict):
             chip.setdefault("name", name)
+
+
+def _contradictions(content: _File, root: yaml.Node) -> list[Fault]:
+    return [*_unknown_chips(content, root), *_wrong_supplies(content, root)]
+
+
+def _wrong_supplies(content: _File, root: yaml.Node) -> list[Fault]:
+    faults = []
+    for name, entry in content.boards.items():
+        chip = content.chips.get(entry.chip)
+        if chip is not None and entry.supply is not None and entry.supply not in chip.supplies:
+            known = " or ".join(chip.supplies) or "none"
+            why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
+            faults.append((*mark(root, ("boards", name, "supply")), why))
+    return faults
 
 
 def _unknown_chips(content: _File, root: yaml.Node) -> list[Fault]:

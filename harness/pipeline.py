@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,7 +62,7 @@ def compile_model(
     program, problem, arena = placed.program, placed.problem, placed.plan
     check(problem, arena)
     targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
-    sources = dict(runtime_sources())
+    sources = with_supplies(runtime_sources(), boards)
     sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
     return Compiled(model, assignment, program, problem, arena, transfers, sources)
 
@@ -91,6 +92,19 @@ def runtime_sources() -> dict[str, str]:
     lines = (root / "platformio.ini").read_text(encoding="utf-8").splitlines(keepends=True)
     sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
     return sources
+
+
+def with_supplies(sources: dict[str, str], boards: Sequence[BoardSpec]) -> dict[str, str]:
+    """The sources with the supplies of the board file in PlatformIO's manifests, from where the firmware has them."""
+    changed = dict(sources)
+    for board in boards:
+        path = f"firmware/platform/boards/{board.name}.json"
+        manifest = json.loads(sources[path]) if path in sources else None
+        if manifest is None or manifest["build"].get("supply") == board.supply:
+            continue
+        manifest["build"]["supply"] = board.supply
+        changed[path] = json.dumps(manifest, indent=2) + "\n"
+    return changed
 
 
 def write_sources(sources: dict[str, str], folder: Path) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
 
 Say = Callable[[str], None]
+LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
 
@@ -63,13 +65,26 @@ class Request:
     mode: str = "quiet"
     uart: str = "lifted"
     realtime: bool = False
-    load: str = "direct"
+    load: str | None = "direct"  # or flash; None: as how_loaded() says
     emulator: str | None = None
     no_flash: bool = False
     timeout_s: float = 30.0
     retries: int = 0
     wait_s: float | None = None  # for a board that is in use; None: as the bench file says
     results: Path = Path("results")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the sessions of one run share: the board they take place on, and who is told."""
+
+    request: Request
+    board: BoardSpec
+    port: str | None
+    image: Image
+    clock: Clock
+    say: Say
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +138,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     clock = Clock()
     place = find_place(request, boards)
     board = place.board
+    request = replace(request, load=how_loaded(request.load, board))
     with clock.stage("model"):
         source = find_model(request.model)
         model = load_model(source.path)
@@ -152,8 +168,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
                 flash_unless_running(image, board, port, say)
-        with clock.stage("stream"):
-            measured = _measure(request, board, port, image, compiled.program, integers, say, progress)
+        measured = _measure(Job(request, board, port, image, clock, say, progress), compiled.program, integers)
     return Outcome(
         request=request,
         board=board,
@@ -224,29 +239,21 @@ def known_ranges(model: Model, source: ModelSource, calibration: Path | None) ->
     return None
 
 
-def _measure(
-    request: Request,
-    board: BoardSpec,
-    port: str | None,
-    image: Image,
-    program: Program,
-    integers: np.ndarray,
-    say: Say,
-    progress: Progress,
-) -> dict[str, Any]:
+def _measure(job: Job, program: Program, integers: np.ndarray) -> dict[str, Any]:
+    request, board, port = job.request, job.board, job.port
     storage = storage_dtype(program.tensors[program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
-    with PartialRun(request.results / board.name, run_key(request, port, image, samples)) as partial:
+    with PartialRun(request.results / board.name, run_key(request, port, job.image, samples)) as partial:
         if partial.results:
-            say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
+            job.say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
         for attempt in range(request.retries + 1):
             try:
-                found = _session(request, board, port, image, samples, partial, progress)
+                found = _session(job, samples, partial)
                 break
             except LinkError as error:
                 if attempt == request.retries:
                     raise
-                say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
+                job.say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
                 wait_for_port(port, request.timeout_s)
     dtype = storage_dtype(program.tensors[program.output].format)
     results = [partial.results[index] for index in range(len(samples))]
@@ -271,33 +278,30 @@ def run_key(request: Request, port: str | None, image: Image, samples: list[byte
     return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
 
 
-def _session(
-    request: Request,
-    board: BoardSpec,
-    port: str | None,
-    image: Image,
-    samples: list[bytes],
-    partial: PartialRun,
-    progress: Progress,
-) -> dict[str, Any]:
+def _session(job: Job, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
+    request, board, image = job.request, job.board, job.image
     # never none: the stack's watermark is of this session
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
     patience_s = max(0.05, min(1.0, request.timeout_s / 4))
     options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
-    with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as device:
+    starting = "flash" if job.port is None and request.load == "flash" else "stream"
+    with log_folder(image.project_dir) as logs, ExitStack() as stack:
+        with job.clock.stage(starting):
+            device = stack.enter_context(connect(board, job.port, request, image, logs))
         trace = TraceReader(logs / "trace.txt")
 
         def on_result(index: int, result: protocol.Result) -> None:
             partial.add(todo[index], result, trace.sample(index))
-            progress(len(partial.results), len(samples))
+            job.progress(len(partial.results), len(samples))
 
-        with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
-            hello = greet(link, request.timeout_s, device.banner_s, device.alive)
-            check_identity(hello, image.hash, device.port)
-            stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
-            check_memory(stats, image, board, partial.forget)
-        return {"stats": stats, "surroundings": device.finish()}
+        with job.clock.stage("stream"):
+            with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
+                hello = greet(link, request.timeout_s, device.banner_s, device.alive)
+                check_identity(hello, image.hash, device.port)
+                stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                check_memory(stats, image, board, partial.forget)
+            return {"stats": stats, "surroundings": device.finish()}
 
 
 @contextmanager
@@ -327,6 +331,20 @@ def find_place(request: Request, boards: Boards) -> Place:
     if request.port:
         raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
     return Place(request.board, boards.board(request.board).emulated_by(request.emulator))
+
+
+def how_loaded(wanted: str | None, board: BoardSpec) -> str:
+    """How an emulated board gets its image: as `wanted`, else as HIL_LOAD says, else as a real one: flashed.
+
+    An emulator without a boot loader, QEMU say, is always given its image directly.
+    """
+    usual = os.environ.get("HIL_LOAD") or "flash"
+    if usual not in LOADS:
+        raise ConfigError(f"HIL_LOAD={usual}: it is one of {', '.join(LOADS)}")
+    if wanted is not None:
+        return wanted
+    emulator = board.chip.emulator
+    return usual if emulator is not None and emulator.loader_args else "direct"
 
 
 def choose_port(board: BoardSpec, wanted: str | None) -> str | None:

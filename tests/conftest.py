@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ settings.register_profile(
     "tinyhil", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tinyhil")
+
+# Flashing an emulated Uno takes 2.5 s, and most tests are not about it; those that are ask for it.
+os.environ.setdefault("HIL_LOAD", "direct")
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 

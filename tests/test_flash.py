@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from flash_bench import Emulator, loader_options
+from hil_command import check_failure, hil, record_of
 
 from harness import cli
 from harness.config import Boards, BoardSpec, load_boards
@@ -19,7 +20,7 @@ from harness.flash import TOOLS, confirm, flash, runs, usb_serial_number
 from harness.image import Image
 from harness.load import build_image
 from harness.record import store
-from harness.run import Outcome, Request, run
+from harness.run import Outcome, Request, how_loaded, run
 from harness.toolchain import default_cache_dir
 from tinyhil.errors import EXIT_FLASH, FlashError, LinkTimeout, WrongFirmware
 
@@ -101,6 +102,45 @@ def test_a_flashed_image_is_bit_exact(name: str, boards: Boards, tmp_path: Path)
     flashed = outcome_of(boards, [], tmp_path / "flashed", board=name, load="flash")
     assert (flashed.outputs == flashed.reference.outputs).all()
     assert (flashed.ticks == direct.ticks).all()
+
+
+@every_board
+def test_hil_run_flashes_by_itself(name: str, tmp_path: Path) -> None:
+    """As a user calls it: erased, written and verified by the real program, then bit-exact."""
+    run = ("run", "--board", name, "--model", "fastgrnn_har", "--samples", 3, "--json")
+    record = record_of(hil(*run, cwd=tmp_path, HIL_LOAD=None))
+    assert record["bit_exact"] is True
+    assert record["link"]["load"] == "flash"
+    assert record["wall_seconds"]["flash"] > 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "variable", "expected"),
+    [
+        *[(name, None, None, "flash") for name in (*BOARDS, "nucleo_h745")],
+        *[(name, None, None, "direct") for name in ("qemu_m3", "qemu_m7", "host")],
+        *[("qemu_m3", None, variable, "direct") for variable in ("flash", "direct")],
+        *[("uno", None, variable, variable) for variable in ("flash", "direct")],
+        ("uno", "flash", "direct", "flash"),
+        ("uno", "direct", "flash", "direct"),
+        ("qemu_m3", "flash", None, "flash"),  # refused later, with the reason
+    ],
+)
+def test_how_an_emulated_board_gets_its_image(
+    name: str, option: str | None, variable: str | None, expected: str, boards: Boards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIL_LOAD", variable or "")
+    assert how_loaded(option, boards.board(name)) == expected
+
+
+def test_other_emulators_of_the_chip_have_no_boot_loader(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIL_LOAD")
+    assert how_loaded(None, boards.board("uno").emulated_by("avr8js")) == "direct"
+
+
+def test_a_wrong_word_in_the_environment(tmp_path: Path) -> None:
+    done = hil("run", "--board", "uno", "--model", "fastgrnn_har", cwd=tmp_path, HIL_LOAD="fast")
+    check_failure(done, 2, "HIL_LOAD=fast: it is one of direct, flash")
 
 
 def test_a_run_on_a_port_flashes_once(boards: Boards, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ struct options {
     const char *image, *flash_file, *link, *trace;
     bool true_uart, realtime, no_autoreset, boot0;
     int64_t worn_offset;
+    uint32_t supply;
 };
 
 static struct machine machine;
@@ -20,7 +21,7 @@ static struct machine machine;
 static _Noreturn void usage(const char *what, const char *argument) {
     fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo]\n", what, argument);
     exit(2);
 }
 
@@ -33,6 +34,13 @@ static const struct chip *chip_named(const char *name) {
 static bool uart_mode(const char *name) {
     if (strcmp(name, "true") && strcmp(name, "lifted")) usage("--uart is true or lifted, not ", name);
     return !strcmp(name, "true");
+}
+
+/* The bit of PWR_CR3 that turns this regulator on. */
+static uint32_t supply_named(const char *name) {
+    if (!strcmp(name, "smps")) return 1 << 2;
+    if (!strcmp(name, "ldo")) return 1 << 1;
+    usage("--supply is smps or ldo, not ", name);
 }
 
 static int64_t number(const char *text) {
@@ -49,11 +57,13 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--link")) o->link = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
+    else if (!strcmp(name, "--supply")) o->supply = supply_named(value);
     else o->worn_offset = number(value);
 }
 
 static bool is_known(const char *name) {
-    static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--uart", "--worn"};
+    static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--uart", "--worn",
+                                        "--supply"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -103,6 +113,7 @@ static void set_up(struct machine *m, const struct options *o) {
           "fault hook");
     install_block_hook(m);
     m->boot0 = o->boot0;
+    m->supply = o->supply;
     m->worn_offset = o->worn_offset;
     if (o->flash_file) flash_load_file(m, o->flash_file);
     if (o->image) flash_load_image(m, o->image);

@@ -104,6 +104,7 @@ struct machine {
     uint64_t io_count;               /* bytes moved, trace lines written, clock readings */
     uint64_t next_service;
     bool realtime;
+    uint32_t supply;     /* bits of PWR_CR3 for the way the STM32 board is wired; 0: no firmware may write there */
     bool boot0;          /* pin of the STM32: high at reset starts the boot loader */
     bool in_rom;         /* the boot ROM runs, or code that it has called */
     uint8_t fuses;

@@ -10,7 +10,7 @@ enum {
     /* offsets in their peripheral or page; the pages of RCC and PWR are one */
     CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
     MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0,
-    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C,
+    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C, PWR_CR3_RESET = 0x46, PWR_CR3_SUPPLY = 0x3F,
     CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
     ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22
 };
@@ -24,6 +24,10 @@ struct wiring {
 
 static const struct wiring discovery = {USART1, APB2ENR, 4, 0, 9}, nucleo = {USART3, APB1LENR, 18, 3, 8};
 static const struct wiring *wiring = &discovery;
+
+/* Kept through every reset but that of power on: PWR_CR3, and whether it has taken its one write. */
+static uint32_t pwr_cr3 = PWR_CR3_RESET;
+static bool supply_chosen;
 
 static uint32_t usart_status(const struct machine *m) {
     const struct uart *u = &m->uart;
@@ -100,13 +104,31 @@ static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *us
     (void)size;
     (void)user;
     if (offset == PWR_CSR1) return 0x2000; /* supply ready */
+    if (offset == PWR_CR3) return pwr_cr3;
     return rcc[offset / 4];
+}
+
+/* Another regulator than the one the board is wired for leaves the core without a supply. */
+static void write_supply(struct machine *m, uint32_t value) {
+    if (supply_chosen) return;
+    if (m->supply && (value & PWR_CR3_SUPPLY) == m->supply) {
+        pwr_cr3 = value;
+        supply_chosen = true;
+        return;
+    }
+    m->fault_addr = RCC + PWR_CR3;
+    stop_machine(m, STOP_FAULT, m->supply ? "write to the power controller: not the supply this board is wired for"
+                                          : "write to the power controller: a wrong supply bricks real boards");
 }
 
 static void write_rcc(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
     struct machine *m = user;
+    if (offset == PWR_CR3) {
+        write_supply(m, (uint32_t)value);
+        return;
+    }
     if (offset >= PWR_FIRST && offset <= PWR_LAST) {
         m->fault_addr = RCC + offset;
         stop_machine(m, STOP_FAULT, "write to the power controller: a wrong supply bricks real boards");
@@ -159,7 +181,6 @@ static void reset(struct machine *m) {
     for (int port = 0; port < PAGE_BYTES / GPIO_PORT_BYTES; ++port)
         gpio[port * GPIO_PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
     rcc[RCC_CR / 4] = 0x25; /* HSI on and ready */
-    rcc[PWR_CR3 / 4] = 0x46;
     flash[0] = 0x37;
     m->flash_wait_states = 7;
     m->uart.keep_old_on_overrun = true;

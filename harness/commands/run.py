@@ -46,9 +46,8 @@ from tinyhil import errors
 @click.option(
     "--load",
     type=click.Choice(["direct", "flash"]),
-    default="direct",
-    show_default=True,
-    help="Emulated boards: put the image into the flash, or have the real flashing program write it.",
+    help="Emulated boards: put the image into the flash, or have the real flashing program write it and verify it. "
+    "Default: HIL_LOAD, else flash where the emulator has a boot loader.",
 )
 @click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")

@@ -2,9 +2,9 @@
 // USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_CHIP_STM32H745).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
 //
-// The PWR registers are never touched. Which supply (SMPS, LDO, both) may be chosen depends on how the board is wired;
-// a wrong choice takes the core supply away and can leave the board unable to be flashed. At 64 MHz the reset state is
-// right for every board.
+// The PWR registers are touched only if boards.yaml says how the board is wired (HIL_SUPPLY_SMPS, HIL_SUPPLY_LDO): a
+// wrong choice takes the core supply away and can leave the board unable to be flashed. At 64 MHz the reset state, both
+// regulators on, runs on every board.
 #include "firmware/hal/hal.hpp"
 
 #include "firmware/hal/cortexm/reg.hpp"
@@ -35,6 +35,25 @@ constexpr uint32_t CR1_UE = 1u << 0, CR1_RE = 1u << 2, CR1_TE = 1u << 3, CR1_RXN
 constexpr uint32_t ISR_ORE = 1u << 3, ISR_RXNE = 1u << 5, ISR_TXE = 1u << 7;
 
 volatile uint16_t overruns;
+
+// PWR_CR3 takes one write after power-on and keeps it through every reset (RM0399, PWR_CR3).
+#if defined(HIL_SUPPLY_SMPS) || defined(HIL_SUPPLY_LDO)
+void choose_supply() {
+    constexpr uint32_t PWR_CSR1 = 0x58024804, PWR_CR3 = 0x5802480C, ACTVOSRDY = 1u << 13;
+    constexpr uint32_t LDOEN = 1u << 1, SMPSEN = 1u << 2, FIELDS = 0x3F;  // and BYPASS, SMPSEXTHP, SMPSLEVEL
+#ifdef HIL_SUPPLY_SMPS
+    constexpr uint32_t chosen = SMPSEN;
+#else
+    constexpr uint32_t chosen = LDOEN;
+#endif
+    const uint32_t found = reg(PWR_CR3);
+    if ((found & FIELDS) == (LDOEN | SMPSEN)) reg(PWR_CR3) = (found & ~FIELDS) | chosen;
+    while (!(reg(PWR_CSR1) & ACTVOSRDY)) {
+    }
+}
+#else
+void choose_supply() {}
+#endif
 
 void enable_instruction_cache() {
     cortexm::barrier();
@@ -101,6 +120,7 @@ extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors 
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
+    choose_supply();
     enable_instruction_cache();
     enable_data_cache();
     enable_regions();

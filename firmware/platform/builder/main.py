@@ -70,6 +70,7 @@ def set_flags():
             ("F_CPU", "$BOARD_F_CPU"),
             "HIL_BOARD_" + board.id.upper(),
             "HIL_CHIP_" + board.get("build.chip").upper(),
+            *(["HIL_SUPPLY_" + board.get("build.supply").upper()] if board.get("build.supply", None) else []),
         ],
         CPPPATH=[project_dir],
         LINKFLAGS=[*machine, *optimize, "-Wl,--gc-sections", '-Wl,-Map="$BUILD_DIR/${PROGNAME}.map"'],
