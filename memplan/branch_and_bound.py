@@ -1,18 +1,20 @@
 """The exact planner: branch and bound over canonical positions (search_core), part by part between cut points.
 
-It plans one region without fixed offsets. With aliases it plans twice, once with them accepted as far as they
-go together and once without, and keeps the better; a proof then needs the peak to reach the bound.
+It plans one region without fixed offsets. With aliases it plans with them accepted as far as they go together, with
+some of them and with none, and keeps the best; a proof then needs the peak to reach the bound, which searches of
+buffers that may not share bytes raise beforehand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from memplan import greedy_by_area, greedy_by_duration, greedy_by_size
 from memplan.blocks import Block, Groups, accepted_groups, make_blocks, peak_step, split
 from memplan.bound import Bound, lower_bound
+from memplan.cores import as_set, parts_apart
 from memplan.exact import MOST_BLOCKS, Account, Solved, minimise
 from memplan.placing import make_plan
 from memplan.planner import Budget, Planner
@@ -21,6 +23,7 @@ from tinyhil.errors import DoesNotFit
 
 NAME = "branch-and-bound"
 FEW_ALIASES, MANY_ALIASES = 4, 40
+NODES_APART = 20_000  # to raise the bound before aliases are tried
 STARTS = (greedy_by_size, greedy_by_area, greedy_by_duration)
 
 
@@ -55,8 +58,8 @@ def unsupported(problem: Problem) -> str | None:
 
 def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
     """The best plan in an arena without a limit, with its certificate."""
-    bound = lower_bound(problem)
     account = Account(budget)
+    bound, claim = _bound_apart(problem, lower_bound(problem), account)
     variants = _variants(problem)
     best: Outcome | None = None
     for groups in variants:
@@ -66,7 +69,33 @@ def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
         if best.peak <= max(bound.bytes, budget.enough_bytes or 0):
             break
     assert best is not None
-    return _certified(problem, best, bound, planner, proof=not problem.aliases)
+    if not problem.aliases and best.lower > bound.bytes:
+        bound, claim = _searched(problem, best, account)
+    offsets = {buffer.name: 0 for buffer in problem.buffers} | best.offsets
+    return make_plan(problem, offsets, planner, bound=bound, statement=claim)
+
+
+def _bound_apart(problem: Problem, bound: Bound, account: Account) -> tuple[Bound, str]:
+    """A better bound from buffers that may not share bytes, if aliases are permitted; what was exhausted for it."""
+    claim = ""
+    for part in parts_apart(problem, bound.bytes) if problem.aliases else ():
+        share = Account(replace(account.budget, nodes=min(NODES_APART, account.nodes_left())))
+        outcome = _solve(part, (), bound.bytes, share)
+        account.nodes += share.nodes
+        if outcome.lower > bound.bytes:
+            bound, claim = _searched(part, outcome, account)
+    return bound, claim
+
+
+def _searched(problem: Problem, outcome: Outcome, account: Account) -> tuple[Bound, str]:
+    """The bound of an exhausted search with its certificate: few buffers that can not lie lower, or a statement."""
+    bound = as_set(problem, Bound(outcome.lower, "search"), account)
+    step = peak_step(make_blocks(problem))
+    statement = (
+        f"no plan below {outcome.lower} B: exhausted search of all canonical plans of {len(problem.buffers)} buffers, "
+        f"{outcome.nodes} nodes (peaks of canonical plans are multiples of {step} B)"
+    )
+    return bound, statement
 
 
 def _variants(problem: Problem) -> list[Groups]:
@@ -101,19 +130,6 @@ def checked_size(problem: Problem, plan: Plan) -> Plan:
         f"memory plan: {plan.peak_bytes} B > {limit} B of region {problem.regions[0].name!r}; {known}; "
         "use a lower width or a larger memory"
     )
-
-
-def _certified(problem: Problem, best: Outcome, bound: Bound, planner: str, proof: bool) -> Plan:
-    offsets = {buffer.name: 0 for buffer in problem.buffers} | best.offsets
-    plan = make_plan(problem, offsets, planner, bound=bound)
-    if not proof or best.lower <= bound.bytes:
-        return plan
-    step = peak_step(make_blocks(problem))
-    statement = (
-        f"no plan below {best.lower} B: exhausted search of all canonical plans, {best.nodes} nodes"
-        f" (peaks of canonical plans are multiples of {step} B)"
-    )
-    return make_plan(problem, offsets, planner, bound=Bound(best.lower, "search"), statement=statement)
 
 
 def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Outcome:

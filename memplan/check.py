@@ -1,7 +1,8 @@
 """The checker: is this plan a valid answer to this problem? It knows nothing of planners.
 
 It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
-certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), no planner's code.
+certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), and tries for itself every
+order of the few buffers that are said not to fit (stack.can_stack); no planner's code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 
 from memplan.bound import fixed_height, load_bytes, lower_bound
 from memplan.problem import Buffer, Plan, Problem, first_shared_instant
+from memplan.stack import can_stack
 from tinyhil.errors import HilError
 
 
@@ -125,6 +127,8 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
         height = fixed_height(problem)
         if height != bound:
             raise PlanError(f"plan: the fixed offsets reach {height} B, not the bound {bound} B")
+    elif plan.how == "set":
+        _check_set(problem, plan)
     elif plan.how == "search":
         load = lower_bound(problem).bytes
         if not plan.statement:
@@ -132,4 +136,19 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
         if load > bound:
             raise PlanError(f"plan: the searched bound of {bound} B is below the maximum load of {load} B")
     else:
-        raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed and search")
+        raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed, set and search")
+
+
+def _check_set(problem: Problem, plan: Plan) -> None:
+    """The witnesses do not lie below the bound in any order."""
+    known = {buffer.name for buffer in problem.buffers}
+    for name in plan.witnesses:
+        if name not in known:
+            raise PlanError(f"plan: the bound rests on {name!r}, which is no buffer of the problem")
+    if len(problem.regions) > 1:
+        raise PlanError("plan: that few buffers do not fit proves nothing about several regions")
+    fits = can_stack(problem, plan.witnesses, plan.lower_bound_bytes - 1)
+    if fits is not False:
+        how = "can" if fits else "may, as far as could be checked,"
+        names = ", ".join(plan.witnesses)
+        raise PlanError(f"plan: {names} {how} lie within {plan.lower_bound_bytes - 1} B, below the bound")

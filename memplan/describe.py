@@ -21,6 +21,9 @@ def describe(plan: Plan) -> str:
 def _reason(plan: Plan) -> str:
     if plan.how == "search":
         return plan.statement
+    if plan.how == "set":
+        names = ", ".join(plan.witnesses)
+        return f"{names} can not lie within {plan.lower_bound_bytes - 1} B, in no order"
     if plan.how == "fixed":
         return f"a fixed offset reaches {plan.lower_bound_bytes} B"
     if plan.witness is None:
@@ -36,6 +39,7 @@ def as_record(plan: Plan, seconds: float, capacity_bytes: int | None = None) -> 
         "proven": plan.proven,
         "how": plan.how,
         "witness": plan.witness,
+        "witnesses": list(plan.witnesses),
         "statement": plan.statement,
         "planner": plan.planner,
         "seconds": round(seconds, 6),

@@ -183,4 +183,5 @@ def make_plan(
         planner=planner,
         statement=statement,
         peaks=peaks,
+        witnesses=bound.names,
     )

@@ -29,7 +29,7 @@ def run(problem: Problem, budget: Budget) -> Plan:
     done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
     if not done and unsupported(problem) is None:
         found = search_plan(open_ended, budget, NAME)
-        known = Bound(found.lower_bound_bytes, found.how, found.witness)
+        known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
         best = found if found.peak_bytes <= best.peak_bytes else claim(problem, best, known, found.statement)
     return checked_size(problem, replace(best, planner=NAME))
 

@@ -202,8 +202,8 @@ class Plan:
 
     `peak_bytes` is the sum over the regions of the highest byte used (with one region: the arena's size).
     `how` says where `lower_bound_bytes` comes from: "load" (everything live at instant `witness` must fit
-    beside each other), "fixed" (a fixed offset reaches that high) or "search" (an exhausted search; `statement`
-    says of what).
+    beside each other), "fixed" (a fixed offset reaches that high), "set" (the few buffers named in `witnesses` can not
+    lie lower, whatever their order) or "search" (an exhausted search; `statement` says of what).
     """
 
     offsets: Mapping[str, int]
@@ -216,6 +216,7 @@ class Plan:
     planner: str = ""
     statement: str = ""
     peaks: Mapping[str, int] = field(default_factory=dict)
+    witnesses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("offsets", "regions", "peaks"):

@@ -11,6 +11,7 @@ from memplan import Alias, Buffer, Plan, PlanError, Problem, ProblemError, Regio
 from memplan.bound import load_bytes, lower_bound
 from memplan.csv import parse_problem, read_problem, write_plan, write_problem
 from memplan.placing import make_plan
+from memplan.stack import can_stack
 from tinyhil.errors import ConfigError, DataError, DoesNotFit
 
 A = Buffer("a", 4, 0, 3)
@@ -51,6 +52,9 @@ BAD_PLANS = {
         replace(GOOD, how="search", lower_bound_bytes=6, proven=False, statement="x"),
         "below the maximum load of 8 B",
     ),
+    "weak set": (replace(GOOD, how="set", witnesses=("a", "c")), "a, c can lie within 7 B"),
+    "empty set": (replace(GOOD, how="set"), "can lie within 7 B"),
+    "unknown in set": (replace(GOOD, how="set", witnesses=("a", "z")), "'z', which is no buffer"),
     "unknown proof": (replace(GOOD, how="faith"), "unknown kind of certificate"),
 }
 
@@ -103,6 +107,27 @@ def test_bounds() -> None:
     assert memplan.plan(aligned).peak_bytes == 21
     shared = Problem((A, B), aliases=(Alias("a", "b"),))
     assert load_bytes(shared, 2) == 4
+    check(CHAIN, replace(GOOD, how="set", witnesses=("a", "b")))
+
+
+def test_what_can_not_stack() -> None:
+    """Two of different alignment, each with padding above the other; a set too large to try is no proof."""
+    pair = Problem((Buffer("a", 6, 0, 2, alignment=2), Buffer("b", 9, 1, 3, alignment=8), Buffer("c", 5, 4, 5)))
+    assert load_bytes(pair, 1) == 15
+    assert lower_bound(pair) == memplan.Bound(16, "set", 1, ("a", "b")), "10 + 6 or 8 + 9"
+    plan = memplan.plan(pair)
+    assert (plan.peak_bytes, plan.proven, plan.witnesses) == (16, True, ("a", "b"))
+    assert "a, b can not lie within 15 B" in memplan.describe(plan)
+    with pytest.raises(PlanError, match="several regions"):
+        check(Problem(pair.buffers, (Region(), Region("more"))), replace(plan, peaks={}))
+    many = Problem(tuple(Buffer(str(k), 3, 0, 1) for k in range(20)))
+    names = tuple(b.name for b in many.buffers)
+    assert can_stack(many, names, 59) is None
+    with pytest.raises(PlanError, match="may, as far as could be checked"):
+        check(many, replace(memplan.plan(many), how="set", witnesses=names))
+
+
+def test_fixed_offsets_bound() -> None:
     assert lower_bound(Problem((Buffer("a", 4, 0, 2, offset=96),))) == memplan.Bound(100, "fixed")
 
 

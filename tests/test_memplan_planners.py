@@ -20,6 +20,7 @@ from memplan.exact import STRATEGIES, run_strategy
 from memplan.native import backend, place_compiled, search_compiled
 from memplan.placing import Placing
 from memplan.search_core import search_python
+from memplan.stack import can_stack
 from tinyhil.errors import DoesNotFit, HilError
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
@@ -47,8 +48,8 @@ def buffers(draw: st.DrawFn, most: int = 12, alignments: tuple[int, ...] = (1, 1
 
 
 @st.composite
-def aliased(draw: st.DrawFn) -> Problem:
-    found = draw(buffers(8, (1,)))
+def aliased(draw: st.DrawFn, alignments: tuple[int, ...] = (1,)) -> Problem:
+    found = draw(buffers(8, alignments))
     names = st.sampled_from([buffer.name for buffer in found])
     links = draw(st.lists(st.tuples(names, names, st.sampled_from((0, 0, 1, 4, -3))), max_size=5))
     return Problem(found, aliases=tuple(Alias(a, b, shift) for a, b, shift in links if a != b))
@@ -101,6 +102,47 @@ def test_aliases_never_raise_the_peak(problem: Problem) -> None:
     assert accepted.peak_bytes >= optimum.lower_bound_bytes
     if accepted.proven and optimum.proven:
         assert accepted.peak_bytes == optimum.peak_bytes
+
+
+@settings(SLOW_OK, max_examples=40)
+@given(found=buffers(9, (1, 2, 4)), below=st.integers(0, 3))
+def test_stacks_agree_with_cp_sat(found: tuple[Buffer, ...], below: int) -> None:
+    """Trying every order, as the checker does, against OR-Tools."""
+    pytest.importorskip("ortools")
+    problem = Problem(found)
+    optimum = memplan.plan(problem, "cp-sat", Budget(seconds=5))
+    assert optimum.proven
+    names = [buffer.name for buffer in found]
+    assert can_stack(problem, names, optimum.peak_bytes)
+    if optimum.peak_bytes > below:
+        assert can_stack(problem, names, optimum.peak_bytes - 1 - below) is False
+
+
+@settings(SLOW_OK, max_examples=60)
+@given(problem=aliased((1, 2, 4)))
+def test_no_bound_is_above_the_optimum(problem: Problem) -> None:
+    """Of mixed alignments and of buffers that may share bytes."""
+    pytest.importorskip("ortools")
+    optimum = memplan.plan(problem, "cp-sat", Budget(seconds=5))
+    assert optimum.proven
+    assert memplan.lower_bound(problem).bytes <= optimum.peak_bytes
+    for name in ("branch-and-bound", "portfolio"):
+        plan = memplan.plan(problem, name)
+        assert plan.lower_bound_bytes <= optimum.peak_bytes <= plan.peak_bytes
+
+
+def test_a_bound_across_aliases() -> None:
+    """A part of Bonsai at mixed widths: at two instants 65 B are live, some of them at both."""
+    sizes = [("score", 1, 0, 27, 1), ("node", 2, 1, 23, 2), ("z", 20, 3, 24, 1), ("score_next", 1, 10, 20, 1)]
+    sizes += [("branch", 40, 11, 13, 2), ("side", 2, 12, 14, 2), ("leaf_zw", 2, 21, 26, 2), ("leaf_v", 40, 22, 24, 2)]
+    sizes += [("projected", 20, 2, 4, 1), ("leaf_term", 2, 25, 27, 2), ("total", 2, 26, 28, 2)]
+    gaps = {"score": ((11, 19),), "node": ((16, 18),)}
+    found = tuple(Buffer(n, size, start, end, align, gaps=gaps.get(n, ())) for n, size, start, end, align in sizes)
+    links = (Alias("projected", "z"), Alias("leaf_zw", "leaf_term"), Alias("leaf_term", "total"))
+    plan = memplan.plan(Problem(found, aliases=links))
+    assert (plan.peak_bytes, plan.proven, plan.how) == (66, True, "set")
+    assert memplan.lower_bound(Problem(found, aliases=links)).bytes == 65
+    assert not {"projected", "leaf_term", "total"} & set(plan.witnesses)
 
 
 @SLOW_OK
@@ -166,10 +208,13 @@ def test_a_proof_by_exhausted_search_says_so() -> None:
     problem = _above_its_load()
     plan = memplan.plan(problem)
     assert plan.proven
-    assert plan.how == "search"
+    assert plan.how == "set"  # few buffers are why
+    assert can_stack(problem, plan.witnesses, 6) is False
     assert (plan.peak_bytes, memplan.lower_bound(problem).bytes) == (7, 6)
     assert memplan.plan(problem, "algorithm-x").statement.startswith("no plan below 7 B")
-    assert f"no plan below {plan.peak_bytes} B" in plan.statement
+    assert "can not lie within 6 B" in memplan.describe(plan)
+    for name in plan.witnesses:  # none of them is there for nothing
+        assert can_stack(problem, [other for other in plan.witnesses if other != name], 6)
     blocks = make_blocks(problem)
     for strategy in STRATEGIES:
         for height, state in ((plan.peak_bytes, FOUND), (plan.peak_bytes - 1, EXHAUSTED)):
