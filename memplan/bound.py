@@ -5,8 +5,8 @@ each pay for rounding up to g, but for the topmost one: the rounding is counted,
 joined by an alias may share bytes, all others live at the same time may not: the heaviest set in which no two are
 joined counts.
 
-Where alignments differ, two buffers may not stack without a gap whichever lies below. Up to MOST_STACKED buffers live at
-once are tried in every order; what the best one needs is a bound with these buffers as its witness.
+Where alignments differ, two buffers may not stack without a gap whichever lies below. Up to MOST_STACKED buffers
+live at once are tried in every order; what the best one needs is a bound with these buffers as its witness.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest s
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No valid plan has a smaller peak. `how` is "load" (with its instant), "fixed", or "set" (with `names`; see Plan)."""
+    """No valid plan has a smaller peak. `how` is "load" (with its instant), "fixed", or "set" (with `names`)."""
 
     bytes: int
     how: str

@@ -1,8 +1,8 @@
 """The checker: is this plan a valid answer to this problem? It knows nothing of planners.
 
 It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
-certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), and tries for itself every
-order of the few buffers that are said not to fit (stack.can_stack); no planner's code.
+certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), and tries for itself
+every order of the few buffers that are said not to fit (stack.can_stack); no planner's code.
 """
 
 from __future__ import annotations
