@@ -14,7 +14,9 @@ from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 
-INNER = frozenset({"BatchMatMul", "GatherAt", "Interpolate", "Normalize", "Repeat", "SquaredDistance", "Truncate"})
+INNER = frozenset(
+    {"BatchMatMul", "GatherAt", "Interpolate", "MatMulAt", "Normalize", "Repeat", "SquaredDistance", "Truncate"}
+)
 
 
 def operators_page() -> str:

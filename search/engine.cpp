@@ -108,6 +108,7 @@ HIL_KERNEL(prelu, 0, 2, false, NoRecord, 5)
 HIL_KERNEL(squared_distance, 0, 2, false, NoRecord, 8)
 HIL_KERNEL(sparse_dense, 1, 2, false, NoRecord, 4)
 HIL_KERNEL(sparse_dense_bias, 1, 3, false, NoRecord, 5)
+HIL_KERNEL(dense_at, 0, 3, false, NoRecord, 6)
 
 // Plain ints, but for kernels whose factors are as wide as the accumulator.
 template <class Kernel> struct Param { using type = int32_t; };
@@ -207,6 +208,7 @@ Function (*const kernels[])(const Op &, const Tensor *) = {
     function_for<curve_kernel>, function_for<normalize_kernel>, function_for<conv_transpose_kernel>,
     function_for<interpolate_kernel>, function_for<batch_matmul_kernel>, function_for<prelu_kernel>,
     function_for<squared_distance_kernel>, function_for<sparse_dense_kernel>, function_for<sparse_dense_bias_kernel>,
+    function_for<dense_at_kernel>,
 };
 constexpr int64_t loop_begin = sizeof(kernels) / sizeof(kernels[0]), slice = loop_begin + 1;
 

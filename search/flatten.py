@@ -20,7 +20,7 @@ KERNELS = (
     *("exp", "log", "div", "sqrt", "compare", "sign", "truncate", "where"),
     *("gather_at", "take_row", "place_row", "count", "curve", "normalize"),
     *("conv_transpose", "interpolate", "batch_matmul", "prelu"),
-    *("squared_distance", "sparse_dense", "sparse_dense_bias"),
+    *("squared_distance", "sparse_dense", "sparse_dense_bias", "dense_at"),
 )
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
 MOST_INPUTS, MOST_PARAMS = 4, 20

@@ -14,6 +14,7 @@
 #include "firmware/kernels/elementwise.hpp"
 #include "firmware/kernels/exponential.hpp"
 #include "firmware/kernels/fused.hpp"
+#include "firmware/kernels/gathered.hpp"
 #include "firmware/kernels/index.hpp"
 #include "firmware/kernels/move.hpp"
 #include "firmware/kernels/normalize.hpp"

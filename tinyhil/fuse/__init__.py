@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse import bias, distance, exponent, sparse
+from tinyhil.fuse import bias, distance, exponent, gathered, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
 
-GRAPH_FUSIONS: tuple[GraphFusion, ...] = (bias.BIAS, distance.DISTANCE, exponent.EXPONENT)
+GRAPH_FUSIONS: tuple[GraphFusion, ...] = (bias.BIAS, distance.DISTANCE, exponent.EXPONENT, gathered.GATHERED)
 PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE,)
 NAMES = (*(fusion.name for fusion in GRAPH_FUSIONS), *(fusion.name for fusion in PROGRAM_FUSIONS))
 

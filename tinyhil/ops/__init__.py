@@ -14,6 +14,7 @@ from tinyhil.ops import (
     division,
     elementwise,
     exponential,
+    gathered,
     index,
     linear,
     movement,
@@ -56,6 +57,7 @@ OPERATORS: tuple[Operator, ...] = (
     *batched.OPERATORS,
     *slope.OPERATORS,
     *distance.OPERATORS,
+    *gathered.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -83,6 +85,7 @@ KERNELS: tuple[Kernel, ...] = (
     *slope.KERNELS,
     *distance.KERNELS,
     *sparse.KERNELS,
+    *gathered.KERNELS,
     *rows.KERNELS,
 )
 

@@ -27,7 +27,7 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
     return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
 
 
-def _inside(index: np.ndarray, size: int) -> np.ndarray:
+def inside(index: np.ndarray, size: int) -> np.ndarray:
     result: np.ndarray = np.clip(np.where(index < 0, index + size, index), 0, size - 1)
     return result
 
@@ -44,7 +44,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     shape = data.shape[1:]
     axis = axis_of(node, attr(node, "axis", 0), len(shape))
     flat = data.reshape(len(data), element_count(shape[:axis]), shape[axis], element_count(shape[axis + 1 :]))
-    wanted = _inside(np.trunc(index).astype(np.int64).reshape(len(index), -1), shape[axis])
+    wanted = inside(np.trunc(index).astype(np.int64).reshape(len(index), -1), shape[axis])
     rows = _chosen(flat, wanted)
     return [rows.reshape(len(rows), *shape[:axis], *index.shape[1:], *shape[axis + 1 :])]
 
@@ -101,7 +101,7 @@ class Counters:
 def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     index, data = arrays[0] >> p["drop"], arrays[1].reshape(-1, p["outer"], p["size"], p["inner"])
-    wanted = _inside(index, p["size"])
+    wanted = inside(index, p["size"])
     rows = _chosen(data, wanted)
     codes, clipped = requantize(rows.reshape(len(rows), -1), p["shift"], out)
     moved = np.tile((index < -p["size"]) | (index >= p["size"]), (1, p["outer"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,7 +72,7 @@ def emit_layer(
     out = lowering.define(node.outputs[0])
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
-    bias_shift, largest_bias = 0, np.zeros(1)
+    bias_shift = 0
     if bias is not None:
         granule = loaded(bias.format).exponent - bias.format.exponent
         fmt = bias.format
@@ -79,19 +80,26 @@ def emit_layer(
             fmt = fmt.scaled(max(fmt.exponent, unit - granule))
         bias_shift = fmt.exponent + granule - unit
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
-        largest_bias = lowering.magnitudes(names[2])
     kernel = kernels.plain if bias is None else kernels.biased
     params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
     patch = scratch.name if scratch is not None else ""
     op = Op(kernel.name, node.name, tuple(names), out.name, params, scratch=patch)
-    rows = lowering.magnitudes(names[0]).reshape(len(weights.array), -1)
-    if domain_of(lowering.tensors[name].format for name in names) == INTEGER:
+    lowering.emit(node, proven(op, lowering, weights, (names[0], *names[2:]), x))
+
+
+def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str], x: str) -> Op:
+    """`op` with an accumulator that holds its sums, whatever the value `x` is.
+
+    `stored`: the tensors of `weights` and, if there is one, of the bias.
+    """
+    rows = lowering.magnitudes(stored[0]).reshape(len(weights.array), -1)
+    largest_bias = lowering.magnitudes(stored[1]) if len(stored) > 1 else np.zeros(1)
+    bias_shift = op.params.get("bias_shift", 0)
+    if domain_of(lowering.tensors[name].format for name in (*stored, lowering.tensor(x))) == INTEGER:
         # |sum| <= sum of |w| of an output times the largest |x| the format can hold, plus |b|
         bounds = rows.sum(axis=1).astype(object) * -lowering.loaded(x).lowest
         bounds = bounds + largest_bias.astype(np.int64).astype(object) * (1 << max(bias_shift, 0))
-        op = replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), params["shift"]))
-    else:
-        start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
-        window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule)
-        op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
-    lowering.emit(node, op)
+        return replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), op.params["shift"]))
+    start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
+    window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule)
+    return replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
