@@ -26,8 +26,15 @@ inline uint8_t leading_zeros(uint32_t x) {  // x != 0
 
 HIL_SHARED inline Parts parts_of(bool negative, uint32_t magnitude, int16_t exponent, bool sticky = false) {
     if (magnitude == 0) return {0, 0, false, false};
+#ifdef __AVR__  // which shifts by a variable bit by bit
+    exponent = static_cast<int16_t>(exponent + 31);
+    for (; magnitude < 0x01000000; exponent = static_cast<int16_t>(exponent - 8)) magnitude <<= 8;
+    for (; magnitude < 0x80000000; --exponent) magnitude <<= 1;
+    return {magnitude, exponent, negative, sticky};
+#else
     const uint8_t zeros = leading_zeros(magnitude);
     return {magnitude << zeros, static_cast<int16_t>(exponent + 31 - zeros), negative, sticky};
+#endif
 }
 
 HIL_SHARED inline Parts parts_of(bool negative, uint64_t magnitude, int16_t exponent, bool sticky = false) {
@@ -83,6 +90,10 @@ struct RealOf {
     friend RealOf operator-(RealOf x) { return {static_cast<Mantissa>(-x.mantissa), x.exponent}; }
 
     friend HIL_SHARED RealOf operator*(RealOf a, RealOf b) {
+        if (a.is_short() && b.is_short()) {
+            const int32_t product = static_cast<int32_t>(static_cast<int16_t>(a.mantissa)) * static_cast<int16_t>(b.mantissa);
+            return {static_cast<Mantissa>(product), static_cast<int16_t>(a.exponent + b.exponent)};
+        }
         if (sizeof(Mantissa) == 8) { a = a.narrow(); b = b.narrow(); }
         return kept_of(static_cast<int64_t>(a.mantissa) * b.mantissa, static_cast<int16_t>(a.exponent + b.exponent));
     }
@@ -90,6 +101,7 @@ struct RealOf {
     friend HIL_SHARED RealOf operator+(RealOf a, RealOf b) {
         if (a.mantissa == 0) return b;
         if (b.mantissa == 0) return a;
+        if (a.is_short() && b.is_short()) return short_sum(a, b);
         int64_t x = a.raised(), y = b.raised();
         if (a.exponent < b.exponent) {
             const int64_t swapped = x;
@@ -111,6 +123,38 @@ struct RealOf {
     RealOf &operator+=(RealOf other) { return *this = *this + other; }
 
 private:
+    // What formats of at most 16 bits decode to: 32-bit arithmetic is enough for one operation.
+    bool is_short() const { return sizeof(Mantissa) == 4 && static_cast<int16_t>(mantissa) == mantissa; }
+
+    // A short mantissa moved up to bit 28, the exponent along with it
+    int32_t lifted() {
+        int32_t x = static_cast<int32_t>(mantissa);
+        while (x < (int32_t(1) << 20) && x >= -(int32_t(1) << 20)) {
+            x *= 256;
+            exponent = static_cast<int16_t>(exponent - 8);
+        }
+        while (x < (int32_t(1) << 27) && x >= -(int32_t(1) << 27)) {
+            x *= 2;
+            exponent = static_cast<int16_t>(exponent - 1);
+        }
+        return x;
+    }
+
+    static RealOf short_sum(RealOf a, RealOf b) {
+        int32_t x = a.lifted(), y = b.lifted();
+        if (a.exponent < b.exponent) {
+            const int32_t swapped = x;
+            x = y;
+            y = swapped;
+        }
+        const int16_t high = a.exponent < b.exponent ? b.exponent : a.exponent;
+        int16_t shift = static_cast<int16_t>(high - (a.exponent < b.exponent ? a.exponent : b.exponent));
+        if (shift > 30) return {static_cast<Mantissa>(x + (y < 0 ? -1 : 1)), high};
+        const int32_t moved = y >> shift;
+        const bool lost = static_cast<int32_t>(static_cast<uint32_t>(moved) << shift) != y;
+        return {static_cast<Mantissa>(x + (moved | static_cast<int32_t>(lost))), high};
+    }
+
     // The mantissa moved up to bit 61, the exponent along with it: sums keep two bits below the 60 that count
     HIL_SHARED int64_t raised() {
         int64_t x = mantissa;
