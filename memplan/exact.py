@@ -144,30 +144,37 @@ class _Round:
 
 
 def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, account: Account) -> Solved:
-    """Bisect between the goal and the best peak, sweep over what is left, then shake.
+    """Try the goal, bisect between it and the best peak with short searches, sweep over what is left, then shake.
 
     A height that gave up says nothing about the others: a search is lucky at one and not at the next.
     """
     turns = [(strategy, how.limit) for strategy in STRATEGIES]
-    tried: set[int] = set()
+    short = [(strategy, how.limit // 5) for strategy in STRATEGIES]
     height = goal = max(best.lower, enough)
     hopeless = goal - 1  # up to here every height of the bisection failed
     while best.peak - how.step > hopeless and best.peak > max(best.lower, goal) and not account.spent():
-        tried.add(height)
-        state, offsets = _run(turns, blocks, height, account)
+        state, offsets = _run(turns if height == goal else short, blocks, height, account)
         best = _learn(blocks, best, height, (state, offsets), how)
         if state != FOUND:
             hopeless = height
         if state == STOPPED and how.goal_only:
             return best
         height = max(best.lower, hopeless + 1, (hopeless + best.peak) // 2)
-    stride = how.step * max(1, (best.peak - goal) // (how.step * SWEEP))
-    height = best.peak - stride
-    while height >= max(best.lower, goal) and not account.spent():
-        if height not in tried:
-            best = _learn(blocks, best, height, _run(turns, blocks, height, account), how)
-        height = min(height, best.peak) - stride
+    best = _sweep(blocks, best, goal, how, account)
     return best if how.goal_only else _shake(blocks, best, goal, how, account)
+
+
+def _sweep(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, account: Account) -> Solved:
+    """Heights between the goal and the best peak, in turn from below and from above."""
+    turns = [(strategy, how.limit) for strategy in STRATEGIES]
+    stride = how.step * max(1, (best.peak - goal) // (how.step * SWEEP))
+    low, high, up = goal + stride, best.peak - stride, True
+    while max(low, best.lower) <= min(high, best.peak - how.step) and not account.spent():
+        height = max(low, best.lower) if up else min(high, best.peak - how.step)
+        best = _learn(blocks, best, height, _run(turns, blocks, height, account), how)
+        low, high = (height + stride, high) if up else (low, height - stride)
+        up = not up
+    return best
 
 
 def _shake(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, account: Account) -> Solved:
