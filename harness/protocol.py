@@ -9,7 +9,7 @@ from dataclasses import dataclass
 VERSION = 1
 
 HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
-HELLO, ACK, RESULT, STATS, REFUSED, CRASHED = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86
+HELLO, ACK, RESULT, STATS, REFUSED, CRASHED, VALUES = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87
 QUIET, STREAM = 0, 1
 STARTED, RESEND, ASKED = 1, 2, 4
 NOT_MEASURED = 0xFFFFFFFF
@@ -151,11 +151,20 @@ class Crashed:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """Bytes of tensor number `tensor`, from `offset` on, just computed by a firmware that logs."""
+
+    tensor: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """Something was sent, but it is no valid frame."""
 
 
-Message = Hello | Ack | Result | Stats | Refused | Crashed | Damaged
+Message = Hello | Ack | Result | Stats | Refused | Crashed | Values | Damaged
 
 
 def decode(message: bytes) -> Message:
@@ -178,6 +187,8 @@ def decode(message: bytes) -> Message:
                 return Refused(*struct.unpack("<B", body))
             case 0x86:
                 return Crashed(*struct.unpack("<IIIII", body))
+            case 0x87:
+                return Values(*struct.unpack_from("<HI", body), body[6:])
     except (struct.error, IndexError):
         raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
     raise BadFrame(f"unknown message {message[0]:#04x}")

@@ -10,6 +10,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from harness.search import SearchOutcome
+    from harness.search_device import Measured
     from search.trial import Trial
 
 
@@ -54,8 +55,19 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
         "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
         "assignment": r["assignment_file"],
     }
+    if outcome.measured is not None:
+        lines["on the board"] = _on_board(outcome.measured)
     for name, text in lines.items():
         console.print(f"{name:14} {text}", soft_wrap=True)
+
+
+def _on_board(found: Measured) -> str:
+    """What the board measured of the chosen widths."""
+    stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack"
+    return (
+        f"{found.board}: {found.samples} samples bit-exact, {found.disagreements} differ from float, median "
+        f"{found.median:,.0f} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
+    )
 
 
 def _percent(share: float | None) -> str:

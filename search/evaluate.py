@@ -116,7 +116,7 @@ class Evaluator:
             parts.append(self._part(program, inputs, slice(start, min(start + BLOCK, len(self.examples)))))
             if stop_above is not None and sum(part.disagreements for part in parts) > stop_above:
                 break
-        return _sum(parts)
+        return joined(parts)
 
     def probe(self, program: Program, samples: int) -> Score:
         """`samples` of them, evenly spread from narrow to clear decisions."""
@@ -151,7 +151,8 @@ class Evaluator:
         )
 
 
-def _sum(parts: list[Score]) -> Score:
+def joined(parts: list[Score]) -> Score:
+    """The score of all samples of the parts."""
     samples = sum(part.samples for part in parts)
     return Score(
         samples=samples,

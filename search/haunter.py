@@ -45,16 +45,37 @@ class Haunter:
 
 
 def choose_pair(study: Study) -> Generator[Ask, Trial, tuple[Choice, Choice]]:
-    """The two neighbouring widths whose homogeneous runs enclose the float model's accuracy (1 % below counts)."""
-    choices = [Choice(name) for name in study.space.formats]
-    if len(choices) == 2:
-        return choices[0], choices[1]
-    for index, choice in enumerate(choices[:-1]):
-        trial = yield Ask(study.space.uniform(choice), complete=True)
-        if trial.quality >= study.float_quality - 0.01:
-            first = max(0, index - 1)
-            return choices[first], choices[first + 1]
-    return choices[-2], choices[-1]
+    """Phase I: of each width the best format on offer (es of posits), by homogeneous runs; then, if there are more
+    than two, the two neighbouring widths that enclose the float model's accuracy."""
+    by_width: dict[int, list[Choice]] = {}
+    for name in study.space.formats:
+        by_width.setdefault(Choice(name).bits, []).append(Choice(name))
+    ladder: list[tuple[Choice, float]] = []
+    for width in sorted(by_width):
+        offered = by_width[width]
+        if len(offered) == 1 and len(by_width) == 2:  # nothing to choose
+            ladder.append((offered[0], 0.0))
+            continue
+        best: tuple[Choice, float] | None = None
+        for choice in offered:
+            trial = yield Ask(study.space.uniform(choice), complete=True)
+            if best is None or trial.quality > best[1]:
+                best = choice, trial.quality
+        assert best is not None
+        ladder.append(best)
+    return enclosing(study, ladder)
+
+
+def enclosing(study: Study, ladder: Sequence[tuple[Choice, float]]) -> tuple[Choice, Choice]:
+    """The first neighbours of which the wider is as good as float; a pair whose narrower width fits the limit nowhere
+    gives way to the next narrower one."""
+    if len(ladder) == 1:
+        (only, _), *_ = ladder
+        return only, only
+    first = next((i for i, (_, quality) in enumerate(ladder[1:]) if quality >= study.float_quality), len(ladder) - 2)
+    while first > 0 and not study.fits(study.space.uniform(ladder[first][0])):
+        first -= 1
+    return ladder[first][0], ladder[first + 1][0]
 
 
 def promotion_order(study: Study, errors: Sequence[float]) -> list[int]:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from search.evaluate import Score, joined
 from search.space import Candidate
-from search.study import Ask, Strategy, Study
+from search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
 from search.trial import Trial, TrialLog
 
+FEWEST_TO_PART = 30
 OnTrial = Callable[[Trial, Trial | None], None]  # the trial, the best so far
 
 
@@ -64,6 +66,12 @@ def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, 
             ask = asking.send(session.ask(ask))
     except StopIteration as end:
         return end.value, True
+    try:
+        asking.throw(Enough())
+    except StopIteration as end:
+        return end.value, False
+    except Enough:
+        return None, False
     asking.close()
     return None, False
 
@@ -78,7 +86,7 @@ class _Session:
         self.best: Trial | None = None
         self.cost = 0.0
         self._budget, self._log, self._on_trial = budget, log, on_trial
-        self._known: dict[tuple[Candidate, int | None], Trial] = {}
+        self._known: dict[tuple[Candidate, int | None, str | None], Trial] = {}
         self._earlier = log.read() if log is not None else []
         if log is not None:
             log.start(self._earlier)
@@ -93,49 +101,84 @@ class _Session:
 
     def ask(self, ask: Ask) -> Trial:
         """The answer, from memory if the same was asked before."""
-        probe = None if ask.probe is None or ask.probe >= len(self.study.evaluator.examples) else ask.probe
-        known = self._known.get((ask.candidate, probe))
-        if known is not None and (known.kind != "stopped" or not ask.complete):
+        ask = self._simplified(ask)
+        known = self._known.get((ask.candidate, ask.probe, _scope(ask)))
+        if known is not None and suits(known, ask):
             return known
-        trial = self._earlier_answer(ask, probe)
+        if ask.part == VALIDATION:
+            self.ask(Ask(ask.candidate, part=FIT, complete=True))
+        trial = self._earlier_answer(ask)
         if trial is None:
-            trial = self._evaluate(ask, probe)
+            trial = self._evaluate(ask)
             if self._log is not None:
                 self._log.add(trial)
-        self._known[ask.candidate, probe] = trial
+        self._known[ask.candidate, ask.probe, _scope(ask)] = trial
         self.trials.append(trial)
-        self._charge(trial.score.samples / len(self.study.evaluator.examples) if trial.kind == "probe" else 1.0)
+        self._charge(self._cost(ask, trial))
         if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
             self.best = trial
         self._on_trial(trial, self.best)
         return trial
 
+    def _simplified(self, ask: Ask) -> Ask:
+        """A probe of all samples is no probe, and two samples can not be parted."""
+        count = len(self.study.evaluator.examples)
+        probe = None if ask.probe is None or ask.probe >= count else ask.probe
+        return replace(ask, probe=probe, part=ask.part if count >= FEWEST_TO_PART else None)
+
     def _charge(self, cost: float) -> None:
         self.cost += cost
 
-    def _earlier_answer(self, ask: Ask, probe: int | None) -> Trial | None:
+    def _cost(self, ask: Ask, trial: Trial) -> float:
+        """In evaluations; an early stop counts as the whole of what was asked for."""
+        count = len(self.study.evaluator.examples)
+        if trial.kind == "probe":
+            return trial.score.samples / count
+        return 1.0 if ask.part is None else len(self.study.part(ask.part).examples) / count
+
+    def _earlier_answer(self, ask: Ask) -> Trial | None:
         """The interrupted run's answer, as long as it was asked the same questions in the same order."""
         number = len(self.trials)
         if number >= len(self._earlier):
             return None
         trial = self._earlier[number]
-        same = trial.candidate == ask.candidate and (trial.kind == "probe") == (probe is not None)
-        if same and not (ask.complete and trial.kind == "stopped"):
+        if trial.candidate == ask.candidate and suits(trial, ask):
             return trial
         self._earlier = []
         if self._log is not None:
             self._log.start(self.trials)
         return None
 
-    def _evaluate(self, ask: Ask, probe: int | None) -> Trial:
-        program = self.study.space.lower(ask.candidate)
-        evaluator = self.study.evaluator
-        if probe is not None:
-            score, kind = evaluator.probe(program, probe), "probe"
-        else:
-            above = None if ask.complete or self.best is None else self.best.score.disagreements
-            score = evaluator.score(program, above)
-            kind = "full" if score.samples == len(evaluator.examples) else "stopped"
+    def _evaluate(self, ask: Ask) -> Trial:
+        kind, score = self._score(ask)
         ram_bytes = self.study.memory.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.study.limit_bytes
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
+
+    def _score(self, ask: Ask) -> tuple[str, Score]:
+        program = self.study.space.lower(ask.candidate)
+        if ask.probe is not None:
+            return "probe", self.study.evaluator.probe(program, ask.probe)
+        if ask.part == VALIDATION:
+            other = self.ask(Ask(ask.candidate, part=FIT, complete=True))
+            return "full", joined([other.score, self.study.part(VALIDATION).score(program)])
+        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
+        best = None if self.best is None else self.best.score.disagreements
+        above = None if ask.complete else ask.above if ask.part is not None else best
+        score = evaluator.score(program, above)
+        whole = "full" if ask.part is None else ask.part
+        return whole if score.samples == len(evaluator.examples) else "stopped", score
+
+
+def suits(trial: Trial, ask: Ask) -> bool:
+    """Whether a trial of the same candidate answers the question."""
+    if ask.probe is not None or trial.kind == "probe":
+        return ask.probe is not None and trial.kind == "probe"
+    if trial.kind == "stopped":
+        return not ask.complete and ask.part != VALIDATION
+    return (trial.kind == FIT) == (ask.part == FIT)
+
+
+def _scope(ask: Ask) -> str | None:
+    """The validation of a candidate makes its trial a full one."""
+    return FIT if ask.part == FIT else None

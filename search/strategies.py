@@ -11,6 +11,7 @@ from search.exhaustive import Exhaustive
 from search.haunter import Haunter
 from search.lagrange import Lagrange
 from search.layerwise import Layerwise
+from search.nsga2 import Nsga2
 from search.random_widths import RandomWidths
 from search.shiftry import Shiftry
 from search.size_only import SizeOnly
@@ -26,6 +27,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     Layerwise,
     Exhaustive,
     RandomWidths,
+    Nsga2,
 )
 READ: dict[str, Callable[[str], Any]] = {
     "int": int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -17,18 +17,30 @@ from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program
 
 LOG_BYTES = 16 << 20  # of values logged for the heat map
+FIT, VALIDATION = "fit", "validation"
+VALIDATION_EVERY = 3  # one sample in so many validates, narrow and clear decisions alike
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question. `complete`: no early stop. `probe`: only so many samples, and never the result."""
+    """One question. `complete`: no early stop. `probe`: only so many samples, and never the result.
+
+    `part` FIT: two thirds of the samples, given up above `above` disagreements; VALIDATION: the others, answered by
+    the full trial of both parts.
+    """
 
     candidate: Candidate
     complete: bool = False
     probe: int | None = None
+    part: str | None = None
+    above: int | None = None
 
 
 Asking = Generator[Ask, Trial, Candidate | None]
+
+
+class Enough(Exception):
+    """Thrown into a strategy at the budget's end: it may return its answer, or let this pass."""
 
 
 class Strategy(Protocol):
@@ -51,12 +63,30 @@ class Study:
     limit_bytes: int
     seed: int = 0
     charge: Callable[[float], None] = field(default=lambda cost: None)
+    _parts: dict[str, Evaluator] = field(default_factory=dict)
 
     @property
     def float_quality(self) -> float:
         """Accuracy of the float model on these samples; 1 without labels."""
         accuracy = self.evaluator.examples.float_accuracy
         return 1.0 if accuracy is None else accuracy
+
+    def part(self, name: str) -> Evaluator:
+        """The evaluator on the samples of one part."""
+        if name not in self._parts:
+            examples = self.evaluator.examples
+            chosen = np.arange(len(examples)) % VALIDATION_EVERY == VALIDATION_EVERY - 1
+            for key, mask in ((FIT, ~chosen), (VALIDATION, chosen)):
+                labels = None if examples.labels is None else examples.labels[mask]
+                given = replace(
+                    examples,
+                    x=examples.x[mask],
+                    labels=labels,
+                    outputs=examples.outputs[mask],
+                    classes=examples.classes[mask],
+                )
+                self._parts[key] = Evaluator(self.evaluator.executor, given)
+        return self._parts[name]
 
     def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
         return self.memory.fits(candidate, int(self.limit_bytes * factor))

@@ -15,7 +15,8 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`kind`: full (every sample), stopped (worse than the best before the end) or probe (some samples)."""
+    """`kind`: full (every sample), fit (the part that the search fits), stopped (worse than the best before the end) or
+    probe (some samples)."""
 
     number: int
     candidate: Candidate
@@ -45,6 +46,7 @@ class TrialLog:
 
     def __init__(self, path: Path | None, space: Space, key: str) -> None:
         self._path, self._space, self._key = path, space, key
+        self._devices: dict[int, dict[str, Any]] = {}  # by the number of the trial
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
     def read(self) -> list[Trial]:
@@ -57,7 +59,11 @@ class TrialLog:
         trials = []
         for line in lines[1:-1]:
             try:
-                trials.append(_parse(json.loads(line)))
+                data = json.loads(line)
+                if "device" in data:
+                    self._devices[data["number"]] = data["device"]
+                    continue
+                trials.append(_parse(data))
             except (ValueError, KeyError, TypeError):
                 break
         return trials
@@ -68,14 +74,28 @@ class TrialLog:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
+        self._devices = {trial.number: self._devices[trial.number] for trial in kept if trial.number in self._devices}
+        lines += [json.dumps({"number": number, "device": found}) for number, found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
         partial.write_text("".join(f"{line}\n" for line in lines))
         partial.replace(self._path)
 
     def add(self, trial: Trial) -> None:
+        self._append(_record(trial))
+
+    def device(self, trial: Trial) -> dict[str, Any] | None:
+        """What a board has measured of this trial."""
+        return self._devices.get(trial.number)
+
+    def add_device(self, trial: Trial, measured: dict[str, Any]) -> None:
+        """A line of its own: trials are measured later than they are tried."""
+        self._devices[trial.number] = measured
+        self._append({"number": trial.number, "device": measured})
+
+    def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write(json.dumps(_record(trial)) + "\n")
+                file.write(json.dumps(record) + "\n")
 
 
 def _record(trial: Trial) -> dict[str, Any]:

@@ -58,8 +58,14 @@ def worked_example(folder: Path) -> Graph:
     return load(simple(nodes, {"X1": (2, 1)}, constants, "t2"), folder, "worked")
 
 
-def study_of(graph: Graph, x: np.ndarray, limit_bytes: int, executor: Executor | None = None) -> Study:
-    space = make_space(graph, calibrate(graph, x, {"name": "test"}), FORMATS)
+def study_of(
+    graph: Graph,
+    x: np.ndarray,
+    limit_bytes: int,
+    executor: Executor | None = None,
+    formats: tuple[str, ...] = FORMATS,
+) -> Study:
+    space = make_space(graph, calibrate(graph, x, {"name": "test"}), formats)
     evaluator = Evaluator(executor or NumpyExecutor(), make_examples(graph, x, None))
     return Study(space, Memory(space, place_apart), evaluator, limit_bytes)
 

@@ -49,9 +49,12 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     done = search(folder, "--ram", "11", "--strategy", "haunter", "--json", "--out", "widths.yaml")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record.keys() >= KEYS
+    assert record.keys() == KEYS
+    (path,) = (folder / "results" / "search" / "net").glob("*.json")
+    stored = json.loads(path.read_text())
+    assert record.items() <= stored.items()
     assert record["ram_bytes"] <= record["ram_limit_bytes"] == 11
-    assert (record["strategy"], record["assignment_file"], record["samples"]) == ("haunter", "widths.yaml", 60)
+    assert (record["strategy"], record["assignment_file"], stored["samples"]) == ("haunter", "widths.yaml", 60)
     np.savez(folder / "held.npz", **{name: a[60:] for name, a in np.load(folder / "x.npz").items()})
     np.savez(folder / "seen.npz", x=np.load(folder / "x.npz")["x"][:60])
     run = hil(
@@ -62,7 +65,7 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     measured = json.loads(run.stdout)
     assert measured["disagreements"] == record["disagreements"]
     assert measured["accuracy"] == record["accuracy"]
-    assert measured["saturations"] == record["saturations"]
+    assert measured["saturations"] == stored["saturations"]
     assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
 
 
@@ -78,6 +81,48 @@ def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
     assert yaml.safe_load(assignment.read_text())["default"] in ("fixed8", "fixed16")
 
 
+def test_finalists_are_measured_on_the_board(folder: Path) -> None:
+    """Built, flashed and streamed as by `hil run`; what the board measured is in the record and the log."""
+    done = search(
+        folder, "--ram", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        "--finalists", "2", "--device-samples", "8", "--plot", "picture.svg",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "uno: 8 samples bit-exact" in done.stdout
+    results = folder / "results"
+    (path,) = (results / "search" / "net").glob("*.json")
+    device = json.loads(path.read_text())["device"]
+    record = json.loads((folder / device["record"]).read_text())
+    assert device["median"] == record["latency"]["median"] > 0
+    assert device["stack_bytes"] == record["memory"]["stack_bytes"] > 0
+    assert record["bit_exact"]
+    (log,) = (results / "search" / "net").glob("*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+    measured = [line["number"] for line in lines if "device" in line]
+    assert len(measured) == len(set(measured)) >= 2
+    assert (folder / "picture.svg").read_text().startswith("<?xml")
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+    runs = len(list((results / "uno").rglob("*.json")))
+    again = search(
+        folder, "--ram", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        "--finalists", "2", "--device-samples", "8",
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert len(list((results / "uno").rglob("*.json"))) == runs  # what was measured is not measured again
+
+
+def test_a_limit_for_the_whole_ram_of_the_board(folder: Path) -> None:
+    done = search(
+        folder, "--ram", "700", "--strategy", "haunter", "--board", "uno", "--ram-total", "--device-samples", "4",
+        "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    (path,) = (folder / "results" / "search" / "net").glob("haunter-700-*.json")
+    device = json.loads(path.read_text())["device"]
+    assert record["ram_bytes"] == device["total_bytes"] == device["static_bytes"] + device["stack_bytes"] <= 700
+
+
 @pytest.mark.parametrize(
     ("arguments", "inputs", "message"),
     [
@@ -90,6 +135,11 @@ def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
         (["--ram", "11"], "nan.npz", "NaN"),
         (["--ram", "11"], "same.npz", "constant"),
         (["--ram", "0"], "x.npz", "--ram"),
+        (["--ram", "11", "--on-device"], "x.npz", "--on-device needs a board"),
+        (["--ram", "11", "--every", "2"], "x.npz", "--every needs a board"),
+        (["--ram", "11", "--board", "host", "--ram-total"], "x.npz", "can not measure its stack"),
+        (["--ram", "200", "--board", "uno", "--ram-total"], "x.npz", "200 B of RAM in all are not feasible on uno"),
+        (["--ram", "11", "--formats", "posit8,posit"], "x.npz", "unknown number format 'posit'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], inputs: str, message: str, folder: Path) -> None:

@@ -357,6 +357,22 @@ const void *next_step() {
     return at;
 }
 
+#ifdef HIL_LOG_VALUES
+void log_values(uint16_t tensor, const void *values, uint32_t bytes) {
+    using namespace wire;
+    constexpr uint16_t most = 0x8000;  // of one frame, whose length is counted in 16 bits
+    for (uint32_t offset = 0; offset < bytes; offset += most) {
+        uint8_t head[7];
+        Writer w{head};
+        w.u8(wire::values);
+        w.u16(tensor);
+        w.u32(offset);
+        const uint32_t left = bytes - offset;
+        transmit(head, w, static_cast<const uint8_t *>(values) + offset, static_cast<uint16_t>(left < most ? left : most));
+    }
+}
+#endif
+
 }  // namespace hil
 
 // The end: told again and again, because a frame may be lost, and whoever opens the port later wants to know as well.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.commands.common import say
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 
 
 @click.command()
@@ -23,6 +23,7 @@ from harness.commands.common import say
 @click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For strategies that draw.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
+@click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @click.option(
     "--evaluator",
@@ -31,12 +32,27 @@ from harness.commands.common import say
     show_default=True,
     help="The compiled host engine, or numpy: slower, and without a compiler.",
 )
+@click.option("--board", help="Board the widths are for, named as for `hil run`.")
+@click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
+@click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
+@click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
+@click.option(
+    "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
+)
+@click.option(
+    "--ram-total", is_flag=True, help="--ram is the board's whole RAM: arena, static data and measured stack."
+)
+@click.option("--port", help="Serial port or pyserial URL of the board.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
-def search(as_json: bool, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
+@WAIT_OPTION
+@BENCH_OPTION
+@BOARDS_OPTION
+def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
     """Choose a format for every tensor under a RAM limit, so that the fewest outputs differ from the float model."""
     import json
 
@@ -48,8 +64,9 @@ def search(as_json: bool, **options: Any) -> None:
 
     request = SearchRequest(**options)
     with search_progress(Console(stderr=True), request.evaluations) as progress:
-        outcome = run_search(request, default_cache_dir(), say, progress)
+        boards = read_boards(boards_file, bench_file) if request.board is not None else None
+        outcome = run_search(request, default_cache_dir(), say, progress, boards)
     if as_json:
-        click.echo(json.dumps(outcome.record))
+        click.echo(json.dumps(outcome.printed))
     else:
         print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))

@@ -1,0 +1,65 @@
+"""`hil diff`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from tinyhil import errors
+
+
+@click.command()
+@click.option("--board", required=True, help="Board to compare with this computer, named as for `hil run`.")
+@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
+@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
+@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
+@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
+@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
+@click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
+@click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="Seconds without progress before the board is given up.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison alone on stdout, as one JSON object.")
+@WAIT_OPTION
+@BENCH_OPTION
+@BOARDS_OPTION
+def diff(
+    board: str,
+    sample: int,
+    as_json: bool,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    format_: str,
+    **options: Any,
+) -> None:
+    """Compare board and host tensor by tensor for one sample; exits with 1 and names the first that differs."""
+    import json
+
+    from rich.console import Console
+
+    from harness.diff import diff as diff_request
+    from harness.diff_report import print_diff
+    from harness.run import Request
+    from harness.toolchain import default_cache_dir
+
+    request = Request(board=board, format=format_, **options)
+    found = diff_request(request, sample, read_boards(boards_file, bench_file), default_cache_dir(), say)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        print_diff(found, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
+    if found.first is not None:
+        click.echo(f"hil: {found.board}: first to differ is {found.first}", err=True)
+        sys.exit(errors.EXIT_GATE)

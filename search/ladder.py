@@ -1,0 +1,197 @@
+"""Ladders of widths: what each tensor costs in bytes and in output error, and moves between assignments along them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search.space import Candidate, Choice
+from search.study import Ask, Study
+from search.trial import Trial
+from tinyhil.formats import named
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A choice for one tensor: bytes per element, and the rise of the output error it causes alone."""
+
+    choice: Choice
+    bytes: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ladders:
+    """`rungs`: per group of the arena from the widest storage to the narrowest, the best choice of each; `losses`:
+    every choice that was measured."""
+
+    rungs: Mapping[int, tuple[Rung, ...]]
+    losses: Mapping[tuple[int, Choice], float]
+
+    def predicted(self, candidate: Candidate) -> float:
+        return sum(self.losses.get((index, choice), 0.0) for index, choice in enumerate(candidate))
+
+    def loss(self, index: int, choice: Choice) -> float:
+        return self.losses.get((index, choice), 0.0)
+
+
+def storage_bytes(choice: Choice) -> int:
+    """Bytes of one element in RAM."""
+    bits = named(choice.format).bits
+    return 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+
+def choices(study: Study, lowest_offset: int) -> list[Choice]:
+    """Every format on offer, and the moved scales of fixed-point formats narrower than the widest storage."""
+    widest = storage_bytes(study.space.high)
+    found = []
+    for name in study.space.formats:
+        moved = name.removeprefix("fixed").isdigit() and storage_bytes(Choice(name)) < widest
+        found += [Choice(name, offset) for offset in range(0, (lowest_offset if moved else 0) - 1, -1)]
+    return found
+
+
+def measure(study: Study, probe: int, lowest_offset: int) -> Generator[Ask, Trial, Ladders]:
+    """Each tensor of the arena alone in each choice, all others in the widest format."""
+    space = study.space
+    wide = space.uniform(space.high)
+    base = yield Ask(wide, probe=probe)
+    losses: dict[tuple[int, Choice], float] = {}
+    rungs: dict[int, tuple[Rung, ...]] = {}
+    for index in space.arena():
+        best: dict[int, Rung] = {}
+        for choice in choices(study, lowest_offset):
+            loss = 0.0
+            if choice != space.high:
+                trial = yield Ask(space.having(wide, {index: choice}), probe=probe)
+                loss = max(0.0, trial.score.loss - base.score.loss)
+            losses[index, choice] = loss
+            rung = Rung(choice, storage_bytes(choice), loss)
+            if rung.bytes not in best or loss < best[rung.bytes].loss:
+                best[rung.bytes] = rung
+        rungs[index] = tuple(best[size] for size in sorted(best, reverse=True))
+    return Ladders(rungs, losses)
+
+
+def starts(study: Study, ladders: Ladders, wide: Candidate, most: int, checks: int) -> Iterator[Candidate]:
+    """Assignments that fit: from above, from below by two rules, and the least sums of the integer program."""
+    space = study.space
+    yield repaired(study, ladders, wide)
+    narrow = space.having(wide, {index: rungs[-1].choice for index, rungs in ladders.rungs.items()})
+    yield filled(study, ladders, narrow, per_byte=True)
+    yield filled(study, ladders, narrow, per_byte=False)
+    found = 0
+    for checked, candidate in enumerate(by_sum(study, ladders, wide)):
+        if checked >= checks or found >= most:
+            break
+        if study.fits(candidate):
+            found += 1
+            yield candidate
+
+
+def by_sum(study: Study, ladders: Ladders, wide: Candidate) -> Iterator[Candidate]:
+    """All assignments of the arena's ladders in the order of their predicted loss, each once."""
+    space = study.space
+    options = []
+    for index, rungs in ladders.rungs.items():
+        options.append(sorted((rung.loss, index, -rung.bytes, rung.choice.format, rung.choice) for rung in rungs))
+    # sorted by the cost of the first step: then each assignment has one predecessor of smaller sum
+    options.sort(key=lambda entries: entries[1][0] - entries[0][0] if len(entries) > 1 else 0.0)
+    base = sum(entries[0][0] for entries in options)
+    heap: list[tuple[float, int, tuple[int, ...]]] = [(base, -1, (0,) * len(options))]
+    while heap:
+        total, last, levels = heapq.heappop(heap)
+        picked = [entries[level] for entries, level in zip(options, levels, strict=True)]
+        yield space.having(wide, {entry[1]: entry[4] for entry in picked})
+        for position in range(max(last, 0), len(options)):
+            level = levels[position] + 1
+            if level < len(options[position]):
+                step = options[position][level][0] - options[position][level - 1][0]
+                raised = (*levels[:position], level, *levels[position + 1 :])
+                heapq.heappush(heap, (total + step, position, raised))
+
+
+def narrowed(study: Study, ladders: Ladders, candidate: Candidate, free: set[int]) -> Candidate:
+    """One rung down at a time where it costs least per byte, until the limit holds or nothing is left."""
+    space = study.space
+    while not study.fits(candidate):
+        steps = []
+        for index in free:
+            now = storage_bytes(candidate[index])
+            below = next((rung for rung in ladders.rungs[index] if rung.bytes < now), None)
+            if below is not None:
+                saved = (now - below.bytes) * space.groups[index].elements
+                steps.append(((below.loss - ladders.loss(index, candidate[index])) / saved, index, below.choice))
+        if not steps:
+            return candidate
+        _, index, choice = min(steps, key=lambda step: step[:2])
+        candidate = space.having(candidate, {index: choice})
+    return candidate
+
+
+def widened(study: Study, ladders: Ladders, candidate: Candidate, order: list[int]) -> Candidate:
+    """Each tensor in this order as wide as the limit allows."""
+    for index in order:
+        for rung in ladders.rungs[index]:
+            if rung.bytes <= storage_bytes(candidate[index]):
+                break
+            wider = study.space.having(candidate, {index: rung.choice})
+            if study.fits(wider):
+                candidate = wider
+                break
+    return candidate
+
+
+def repaired(study: Study, ladders: Ladders, candidate: Candidate) -> Candidate:
+    """Narrow what costs least per byte until the limit holds, then widen again what still fits."""
+    return filled(study, ladders, narrowed(study, ladders, candidate, set(ladders.rungs)), per_byte=False)
+
+
+def filled(study: Study, ladders: Ladders, candidate: Candidate, *, per_byte: bool) -> Candidate:
+    """Widen within the limit, the most sensitive tensors (or those most sensitive per byte) first."""
+
+    def gain(index: int) -> tuple[float, int]:
+        elements = study.space.groups[index].elements if per_byte else 1
+        return -ladders.loss(index, candidate[index]) / elements, index
+
+    return widened(study, ladders, candidate, sorted(ladders.rungs, key=gain))
+
+
+def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> list[Candidate]:
+    """At most `most`: one tensor of the arena in another choice and the others made to fit, the moves that gain most
+    first; then one constant in another format."""
+    space = study.space
+    moves = [(index, choice) for index, choice in ladders.losses if choice != centre[index]]
+    moves.sort(key=lambda move: (ladders.losses[move] - ladders.loss(move[0], centre[move[0]]), move[0]))
+    found: dict[Candidate, None] = {}
+    for index, choice in moves[: 2 * most]:  # every move costs plans
+        candidate = kept(study, ladders, space.having(centre, {index: choice}), {index})
+        if candidate is not None and candidate != centre:
+            found[candidate] = None
+        if len(found) == most:
+            return list(found)
+    near = list(found)
+    for index in set(range(len(centre))) - set(ladders.rungs):
+        near += [space.having(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
+    return near[:most]
+
+
+def kept(study: Study, ladders: Ladders, candidate: Candidate, fixed: set[int]) -> Candidate | None:
+    """The candidate made to fit and filled up without touching `fixed`; None if that can not be."""
+    free = set(ladders.rungs) - fixed
+    candidate = narrowed(study, ladders, candidate, free)
+    if not study.fits(candidate):
+        return None
+    order = sorted(free, key=lambda index: (-ladders.loss(index, candidate[index]), index))
+    return widened(study, ladders, candidate, order)
+
+
+def shaken(study: Study, ladders: Ladders, centre: Candidate, random: np.random.Generator) -> Candidate:
+    """Two or three random changes, made to fit."""
+    measured = list(ladders.losses)
+    count = min(len(measured), int(random.integers(2, 4)))
+    picked = [measured[int(number)] for number in random.choice(len(measured), count, replace=False)]
+    return kept(study, ladders, study.space.having(centre, dict(picked)), set()) or centre
