@@ -66,6 +66,7 @@ def readme_page() -> str:
 
 
 BOARDS = ("uno", "due", "h747")
+HOST = "host"
 TABLE_MODEL = "fastgrnn_har"
 
 
@@ -76,20 +77,24 @@ def _records() -> dict[tuple[str, str], Mapping[str, Any]]:
     for name in sorted(tracked.stdout.split()):
         if name.endswith(".json") and not name.startswith("results/golden/"):
             record = json.loads((ROOT / name).read_text())
-            if record["model"] == TABLE_MODEL and record["board"] in BOARDS:
+            if record.get("model") == TABLE_MODEL and record.get("board") in (HOST, *BOARDS):
                 newest[record["format"], record["board"]] = record
     return newest
 
 
 def _measured() -> str:
     records = _records()
-    samples = {record["samples"] for record in records.values()}
+    boards = [record for (_, board), record in records.items() if board != HOST]
+    counts = sorted({record["samples"] for record in boards})
+    span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0] if counts else 0)
+    whole = max((record["samples"] for record in records.values()), default=0)
     exact = all(record["bit_exact"] for record in records.values())
-    names = [fmt.name for fmt in FORMATS if (fmt.name, BOARDS[0]) in records]
+    names = [fmt.name for fmt in FORMATS if all((fmt.name, board) in records for board in (HOST, *BOARDS))]
     lines = [
-        f"`{TABLE_MODEL}`, {max(samples, default=0)} samples on each emulated board, "
-        f"{'every output bit-exact' if exact else 'NOT bit-exact'}. Uno at 16 MHz: exact cycles;",
-        "Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled time. RAM is static + measured stack.",
+        f"`{TABLE_MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
+        f"Time, RAM and flash: {span} windows on each emulated board, "
+        f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
+        "Uno at 16 MHz: exact cycles; Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled time.",
         "",
         "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
         "|---|---|---|---|---|---|",
@@ -98,13 +103,10 @@ def _measured() -> str:
 
 
 def _row(name: str, records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    first = records[name, BOARDS[0]]
-    cells = [name, f"{100 * first['accuracy']:.2f} %", str(first["disagreements"])]
+    whole = records[name, HOST]
+    cells = [f"`{name}`", f"{100 * whole['accuracy']:.2f} %", str(whole["disagreements"])]
     for board in BOARDS:
-        record = records.get((name, board))
-        if record is None:
-            cells.append("-")
-            continue
+        record = records[name, board]
         memory = record["memory"]
         ram = memory["static_bytes"] + memory["stack_bytes"]
         cells.append(f"{record['latency']['median_us'] / 1000:,.1f} ms, {ram:,} B, {record['flash_bytes']:,} B")
@@ -115,6 +117,8 @@ def costs_file() -> str:
     """Text of tinyhil/formats/costs.json: ticks per sample by format and chip, exact cycles or instructions."""
     found: dict[str, dict[str, float]] = {}
     for (name, board), record in sorted(_records().items()):
+        if board == HOST:
+            continue
         latency = record["latency"]
         found.setdefault(name, {})[board] = latency.get("instructions", latency["median"])
     return json.dumps(found, indent=1) + "\n"
