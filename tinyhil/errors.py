@@ -68,6 +68,12 @@ class LinkTimeout(LinkError):
     """The board did not answer within the deadline of the stage."""
 
 
+class BoardDiffers(HilError):
+    """A board computed other integers than the reference."""
+
+    exit_code = EXIT_GATE
+
+
 class DeviceCrashed(HilError):
     """The firmware faulted or reset in the middle of a run; `pc` is where, if that is known."""
 
