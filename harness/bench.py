@@ -11,6 +11,7 @@ from harness.bench_stats import Summary, Times, bootstrap
 from harness.compare import Difference, compare
 from harness.config import Boards
 from harness.figures import figures, read_record
+from harness.locate import locate
 from harness.record import make_record, write_record
 from harness.run import Outcome, Progress, Request, Say, run
 from tinyhil.errors import DataError
@@ -35,7 +36,8 @@ def bench(
     Every boot opens the port anew, which resets an Uno, a Due and the emulators; a board that keeps running is said.
     """
     request = replace(request, mode="quiet", samples=plan.inferences + plan.warm_up)
-    if boards.board(request.board).reset == "by_probe" and request.port is not None:
+    place = locate(boards, request.board, request.port)
+    if place.board.reset == "by_probe" and place.port is not None:
         say(f"{request.board}: opening its port does not reset it; the boots of this bench are sessions only")
     boots: list[Summary] = []
     record: dict[str, Any] = {}

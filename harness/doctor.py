@@ -27,11 +27,11 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 PYTHON_MINIMUM = (3, 11)
 DISTRIBUTION = "tinyhil"
 COMPILER_MINIMUM = {"avr-gcc": (5, 4), "arm-none-eabi-gcc": (10,), "g++": (9,)}
-# program: (option that prints its version, Debian package, what it is for); needed for real boards only
+# program: (options with which it prints its version, Debian package, what it is for). Emulated boards are flashed too.
 FLASHERS = {
-    "avrdude": (("-?",), "avrdude", "an attached Uno"),
-    "bossac": (("--help",), "bossa-cli", "an attached Due"),
-    "stm32flash": (("-h",), "stm32flash", "an attached H747, by serial"),
+    "avrdude": (("-?",), "avrdude", "Unos, emulated ones too"),
+    "bossac": (("--help",), "bossa-cli", "Dues, emulated ones too"),
+    "stm32flash": (("/dev/null",), "stm32flash", "an H747 by serial, emulated ones too"),
     "openocd": (("--version",), "openocd", "an attached H747, by ST-LINK"),
 }
 STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}

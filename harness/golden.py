@@ -19,11 +19,12 @@ import numpy as np
 from harness.compare import Difference, compare
 from harness.config import Boards
 from harness.figures import figures, read_record
+from harness.locate import Place, locate
 from harness.partial import writing
 from harness.record import make_record
 from harness.run import Request, known_ranges, run
 from harness.zoo import find_model
-from tinyhil.errors import DataError
+from tinyhil.errors import BoardError, DataError
 from tinyhil.frontend.load import load_model
 
 FOLDER = Path("results/golden")
@@ -31,6 +32,7 @@ SAMPLES = 16
 SEED = 1
 KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
 KEPT_PROVENANCE = ("compiler", "model_sha256")
+PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
 
 Say = Callable[[str], None]
@@ -51,7 +53,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where runs take place: the boards, the cache of builds, the port of a physical board, where paths start."""
+    """Where runs take place: the boards, the cache of builds, the port if one was named, where paths start.
+
+    `wait_s`: how long to wait for a board that is in use; None: as the bench file says.
+    """
 
     boards: Boards
     cache_dir: Path
@@ -59,6 +64,7 @@ class Bench:
     port: str | None = None
     root: Path = Path()
     timeout_s: float = 30.0
+    wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,32 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         samples=min(samples or order.samples, order.samples),
         port=bench.port,
         timeout_s=bench.timeout_s,
+        wait_s=bench.wait_s,
         results=folder,
     )
+
+
+def place_of(board: str, bench: Bench) -> Place:
+    """The board that a name means; BoardError as for `hil run`."""
+    return locate(bench.boards, board, bench.port)
+
+
+def order_at(path: Path, bench: Bench, anew: bool = False) -> Order:
+    """The order of the golden record at `path`; `anew`: on the board it was of, emulated if that was.
+
+    BoardError if it is of a physical board and none is attached.
+    """
+    order, golden = read_golden(path)
+    if golden["emulator"] is not None:
+        return replace(order, board=f"{order.board}@emulated") if anew else order
+    if path.name.endswith(PHYSICAL + ".json") and place_of(order.board, bench).port is None:
+        raise BoardError(f"{path}: it is of a physical {order.board}, and none is attached")
+    return order
+
+
+def kept(order: Order, boards: Boards) -> Order:
+    """The order as a golden record keeps it: of a kind of board, not of the one on somebody's desk."""
+    return replace(order, board=boards.board(order.board).name)
 
 
 def model_of(order: Order, bench: Bench) -> str:
@@ -134,7 +164,7 @@ def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
     """<folder>/<board>/<model>-<format>.json; the times of a physical board are in a file of their own."""
     name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
     what = Path(order.assignment).stem if order.assignment else order.format
-    return folder / order.board / f"{name}-{what}{'.physical' if physical else ''}.json"
+    return folder / order.board / f"{name}-{what}{PHYSICAL if physical else ''}.json"
 
 
 def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
@@ -160,18 +190,19 @@ def find_golden(folder: Path) -> list[Path]:
 
 def check_golden(path: Path, bench: Bench, samples: int | None = None) -> list[Difference]:
     """What the first `samples` of a golden record's order give otherwise now."""
-    order, golden = read_golden(path)
-    return compare(figures(golden), figures(measure(order, bench, samples)))
+    order = order_at(path, bench)
+    return compare(figures(read_golden(path)[1]), figures(measure(order, bench, samples)))
 
 
 def check_or_update(
     order: Order, folder: Path, bench: Bench, samples: int | None, resets: int, update: bool
 ) -> Checked:
-    """Hold `order` to its golden record, or write it. A physical board (a port) is booted `resets` times."""
-    physical = bench.port is not None
-    path = path_of(order, folder, physical)
+    """Hold `order` to its golden record, or write it. A physical board is booted `resets` times."""
+    physical = place_of(order.board, bench).port is not None
+    remembered = kept(order, bench.boards)
+    path = path_of(remembered, folder, physical)
     if physical and not update and not path.is_file():
-        path = path_of(order, folder)  # outputs and bytes are the same everywhere
+        path = path_of(remembered, folder)  # outputs and bytes are the same everywhere
     measured = (
         measure_physical(order, bench, samples, resets, path) if physical else (measure(order, bench, samples), None)
     )
@@ -179,7 +210,7 @@ def check_or_update(
     if update:
         if not record["bit_exact"]:
             return Checked(path, record, [Difference("bit-exact", "outputs differ from the reference; not written")])
-        write_golden(path, make_golden(order, record))
+        write_golden(path, make_golden(remembered, record))
         return Checked(path, record, [])
     if not path.is_file():
         return Checked(path, record, [], missing=True)

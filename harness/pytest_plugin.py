@@ -20,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from harness.compare import Difference
     from harness.golden import Bench, Order
+    from harness.locate import Place
 
 PROPERTY = "hil"
 MARKERS = (
@@ -101,7 +102,7 @@ class BoardUnderTest:
     @property
     def port(self) -> str | None:
         """Where the board is attached; None for an emulated one and for the host."""
-        return self._bench().port
+        return self._place().port
 
     @property
     def is_emulated(self) -> bool:
@@ -152,15 +153,21 @@ class BoardUnderTest:
         return replace(Order(self.name, str(model)), **{**options, **paths})
 
     def _bench(self) -> Bench:
+        from harness.bench_file import default_bench
         from harness.config import load_boards
         from harness.golden import Bench
-        from harness.run import choose_port
         from harness.toolchain import default_cache_dir
 
         with _in_one_line():
-            boards = load_boards()
-            port = choose_port(boards.board(self.name), ports(self.config).get(self.name))
+            boards = load_boards(bench=default_bench())
+        port = ports(self.config).get(self.name)
         return Bench(boards, default_cache_dir(), lambda line: None, port, self.config.rootpath)
+
+    def _place(self) -> Place:
+        from harness.golden import place_of
+
+        with _in_one_line():
+            return place_of(self.name, self._bench())
 
     def _report(self, record: Mapping[str, Any], golden: Path | None, differences: list[Difference]) -> None:
         """For JUnit (a property of the test case) and for --hil-json."""

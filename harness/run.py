@@ -36,7 +36,7 @@ from harness.zoo import ModelSource, find_model
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.classes import class_count
-from tinyhil.errors import BoardError, ConfigError, DataError, DoesNotFit, LinkError
+from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats import named
 from tinyhil.formats.codec import storage_dtype
@@ -345,17 +345,6 @@ def how_loaded(wanted: str | None, board: BoardSpec) -> str:
         return wanted
     emulator = board.chip.emulator
     return usual if emulator is not None and emulator.loader_args else "direct"
-
-
-def choose_port(board: BoardSpec, wanted: str | None) -> str | None:
-    """The port wanted, else that of the one attached board that matches by USB identity; None: emulator or host."""
-    if wanted == "":
-        raise ConfigError("--port is empty; give a path or URL, or leave it out")
-    if board.is_host:
-        if wanted is not None:
-            raise BoardError("the host board has no serial port; leave out --port")
-        return None
-    return wanted or attached.choose_port(board)
 
 
 def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) -> None:

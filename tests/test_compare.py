@@ -243,6 +243,26 @@ def test_golden_records_are_made_checked_and_updated(files: Path, tmp_path: Path
     assert hil("golden", "check", path, cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("command", [["bench"], ["golden", "update"]])
+def test_boards_of_the_bench_file_are_known(command: list[str], files: Path, tmp_path: Path) -> None:
+    (tmp_path / "bench.yaml").write_text("boards: {left: {board: uno, port: /dev/no-such}}\n")
+    where = ("--board", "left", "--bench", "bench.yaml", "--wait", 0)
+    done = hil(*command, *tiny(files), *where, cwd=tmp_path)
+    check_failure(done, 3, "left: not attached: /dev/no-such does not exist", logs=True)
+
+
+def test_a_golden_record_of_a_physical_board_is_not_repeated_on_an_emulator(files: Path, tmp_path: Path) -> None:
+    assert hil("golden", "update", *tiny(files), "--samples", 2, "--board", "host", cwd=tmp_path).returncode == 0
+    record = json.loads((tmp_path / "results/golden/host/tiny-fixed16.json").read_text())
+    record["order"]["board"] = "uno"
+    path = tmp_path / "results/golden/uno/tiny-fixed16.physical.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(record))
+    for command in ("check", "update"):
+        check_failure(hil("golden", command, path, cwd=tmp_path), 3, "of a physical uno, and none is attached")
+    assert json.loads(path.read_text()) == record
+
+
 def test_a_board_that_is_too_small_does_not_keep_the_others_from_their_records(tmp_path: Path) -> None:
     write_tiny_model(tmp_path / "wide.onnx", 1200)
     np.save(tmp_path / "x.npy", np.random.default_rng(5).uniform(-1, 1, (4, 1, 1200)).astype(np.float32))

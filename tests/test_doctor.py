@@ -39,6 +39,12 @@ def test_a_remedy_for_everything_that_is_not_in_order() -> None:
         assert (check.status == "ok") == (check.remedy == ""), check
 
 
+def test_every_flashing_program_that_is_here_tells_its_version() -> None:
+    here = [check for name, check in by_name().items() if name in FLASHERS and check.status == "ok"]
+    assert here
+    assert [check for check in here if not re.match(r"\d+\.\d", check.found)] == []
+
+
 def test_without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HIL_CACHE", str(tmp_path))

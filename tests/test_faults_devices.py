@@ -175,8 +175,10 @@ def test_a_physical_board_tells_its_fault_over_the_wire(
         deaf = FakeDevice(device.port)
         with pytest.raises(DeviceCrashed, match=words) as caught, explain_crash(bench.image.elf):
             run_session(bench, deaf, device.port, Options(QUIET, 5), collected.take)
+    # where the guard stops the processor's own frame too, nobody knows the place
+    unknown = what == "stack overflow" and "its place is unknown" in str(caught.value)
     expected = "descend" if what == "stack overflow" else "sabotage"
-    assert f", in {expected} (firmware/main.cpp:" in str(caught.value)
+    assert unknown or f", in {expected} (firmware/main.cpp:" in str(caught.value)
     assert len(collected.results) == AT_SAMPLE
 
 

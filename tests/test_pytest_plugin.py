@@ -122,7 +122,9 @@ def test_failures_are_one_line(name: str, project: Path) -> None:
     assert "harness/" not in said
 
 
-def test_a_physical_board_is_booted_three_times_and_its_median_counts(project: Path) -> None:
+def test_a_physical_board_is_booted_three_times_and_its_median_counts(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An emulated Uno behind a port is an attached board: it is reset by opening, and runs this image already."""
     x = np.load(project / "x.npz")["x"]
     bench = make_bench("uno", project / "models" / "tiny.onnx", x)
@@ -132,8 +134,11 @@ def test_a_physical_board_is_booted_three_times_and_its_median_counts(project: P
         path = project / "golden/uno/tiny-fixed16.physical.json"
         golden = json.loads(path.read_text())
         assert (golden["emulator"], len(golden["boots"])) == (None, 3)
-        code, said = run_pytest(project, *arguments)
+        (project / "bench.yaml").write_text(f"boards: {{left: {{board: uno, port: {device.port}}}}}\n")
+        monkeypatch.setenv("HIL_BENCH", str(project / "bench.yaml"))
+        code, said = run_pytest(project, *arguments[:2], "--board", "left")  # held to the record of its kind
         assert code == 0, said
+        assert "2 passed" in said
         for boot in golden["boots"]:
             boot["median"] *= 0.98
         path.write_text(json.dumps(golden))

@@ -173,10 +173,7 @@ static uint32_t take_fault(struct machine *m, uint32_t pc, uc_err error) {
     uint32_t cause = FAULT_INSTRUCTION, address = m->fault_addr;
     if (error == UC_ERR_READ_UNMAPPED || error == UC_ERR_WRITE_UNMAPPED || error == UC_ERR_WRITE_PROT) cause = FAULT_BUS;
     if (error == UC_ERR_FETCH_UNMAPPED || error == UC_ERR_FETCH_PROT) cause = FAULT_FETCH;
-    if (m->stop == STOP_FAULT) {
-        cause = m->stack_limit && m->min_sp < m->stack_limit ? FAULT_GUARD : FAULT_BUS;
-        if (cause == FAULT_GUARD) address = m->min_sp;
-    }
+    if (m->stop == STOP_FAULT) cause = m->fault_cause ? m->fault_cause : FAULT_BUS;
     if (m->in_rom) return 0;
     set_fault_status(cause, address);
     return fault_enter(m, pc);
@@ -185,12 +182,12 @@ static uint32_t take_fault(struct machine *m, uint32_t pc, uc_err error) {
 /* A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
 void run(struct machine *m, uint32_t pc, uint32_t until) {
     for (;;) {
-        m->fault_addr = 0;
+        m->fault_addr = m->fault_pc = m->fault_cause = 0;
         const uc_err error = uc_emu_start(m->uc, pc | 1, until, 0, 0);
         if (m->stop == STOP_RESET || m->stop == STOP_QUIT) return;
         uc_reg_read(m->uc, UC_ARM_REG_PC, &pc);
         if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
-            if (m->stop == STOP_FAULT) pc = m->block_start;
+            if (m->stop == STOP_FAULT) pc = m->fault_pc ? m->fault_pc : m->block_start;
             report_fault(m, pc, error);
             const uint32_t handler = take_fault(m, pc, error);
             m->stop = RUN;

@@ -60,7 +60,8 @@ static void write_trace(struct machine *m, uint32_t tag) {
 static void update_guard(struct machine *m) {
     const uint32_t attributes = *word(MPU_RASR), size = 2u << (attributes >> 1 & 31);
     const bool closed = *word(MPU_CTRL) & 1 && attributes & 1 && !(attributes >> 24 & 7);
-    m->stack_limit = closed ? (*word(MPU_RBAR) & ~(size - 1)) + size : 0;
+    m->guard_base = *word(MPU_RBAR) & ~(size - 1);
+    m->stack_limit = closed ? m->guard_base + size : 0;
 }
 
 static bool write_nvic(struct machine *m, uint32_t at, uint32_t value) {
@@ -97,8 +98,11 @@ static void write_core(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
 void set_fault_status(uint32_t cause, uint32_t address) {
     *word(CFSR) |= cause;
     *word(HFSR) |= 1u << 30;
-    *word(cause == FAULT_GUARD ? MMFAR : BFAR) = address;
+    if (cause == FAULT_GUARD) *word(MMFAR) = address;
+    if (cause == FAULT_BUS) *word(BFAR) = address;
 }
+
+void add_fault_status(uint32_t cause) { *word(CFSR) |= cause; }
 
 void map_core(struct machine *m) { map_registers(m, 0xE0000000, BUS_BYTES, read_core, write_core); }
 

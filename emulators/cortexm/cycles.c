@@ -189,16 +189,38 @@ static void wait_for_flash(struct machine *m, const struct block *b) {
     m->cycles.typical += stalls;
 }
 
+static bool is_store(const struct insn *i) {
+    return i->kind == STORE || i->kind == STORE_REGISTER || i->kind == STORE_MANY || i->kind == FP_STORE;
+}
+
+/* The instruction that the guard stops: the block's first store with SP below the limit. A push that fails leaves SP. */
+static void locate_overflow(struct machine *m, const struct block *b, uint32_t sp) {
+    const uint8_t *code = memory_at(m, b->addr, b->size);
+    m->fault_pc = b->addr;
+    for (uint32_t at = 0, bytes; code && at < b->size; at += bytes) {
+        const struct insn i = decode(code + at);
+        const uint32_t after = sp + i.sp_delta;
+        bytes = i.bytes;
+        m->fault_pc = b->addr + at;
+        if (is_store(&i) && after < m->stack_limit) break;
+        sp = after;
+    }
+    uc_reg_write(m->uc, UC_ARM_REG_SP, &sp);
+}
+
 static void watch_stack(struct machine *m, const struct block *b) {
-    uint32_t sp;
-    uc_reg_read(m->uc, UC_ARM_REG_SP, &sp);
-    sp += b->lowest_sp;
+    uint32_t at_start;
+    uc_reg_read(m->uc, UC_ARM_REG_SP, &at_start);
+    const uint32_t sp = at_start + b->lowest_sp;
     m->check_sp = b->sp_unknown;
     if (sp >= m->min_sp) return;
     m->min_sp = sp;
     if (sp >= m->stack_limit) return;
     static char why[64];
     snprintf(why, sizeof why, "stack overflow by %u B into the MPU guard", m->stack_limit - sp);
+    locate_overflow(m, b, at_start);
+    m->fault_cause = FAULT_GUARD;
+    m->fault_addr = sp < m->guard_base ? m->guard_base : sp;
     stop_machine(m, STOP_FAULT, why);
 }
 

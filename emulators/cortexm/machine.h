@@ -91,7 +91,10 @@ struct machine {
     uint16_t taken_typical, taken_min, taken_max; /* if the next block starts elsewhere */
     uint32_t code_line[2], literal_line;
     uint32_t flash_wait_states;
-    uint32_t min_sp, stack_limit;
+    uint32_t min_sp;
+    uint32_t guard_base, stack_limit; /* the MPU region that nothing may touch, and its end; 0: none */
+    uint32_t fault_pc;               /* of a fault found between instructions */
+    uint32_t fault_cause;            /* bits of CFSR, of a fault that is not Unicorn's */
     bool check_sp;
 
     const struct chip *chip;
@@ -173,7 +176,9 @@ void map_core(struct machine *m);
 void reset_core(struct machine *m);
 bool fpu_enabled(void);
 void set_fault_status(uint32_t cause, uint32_t address);
-enum { FAULT_GUARD = 1 << 1 | 1 << 7, FAULT_FETCH = 1 << 8, FAULT_BUS = 1 << 9 | 1 << 15, FAULT_INSTRUCTION = 1 << 16 };
+void add_fault_status(uint32_t cause);
+enum { FAULT_GUARD = 1 << 1 | 1 << 7, FAULT_STACKING = 1 << 4, FAULT_BUS_STACKING = 1 << 12,
+       FAULT_FETCH = 1 << 8, FAULT_BUS = 1 << 9 | 1 << 15, FAULT_INSTRUCTION = 1 << 16 };
 
 /* uart.c */
 void uart_reset(struct machine *m);

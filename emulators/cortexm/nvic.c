@@ -73,6 +73,8 @@ bool interrupt_enter(struct machine *m, uint32_t pc) {
     uint8_t *cells = memory_at(m, n->frame_sp, n->frame_bytes);
     if (!cells || n->frame_sp < m->stack_limit) {
         m->fault_addr = n->frame_sp;
+        m->fault_pc = pc;
+        m->fault_cause = cells ? FAULT_STACKING : FAULT_BUS;
         stop_machine(m, STOP_FAULT, "no room on the stack for an exception frame");
         return true;
     }
@@ -85,7 +87,8 @@ bool interrupt_enter(struct machine *m, uint32_t pc) {
     return true;
 }
 
-/* HardFault: the frame, where there is memory for it, then vector 3. Returns the handler, or 0 if the processor locks up. */
+/* HardFault: the frame, then vector 3. Where the MPU or the memory refuses the frame it is not written, which CFSR says
+ * (MSTKERR, STKERR), and the handler runs nonetheless. Returns the handler, or 0 if the processor locks up. */
 uint32_t fault_enter(struct machine *m, uint32_t pc) {
     const uint32_t sp = get(m, UC_ARM_REG_SP), cpsr = get(m, UC_ARM_REG_CPSR), at = (sp - BASIC_FRAME_BYTES) & ~7u;
     const uint8_t *vector = memory_at(m, m->nvic.vector_table + 4 * 3, 4);
@@ -97,7 +100,10 @@ uint32_t fault_enter(struct machine *m, uint32_t pc) {
     frame[7] = (cpsr & FLAGS) | XPSR_THUMB | (sp & 4 ? XPSR_ALIGNED : 0);
     uint8_t *cells = memory_at(m, at, sizeof frame);
     const bool in_flash = cells >= m->flash && cells < m->flash + m->chip->flash_size_bytes;
-    if (cells && !in_flash) memcpy(cells, frame, sizeof frame);
+    const bool guarded = at < m->stack_limit && at + sizeof frame > m->guard_base;
+    if (guarded) add_fault_status(FAULT_STACKING);
+    else if (cells && !in_flash) memcpy(cells, frame, sizeof frame);
+    else add_fault_status(FAULT_BUS_STACKING);
     m->nvic.in_fault = m->nvic.active = true; /* of the highest priority: no interrupt until the reset */
     m->stack_limit = 0;                       /* HFNMIENA is 0: no MPU in here */
     set(m, UC_ARM_REG_SP, at);

@@ -12,7 +12,6 @@ from typing import Any
 from harness.boards.connection import Connection
 from harness.config import BoardSpec
 from harness.text import printable
-from tinyhil.errors import BoardError
 
 BY_ID = Path("/dev/serial/by-id")
 
@@ -70,11 +69,3 @@ def devices() -> list[Device]:
 def find_ports(board: BoardSpec) -> list[str]:
     """Ports whose USB identity is this board's, by stable name where the system has one."""
     return [device.port for device in devices() if device.usb in board.usb]
-
-
-def choose_port(board: BoardSpec) -> str | None:
-    """The port of the one attached board of this kind; None if there is none; BoardError lists several."""
-    ports = find_ports(board)
-    if len(ports) > 1:
-        raise BoardError(f"{len(ports)} boards match {board.name}: {', '.join(ports)}; choose one with --port")
-    return ports[0] if ports else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards, say
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 from tinyhil import errors
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 
 @click.command()
-@click.option("--board", required=True, help="Board to measure: uno, due, h747 or host; see `hil boards`.")
+@click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
@@ -40,8 +40,17 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
+@WAIT_OPTION
+@BENCH_OPTION
 @BOARDS_OPTION
-def bench(boards_file: Path | None, against: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+def bench(
+    boards_file: Path | None,
+    bench_file: Path | None,
+    against: Path | None,
+    as_json: bool,
+    format_: str,
+    **options: Any,
+) -> None:
     """Measure the time of a model over several resets, with a quiet wire."""
     import json
 
@@ -53,7 +62,7 @@ def bench(boards_file: Path | None, against: Path | None, as_json: bool, format_
 
     plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))
     request = Request(format=format_, **options)
-    boards, cache = read_boards(boards_file), default_cache_dir()
+    boards, cache = read_boards(boards_file, bench_file), default_cache_dir()
     differences: list[Difference] = []
     if against is None:
         record = run_bench(request, plan, boards, cache, say, lambda done, total: None)

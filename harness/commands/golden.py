@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards, say
+from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 from tinyhil import errors
 
 FOLDER_OPTION = click.option(
@@ -19,6 +19,7 @@ FOLDER_OPTION = click.option(
     show_default=True,
     help="Folder of the golden records.",
 )
+RESETS = 3  # boots of a physical board
 PATHS = click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 
 
@@ -32,9 +33,16 @@ def golden() -> None:
 @FOLDER_OPTION
 @click.option("--samples", type=click.IntRange(min=1), help="Only the first N samples of each record.")
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else emulated.")
+@WAIT_OPTION
+@BENCH_OPTION
 @BOARDS_OPTION
 def check(
-    paths: tuple[Path, ...], folder: Path, samples: int | None, port: str | None, boards_file: Path | None
+    paths: tuple[Path, ...],
+    folder: Path,
+    samples: int | None,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    **options: Any,
 ) -> None:
     """Run the golden records (all, or those given) again and say what differs."""
     from harness.golden import Bench, check_golden, describe, find_golden
@@ -45,7 +53,7 @@ def check(
         raise errors.DataError(
             f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
         )
-    bench = Bench(read_boards(boards_file), default_cache_dir(), lambda line: None, port)
+    bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), lambda line: None, **options)
     failures = 0
     for path in chosen:
         differences = check_golden(path, bench, samples)
@@ -71,36 +79,46 @@ def check(
 @click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="With --model: inputs to calibrate the ranges on.")
 @click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
+@WAIT_OPTION
+@BENCH_OPTION
 @BOARDS_OPTION
-def update(paths: tuple[Path, ...], folder: Path, boards_file: Path | None, **options: Any) -> None:
+def update(
+    paths: tuple[Path, ...],
+    folder: Path,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    wait_s: float | None,
+    **options: Any,
+) -> None:
     """Measure golden records anew (all, or those given), or make one of --model on each --board."""
-    from harness.golden import Bench, find_golden, make_golden, measure, path_of, read_golden, write_golden
+    from harness.golden import Bench, check_or_update, find_golden, kept, order_at, path_of
     from harness.toolchain import default_cache_dir
 
+    boards = read_boards(boards_file, bench_file)
+    bench = Bench(boards, default_cache_dir(), say, wait_s=wait_s)
     if options["model"]:
-        orders = {path_of(order, folder): order for order in _orders(options)}
+        orders = {path_of(kept(order, boards), folder): order for order in _orders(options)}
     else:
-        orders = {path: read_golden(path)[0] for path in list(paths) or find_golden(folder)}
+        orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(folder)}
     if not orders:
         raise errors.DataError(
             f"{folder}: no golden records; make one with `hil golden update --model ... --board ...`"
         )
-    bench = Bench(read_boards(boards_file), default_cache_dir(), say)
     too_large = 0
     for path, order in orders.items():
         try:
-            record = measure(order, bench)
+            found = check_or_update(order, path.parent.parent, bench, samples=None, resets=RESETS, update=True)
         except errors.DoesNotFit as error:  # the other boards may be larger
             too_large += 1
             click.echo(f"{path}: no record: {error}")
             continue
+        path, record = found.path, found.record
         if not record["bit_exact"]:
             different = record["samples"] - record["equal_samples"]
             click.echo(
                 f"hil: gate failed: {path}: {different} samples differ from the reference; not written", err=True
             )
             sys.exit(errors.EXIT_GATE)
-        write_golden(path, make_golden(order, record))
         click.echo(f"{path}: {record['samples']} samples, median {record['latency']['median']:,.0f}")
     if too_large:
         raise errors.DoesNotFit(f"{too_large} of {len(orders)} orders do not fit their board; the others are written")
