@@ -3,6 +3,8 @@
     python benchmarks/peers_models.py --out DIR      writes <name>.onnx, <name>.npz (x, y: all 2007 test points) and
                                                      <name>_train.npz (7291 points to calibrate and search on)
     python benchmarks/peers_models.py                prints the float accuracies only
+    python benchmarks/peers_models.py --measure      writes results/peers.json: accuracy on all test points, and what
+                                                     the emulated Uno takes (then: python -m harness.docs)
 
 Needs onnxruntime, and HIL_DATA with models/shiftry_peers.npz and small/usps.npz. The weights stay there: they are for
 tests and benchmarks only.
@@ -11,10 +13,13 @@ tests and benchmarks only.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -38,6 +43,23 @@ RAM_LIMIT_BYTES = {
     "peer_protonn_usps10": 891,
     "peer_fastgrnn_usps10": 512,
 }
+# A width for all tensors that keeps this limit and stays within half a point of float.
+UNIFORM = {
+    "peer_protonn_usps2": "fixed8",
+    "peer_bonsai_usps2": "fixed8",
+    "peer_protonn_usps10": "fixed16",
+    "peer_fastgrnn_usps10": "fixed16",
+}
+# What Shiftry itself makes of them, from one run of its public code (avr-gcc 5.4, emulated Uno): accuracy in per cent,
+# planned RAM, flash, milliseconds at -Os and at -O2.
+SHIFTRY = {
+    "peer_protonn_usps2": {"percent": 92.93, "arena_bytes": 60, "flash_bytes": 3152, "ms_os": 6.41, "ms_o2": 4.87},
+    "peer_bonsai_usps2": {"percent": 94.17, "arena_bytes": 120, "flash_bytes": 8402, "ms_os": 8.94, "ms_o2": 6.94},
+    "peer_protonn_usps10": {"percent": 92.48, "arena_bytes": 171, "flash_bytes": 7726, "ms_os": 29.7, "ms_o2": 21.1},
+    "peer_fastgrnn_usps10": {"percent": 92.13, "arena_bytes": 512, "flash_bytes": 5454, "ms_os": 1701, "ms_o2": 276},
+}
+BOARD_SAMPLES = 100
+ROOT = Path(__file__).resolve().parents[1]
 DATASETS = {name: "usps2" if name.endswith("usps2") else "usps" for name in FLOAT_PERCENT}
 PROTONN_USPS2_GAMMA_SQUARED, PROTONN_USPS10_GAMMA_SQUARED = 0.011863, 0.037512
 
@@ -158,18 +180,69 @@ def _fastgrnn_usps10(w: Weights) -> onnx.ModelProto:
     return fastgrnn("peer_fastgrnn_usps10", model, USPS_SHAPE)
 
 
+def write(name: str, peer: Peer, folder: Path) -> None:
+    """The model, its test points and its training points."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.onnx").write_bytes(peer.proto.SerializeToString())
+    np.savez(folder / f"{name}.npz", x=peer.x_test, y=peer.y_test)
+    np.savez(folder / f"{name}_train.npz", x=peer.x_train, y=peer.y_train)
+
+
+def measure(name: str, peer: Peer, folder: Path) -> dict[str, Any]:
+    """One row of results/peers.json: all test points by the reference, some of them on the emulated Uno."""
+    from harness.config import load_boards
+    from harness.record import make_record
+    from harness.run import Request, run
+    from harness.toolchain import default_cache_dir
+    from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+    write(name, peer, folder)
+    files = (str(folder / f"{name}.onnx"), UNIFORM[name])
+    points, training = folder / f"{name}.npz", folder / f"{name}_train.npz"
+    request = Request("uno", *files, inputs=points, calibrate=training, samples=BOARD_SAMPLES, results=folder)
+    outcome = run(request, load_boards(), default_cache_dir(), lambda _: None, lambda *_: None)
+    record, program = make_record(outcome), outcome.compiled.program
+    found = run_reference(program, quantize_inputs(program, peer.x_test)[0])
+    labels = dequantize_outputs(program, found.outputs).argmax(1)
+    return {
+        "network": name,
+        "format": UNIFORM[name],
+        "samples": len(peer.y_test),
+        "correct": int((labels == peer.y_test).sum()),
+        "float_correct": float_correct(peer),
+        "arena_bytes": record["memory"]["arena_bytes"],
+        "limit_bytes": RAM_LIMIT_BYTES[name],
+        "board_samples": record["samples"],
+        "bit_exact": record["bit_exact"],
+        "cycles": record["latency"]["median"],
+        "ram_bytes": record["memory"]["static_bytes"] + record["memory"]["stack_bytes"],
+        "flash_bytes": record["flash_bytes"],
+        "compiler": record["provenance"]["compiler"],
+        "shiftry": SHIFTRY[name],
+    }
+
+
+def measure_all() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [measure(name, peer, Path(folder)) for name, peer in build_peers().items()]
+    if not all(row["bit_exact"] for row in rows):
+        raise SystemExit("outputs of the Uno differ from the reference; nothing written")
+    (ROOT / "results" / "peers.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for the models and their inputs")
+    parser.add_argument("--measure", action="store_true", help="write results/peers.json")
     args = parser.parse_args()
+    if args.measure:
+        measure_all()
+        return
     for name, peer in build_peers().items():
         correct, count = float_correct(peer), len(peer.y_test)
         print(f"{name}: float {100 * correct / count:.2f} % ({correct} of {count})")
         if args.out is not None:
-            args.out.mkdir(parents=True, exist_ok=True)
-            (args.out / f"{name}.onnx").write_bytes(peer.proto.SerializeToString())
-            np.savez(args.out / f"{name}.npz", x=peer.x_test, y=peer.y_test)
-            np.savez(args.out / f"{name}_train.npz", x=peer.x_train, y=peer.y_train)
+            write(name, peer, args.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,15 @@ import onnxruntime
 import pytest
 import yaml
 
-from benchmarks.peers_models import FLOAT_PERCENT, RAM_LIMIT_BYTES, Peer, build_peers, float_correct, weights_file
+from benchmarks.peers_models import (
+    FLOAT_PERCENT,
+    RAM_LIMIT_BYTES,
+    UNIFORM,
+    Peer,
+    build_peers,
+    float_correct,
+    weights_file,
+)
 from codegen.placement import place
 from harness.zoo import find_model, zoo_names
 from tinyhil.assignment import Assignment
@@ -105,14 +113,6 @@ def test_stated_accuracy(name: str) -> None:
 
 
 # ---- the networks Shiftry was measured on
-
-# A width for all tensors that keeps MinUn's RAM limit and stays within half a point of float.
-UNIFORM = {
-    "peer_protonn_usps2": "fixed8",
-    "peer_bonsai_usps2": "fixed8",
-    "peer_protonn_usps10": "fixed16",
-    "peer_fastgrnn_usps10": "fixed16",
-}
 
 
 def test_the_peers_networks_have_their_accuracy_and_fit_minun_s_limits(tmp_path: Path) -> None:

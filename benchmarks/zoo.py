@@ -1,0 +1,181 @@
+"""The zoo, measured: what docs/zoo.md shows, made by `python -m harness.docs` from what this writes.
+
+    python benchmarks/zoo.py accuracy [MODEL ...]    all test samples by the host engine, into results/zoo.json
+    python benchmarks/zoo.py boards [MODEL ...]      records of the emulated boards under results/<board>/<model>/
+    python benchmarks/zoo.py golden [MODEL ...]      golden records (docs/regression.md) of the emulated boards
+
+Each in 8 and in 16 bits, and by the assignments that lie beside the model. What does not fit a board is said and left
+out. Needs the data sets (HIL_DATA, or a network).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
+
+from codegen.placement import place  # noqa: E402
+from harness.config import Boards, load_boards  # noqa: E402
+from harness.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
+from harness.record import store  # noqa: E402
+from harness.run import Request, known_ranges, run  # noqa: E402
+from harness.toolchain import default_cache_dir  # noqa: E402
+from harness.zoo import ModelSource, find_model, zoo_names  # noqa: E402
+from search.engine import load_engine  # noqa: E402
+from tinyhil.assignment import Assignment, load_assignment  # noqa: E402
+from tinyhil.classes import classes_of  # noqa: E402
+from tinyhil.data import load  # noqa: E402
+from tinyhil.errors import DoesNotFit, HilError  # noqa: E402
+from tinyhil.evaluate import evaluate  # noqa: E402
+from tinyhil.frontend.load import load_model  # noqa: E402
+from tinyhil.lower import lower  # noqa: E402
+from tinyhil.reference import dequantize_outputs, quantize_inputs  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+BOARDS = ("uno", "due", "h747")
+FORMATS = ("fixed8", "fixed16")
+BOARD_SAMPLES = 100
+AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A model with the widths of its tensors: a format for all, or an assignment file beside the model."""
+
+    model: str
+    format: str
+    assignment: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.assignment.stem if self.assignment else self.format
+
+    def order(self, board: str) -> Order:
+        """A golden order; its paths are relative to the root."""
+        path = str(self.assignment.relative_to(ROOT)) if self.assignment else None
+        return Order(board, self.model, self.format, path)
+
+
+def variants(model: str) -> Iterator[Variant]:
+    yield from (Variant(model, fmt) for fmt in FORMATS)
+    for path in sorted((ROOT / "models" / model).glob("assignment-*.yaml")):
+        yield Variant(model, FORMATS[-1], path)
+
+
+def accuracy(model: str) -> dict[str, dict[str, Any]]:
+    """By name of the variant: what all test samples give, and the bytes of the arena."""
+    source = find_model(model)
+    loaded = load_model(source.path)
+    ranges = known_ranges(loaded, source, None)
+    data = load(_manifest(source)["dataset"])
+    assert ranges is not None
+    assert data.y_test is not None
+    graph, engine = loaded.graph, load_engine(ROOT, default_cache_dir())
+    x = data.x_test.reshape(len(data.x_test), *graph.shapes[graph.inputs[0]])
+    parts = [slice(start, start + AT_ONCE) for start in range(0, len(x), AT_ONCE)]
+    floats = [classes_of(graph, evaluate(graph, x[part]).reshape(len(x[part]), -1)) for part in parts]
+    found = {}
+    for variant in variants(model):
+        path = variant.assignment
+        chosen = load_assignment(path, graph) if path else Assignment(variant.format)
+        program = lower(graph, chosen, ranges)
+        correct = different = saturations = 0
+        for part, expected in zip(parts, floats, strict=True):
+            outcome = engine.run(program, quantize_inputs(program, x[part])[0])
+            classes = classes_of(graph, dequantize_outputs(program, outcome.outputs))
+            correct += int((classes == data.y_test[part]).sum())
+            different += int((classes != expected).sum())
+            saturations += int(outcome.saturations.sum())
+        found[variant.name] = {
+            "correct": correct,
+            "float_correct": int(sum((e == data.y_test[p]).sum() for e, p in zip(floats, parts, strict=True))),
+            "samples": len(x),
+            "disagreements": different,
+            "saturations": saturations,
+            "arena_bytes": place(program).plan.peak_bytes,
+        }
+    return found
+
+
+def _manifest(source: ModelSource) -> dict[str, Any]:
+    import yaml
+
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "models" / source.name / "model.yaml").read_text())
+    return loaded
+
+
+def write_accuracy(model: str) -> None:
+    path = RESULTS / "zoo.json"
+    known = json.loads(path.read_text()) if path.is_file() else {}
+    known[model] = accuracy(model)
+    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+    for name, row in known[model].items():
+        print(model, name, row, flush=True)
+
+
+def measure_boards(model: str, boards: Boards, samples: int) -> None:
+    for variant in variants(model):
+        for board in BOARDS:
+            request = Request(
+                board, model, variant.format, variant.assignment, samples=samples, timeout_s=120.0, results=RESULTS
+            )
+            try:
+                record, path = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))
+            except DoesNotFit as error:
+                print(f"{model} {variant.name} {board}: {error}", flush=True)
+                continue
+            print(path.relative_to(ROOT), record["bit_exact"], record["latency"]["median_us"], flush=True)
+
+
+def write_goldens(model: str, boards: Boards, samples: int) -> None:
+    """In 16 bits, or in 8 where 16 do not fit, and by the assignments."""
+    del samples
+    bench = Bench(boards, default_cache_dir(), lambda line: None, root=ROOT, timeout_s=120.0)
+    narrow, *others = variants(model)
+    for board in BOARDS:
+        for variant in others:
+            if not _golden(variant, board, bench) and variant.assignment is None:
+                _golden(narrow, board, bench)
+
+
+def _golden(variant: Variant, board: str, bench: Bench) -> bool:
+    order = variant.order(board)
+    try:
+        record = measure(order, bench)
+    except DoesNotFit as error:
+        print(f"{variant.model} {variant.name} {board}: {error}", flush=True)
+        return False
+    if not record["bit_exact"]:
+        raise SystemExit(f"{variant.model} {variant.name} {board}: outputs differ from the reference")
+    path = path_of(order, ROOT / FOLDER)
+    write_golden(path, make_golden(order, record))
+    print(path.relative_to(ROOT), record["latency"]["median"], flush=True)
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("accuracy", "boards", "golden"))
+    parser.add_argument("models", nargs="*", help="default: all bundled models")
+    parser.add_argument("--samples", type=int, default=BOARD_SAMPLES, help="of a record of a board")
+    args = parser.parse_args()
+    boards = load_boards()
+    for model in args.models or zoo_names():
+        try:
+            if args.what == "accuracy":
+                write_accuracy(model)
+            else:
+                (measure_boards if args.what == "boards" else write_goldens)(model, boards, args.samples)
+        except HilError as error:
+            print(f"{model}: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
