@@ -160,7 +160,7 @@ def test_kernels_equal_the_reference(tmp_path: Path) -> None:
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
 
 
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", ["uno", pytest.param("due", marks=pytest.mark.slow), "h747"])
 def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
     made = cases_of(tmp_path, ["bonsai", "a matrix for rows"]) + cases_of(tmp_path, ["a vector"], ["posit8es1"])
     results = run_on_board(made, load_boards().board(board), tmp_path / "cache")

@@ -1,7 +1,8 @@
 """MatMulAt: a matrix product with weights that an index chooses at run time: they are read where they lie.
 
-Inputs are the run-time value, a constant table, of which one row is the weights, and the index. The table is stored as (size, outputs, inner), one row
-of weights per output. `tinyhil/fuse/gathered.py` makes it; GatherAt and MatMul would copy the row into memory first.
+Inputs are the run-time value, a constant table, one row of which is the weights, and the index. The table is stored as
+(size, outputs, inner), one row of weights per output. `tinyhil/fuse/gathered.py` makes it; GatherAt and MatMul would
+copy the row into memory first.
 """
 
 from __future__ import annotations
