@@ -2,8 +2,8 @@
 
 python benchmarks/arena_mixes.py [--mixes 200] [--models digits_cnn,...] [--write docs/memplan.md]
 
-Peaks with the passes switched on one after the other, against first-fit and the lower bound. Times are those of the
-processor: other programs may share the machine.
+Models with weights of others are measured where HIL_DATA has them. Peaks with the passes switched on one after the
+other, against first-fit and the lower bound. Times are those of the processor: other programs may share the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import memplan  # noqa: E402
 from codegen.arena import problem_of  # noqa: E402
 from codegen.order import order_body  # noqa: E402
 from codegen.placement import Passes, place  # noqa: E402
-from harness.zoo import find_model, zoo_names  # noqa: E402
+from harness.assets import asset  # noqa: E402
+from harness.zoo import find_model  # noqa: E402
 from memplan.native import backend  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.calibrate import load_ranges  # noqa: E402
@@ -90,6 +91,19 @@ def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
         made += 1
 
 
+def found_models() -> list[str]:
+    """The zoo with those of its models whose weights of others are in $HIL_DATA; says which are not there."""
+    names = []
+    for manifest in sorted(asset("models").glob("*/model.yaml")):
+        try:
+            load_model(find_model(manifest.parent.name).path)
+        except HilError as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        names.append(manifest.parent.name)
+    return names
+
+
 def line(cells: tuple[object, ...]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
@@ -139,7 +153,7 @@ def main() -> None:
     lines += [line(head), "|" + "---|" * len(head)]
     print("\n".join(lines))
     rows: list[Row] = []
-    for name in options.models.split(",") if options.models else zoo_names():
+    for name in options.models.split(",") if options.models else found_models():
         found_lines, found = report(name, options.mixes)
         print("\n".join(found_lines), flush=True)
         lines += found_lines

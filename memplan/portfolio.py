@@ -15,6 +15,7 @@ from memplan.exact import MOST_BLOCKS
 from memplan.placing import make_plan
 from memplan.planner import Budget, Planner
 from memplan.problem import Plan, Problem
+from memplan.several import fill_regions
 from tinyhil.errors import DoesNotFit
 
 NAME = "portfolio"
@@ -23,7 +24,7 @@ SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fi
 
 def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
-        return replace(_best_simple(problem, budget), planner=NAME)
+        return replace(_several(problem, budget), planner=NAME)
     open_ended = problem.in_region(None, problem.regions[0].name)
     best = _best_simple(open_ended, budget)
     done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
@@ -32,6 +33,25 @@ def run(problem: Problem, budget: Budget) -> Plan:
         known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
         best = found if found.peak_bytes <= best.peak_bytes else claim(problem, best, known, found.statement)
     return checked_size(problem, replace(best, planner=NAME))
+
+
+def _several(problem: Problem, budget: Budget) -> Plan:
+    """The simple planners take the first region with room; where they fail or stay above the bound, fill by search."""
+    best: Plan | None = None
+    failure: DoesNotFit | None = None
+    try:
+        best = _best_simple(problem, budget)
+    except DoesNotFit as error:
+        failure = error
+    if best is not None and (best.proven or best.peak_bytes <= (budget.enough_bytes or 0)):
+        return best
+    filled = fill_regions(problem, run, budget)
+    if filled is not None and (best is None or filled.peak_bytes < best.peak_bytes):
+        best = filled
+    if best is None:
+        assert failure is not None
+        raise failure
+    return best
 
 
 def _best_simple(problem: Problem, budget: Budget) -> Plan:

@@ -1,0 +1,114 @@
+"""Several regions: each filled in turn, in order of speed, with the exact search inside of each.
+
+A region takes buffers, in one of some orders, as long as the load of what it holds fits; then they are packed by the
+portfolio. What does not pack goes on to the next region. Regions also take turns by size: what fits into one memory
+alone must find it free. No plan is proven unless it meets the load: which buffers share a region is a choice that
+nothing here exhausts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from memplan.bound import Bound, lower_bound
+from memplan.placing import make_plan
+from memplan.planner import Budget
+from memplan.problem import Buffer, Plan, Problem, Region
+from tinyhil.errors import DoesNotFit
+
+MOST_BUFFERS = 400  # beyond: simple planners alone
+MOST_DROPPED = 12  # buffers that a region gives up again because they do not pack
+
+Pack = Callable[[Problem, Budget], Plan]
+Key = Callable[[Buffer], tuple[int, ...]]
+
+ORDERS: tuple[Key, ...] = (
+    lambda b: (-b.size_bytes, b.start),
+    lambda b: (-b.size_bytes * (b.end - b.start), b.start),
+    lambda b: (b.start - b.end, -b.size_bytes),
+    lambda b: (b.start, -b.size_bytes),
+)
+
+
+def fill_regions(problem: Problem, pack: Pack, budget: Budget) -> Plan | None:
+    """The plan of least total peak that filling finds; None if none fits. `pack` plans one region."""
+    if len(problem.buffers) > MOST_BUFFERS:
+        return None
+    bound = lower_bound(problem)
+    best: Plan | None = None
+    by_size = sorted(problem.regions, key=lambda r: -(r.size_bytes if r.size_bytes is not None else 1 << 62))
+    turns = list(dict.fromkeys((problem.regions, tuple(by_size))))
+    share = _share(budget, len(turns) * len(ORDERS) * len(problem.regions))
+    for regions in turns:
+        for order in ORDERS:
+            found = _fill(problem, regions, sorted(problem.buffers, key=order), pack, share)
+            if found is None:
+                continue
+            plan = _joined(problem, found, bound)
+            if best is None or plan.peak_bytes < best.peak_bytes:
+                best = plan
+            if best.proven or best.peak_bytes <= (budget.enough_bytes or 0):
+                return best
+    return best
+
+
+def _share(budget: Budget, parts: int) -> Budget:
+    seconds = None if budget.seconds is None else budget.seconds / parts
+    return Budget(max(1, budget.nodes // parts), seconds)
+
+
+def _fill(
+    problem: Problem, regions: Sequence[Region], order: Sequence[Buffer], pack: Pack, budget: Budget
+) -> list[Plan] | None:
+    """One plan per region; None if something is left over."""
+    left = list(order)
+    plans = []
+    for region in regions:
+        taken = _take(problem, region, left)
+        plan = _packed(problem, region, taken, pack, budget)
+        if plan is None:
+            return None
+        plans.append(plan)
+        left = [buffer for buffer in left if buffer.name not in plan.offsets]
+    return None if left else plans
+
+
+def _take(problem: Problem, region: Region, left: Sequence[Buffer]) -> list[Buffer]:
+    """What belongs here, then in order whatever keeps the load within the region."""
+    taken = [buffer for buffer in left if buffer.region == region.name]
+    free = [buffer for buffer in left if buffer.region is None]
+    if region.size_bytes is None:
+        return taken + free
+    for buffer in free:
+        if buffer.size_bytes > region.size_bytes:
+            continue
+        if lower_bound(_part(problem, region, [*taken, buffer], open_ended=True)).bytes <= region.size_bytes:
+            taken.append(buffer)
+    return taken
+
+
+def _packed(problem: Problem, region: Region, taken: list[Buffer], pack: Pack, budget: Budget) -> Plan | None:
+    """A plan of these buffers, or of all but the last few that may go elsewhere."""
+    for _ in range(MOST_DROPPED):
+        try:
+            return pack(_part(problem, region, taken), budget)
+        except DoesNotFit:
+            if not taken or taken[-1].region is not None:
+                return None
+            taken = taken[:-1]
+    return None
+
+
+def _part(problem: Problem, region: Region, buffers: Sequence[Buffer], open_ended: bool = False) -> Problem:
+    """These buffers and their aliases in this region alone."""
+    names = {buffer.name for buffer in buffers}
+    aliases = tuple(alias for alias in problem.aliases if {alias.first, alias.second} <= names)
+    limit = None if open_ended else region.size_bytes
+    return Problem(tuple(b for b in problem.buffers if b.name in names), (replace(region, size_bytes=limit),), aliases)
+
+
+def _joined(problem: Problem, plans: Sequence[Plan], bound: Bound) -> Plan:
+    offsets = {name: offset for plan in plans for name, offset in plan.offsets.items()}
+    regions = {name: region for plan in plans for name, region in plan.regions.items()}
+    return make_plan(problem, offsets, "portfolio", regions, bound)
