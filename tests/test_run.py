@@ -46,10 +46,19 @@ def check_all_equal(record: dict[str, Any], samples: int) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("board", ["host", "due", "h747"])
-@pytest.mark.parametrize("format_", ["fixed16", "fixed8"])
-def test_all_windows(board: str, format_: str, tmp_path: Path) -> None:
-    samples = WINDOWS if format_ == "fixed16" or board == "host" else 200
+@pytest.mark.parametrize(
+    ("format_", "board", "samples"),
+    [
+        ("fixed16", "host", WINDOWS),
+        ("fixed16", "due", WINDOWS),
+        ("fixed8", "host", WINDOWS),
+        ("fixed8", "h747", 200),
+        pytest.param("fixed16", "h747", WINDOWS, marks=pytest.mark.slow),
+        pytest.param("fixed8", "due", WINDOWS, marks=pytest.mark.slow),
+        pytest.param("fixed8", "h747", WINDOWS, marks=pytest.mark.slow),
+    ],
+)
+def test_all_windows(format_: str, board: str, samples: int, tmp_path: Path) -> None:
     record = run_har(board, tmp_path, "--format", format_, "--samples", samples)
     check_all_equal(record, samples)
     if format_ == "fixed16":
@@ -59,7 +68,7 @@ def test_all_windows(board: str, format_: str, tmp_path: Path) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize(("format_", "samples"), [("fixed16", 60), ("fixed8", 20)])
+@pytest.mark.parametrize(("format_", "samples"), [("fixed16", 30), ("fixed8", 10)])
 def test_windows_on_the_uno(format_: str, samples: int, tmp_path: Path) -> None:
     record = run_har("uno", tmp_path, "--format", format_, "--samples", samples)
     check_all_equal(record, samples)
@@ -87,11 +96,11 @@ def check_uno_budget(record: dict[str, Any]) -> None:
 @needs_data
 def test_two_hundred_windows_on_the_due_in_a_minute_and_nothing_is_built_twice(tmp_path: Path) -> None:
     first = run_har("due", tmp_path, "--samples", 200)
-    second = run_har("due", tmp_path, "--samples", 200)
+    second = run_har("due", tmp_path, "--samples", 20)
     assert sum(first["wall_seconds"].values()) < 60
     assert second["provenance"]["image_rebuilt"] is False
     assert second["provenance"]["elf_sha256"] == first["provenance"]["elf_sha256"]
-    assert second["raw"] == first["raw"]
+    assert second["raw"]["ticks"] == first["raw"]["ticks"][:20]
 
 
 def test_a_run_without_data_is_measured_but_not_scored(tmp_path: Path) -> None:
