@@ -13,6 +13,8 @@ from search.study import Ask, Study
 from search.trial import Trial
 from tinyhil.formats import named
 
+FEWEST = 8  # samples of a sensitivity
+
 
 @dataclass(frozen=True, slots=True)
 class Rung:
@@ -55,8 +57,11 @@ def choices(study: Study, lowest_offset: int) -> list[Choice]:
 
 
 def measure(study: Study, probe: int, lowest_offset: int) -> Generator[Ask, Trial, Ladders]:
-    """Each tensor of the arena alone in each choice, all others in the widest format."""
+    """Each tensor of the arena alone in each choice, all others in the widest format; half an evaluation at most,
+    unless that left fewer than FEWEST samples."""
     space = study.space
+    questions = 1 + len(space.arena()) * len(choices(study, lowest_offset))
+    probe = min(probe, max(FEWEST, len(study.evaluator.examples) // (2 * questions)))
     wide = space.uniform(space.high)
     base = yield Ask(wide, probe=probe)
     losses: dict[tuple[int, Choice], float] = {}

@@ -7,11 +7,14 @@ candidates come in that order and from greedy rules by sensitivity per byte. Nei
 same few samples, then evaluated, until nothing improves or the budget ends.
 
 A neighbour must be better on two thirds of the samples and not worse on the third that it was not chosen by: hundreds
-of comparisons on the same samples would else pick whoever fits their noise. It can be stopped at any time.
+of comparisons on the same samples would else pick whoever fits their noise. Better means fewer disagreements and less
+output error (`merit`): over random assignments of four models that foretold the disagreements on held-out data best,
+rank correlations 0.79 to 0.96 where their number alone had 0.12 to 0.97. It can be stopped at any time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,6 +25,10 @@ from search.ladder import Ladders, measure, neighbours, shaken, starts
 from search.space import Candidate
 from search.study import FIT, VALIDATION, Ask, Asking, Enough, Study
 from search.trial import Trial
+
+CHANCE = 16  # disagreements; see `merit`
+TINY = 1e-12
+PATIENCE = 8  # rounds without a new question
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,12 @@ class Lagrange:
                 best = yield from _challenge(best, candidate)
             assert best is not None
             random = np.random.default_rng(study.seed)
+            seen, stale = -1, 0
             for _ in range(self.rounds):
-                best = yield from self._round(study, ladders, best, random)
+                best, newest = yield from self._round(study, ladders, best, random)
+                seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
+                if stale == PATIENCE:
+                    break
         except Enough:
             if best is None:
                 raise
@@ -63,18 +74,21 @@ class Lagrange:
 
     def _round(
         self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator
-    ) -> Generator[Ask, Trial, _Best]:
-        """The best after the neighbours that promise most were tried; one random jump if none was better."""
-        near = []
+    ) -> Generator[Ask, Trial, tuple[_Best, int]]:
+        """The best after the neighbours that promise most were tried, one random jump if none was better; and the
+        number of the newest trial."""
+        near, newest = [], -1
         for candidate in neighbours(study, ladders, best.full.candidate, self.screened):
             trial = yield Ask(candidate, probe=self.probe)
+            newest = max(newest, trial.number)
             near.append((trial.score.loss, trial.number, candidate))
         for _, _, candidate in sorted(near)[: self.tried]:
             after = yield from _challenge(best, candidate)
             if after is not best:
-                return after
+                return after, after.full.number
         jump = shaken(study, ladders, best.full.candidate, random)
-        return (yield from _challenge(best, jump))
+        trial = yield Ask(jump, probe=self.probe)
+        return (yield from _challenge(best, jump)), max(newest, trial.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +99,29 @@ class _Best:
     full: Trial
 
     @property
-    def validation(self) -> int:
-        return self.full.score.disagreements - self.fit.score.disagreements
+    def merits(self) -> tuple[float, float]:
+        """On the fitted part, and on the rest."""
+        fit, full = self.fit.score, self.full.score
+        rest = full.samples - fit.samples
+        if rest == 0:  # too few samples to part them
+            return merit(fit.disagreements, fit.loss), merit(fit.disagreements, fit.loss)
+        loss = max(0.0, (full.loss * full.samples - fit.loss * fit.samples) / rest)
+        return merit(fit.disagreements, fit.loss), merit(full.disagreements - fit.disagreements, loss)
+
+
+def merit(disagreements: int, loss: float) -> float:
+    """Smaller is better. The fewer disagreements, the more their number is chance, and the output error tells."""
+    return math.log(disagreements + CHANCE) + 0.5 * math.log(loss + TINY)
 
 
 def _challenge(best: _Best | None, candidate: Candidate) -> Generator[Ask, Trial, _Best]:
     """The candidate if it is better than the best, also on samples it was not chosen by; else the best."""
-    above = None if best is None else best.fit.score.disagreements
-    fit = yield Ask(candidate, part=FIT, above=above, complete=best is None)
-    if best is not None and (fit.kind == "stopped" or fit.rank >= best.fit.rank):
+    if best is None:
+        fit = yield Ask(candidate, part=FIT, complete=True)
+        return _Best(fit, (yield Ask(candidate, part=VALIDATION)))
+    known = best.fit.score.disagreements
+    fit = yield Ask(candidate, part=FIT, above=known + 2 * math.isqrt(known + 1))
+    if fit.kind == "stopped" or merit(fit.score.disagreements, fit.score.loss) >= best.merits[0]:
         return best
-    full = yield Ask(candidate, part=VALIDATION)
-    challenger = _Best(fit, full)
-    if best is None or (challenger.validation <= best.validation and full.rank < best.full.rank):
-        return challenger
-    return best
+    challenger = _Best(fit, (yield Ask(candidate, part=VALIDATION)))
+    return challenger if challenger.merits[1] <= best.merits[1] else best
