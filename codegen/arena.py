@@ -58,7 +58,10 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
     if not KERNEL_BY_NAME[op.kernel].in_place:
         return
     periods = (op.params.get("a_period", out.count), op.params.get("b_period", out.count))
+    places = KERNEL_BY_NAME[op.kernel].in_place_at
     run_time = [name for name in op.inputs if program.tensors[name].role != "table"]
+    if places:  # what the kernel reads otherwise as well must stay
+        run_time = [op.inputs[at] for at in places if op.inputs.count(op.inputs[at]) == 1]
     for name, period in zip(run_time, periods, strict=False):
         tensor = program.tensors[name]
         same_size = tensor.count == out.count and tensor.format.storage_bytes == out.format.storage_bytes

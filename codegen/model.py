@@ -274,7 +274,7 @@ def _row(program: Program, sequence: str, row: str, counter: str, names: Mapping
 
 def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     kernel = KERNEL_BY_NAME[op.kernel]
-    arguments = [names[name] for name in (op.output, op.scratch) if name]
+    arguments = [_result(op, names[op.output]), *((names[op.scratch],) if op.scratch else ())]
     for index, name in enumerate(op.inputs):
         arguments.append(_loaded(program.tensors[name], names[name], index in kernel.codes))
     if kernel.struct is not None:
@@ -292,6 +292,13 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     if kernel.static_params:
         lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
     return lines
+
+
+def _result(op: Op, name: str) -> str:
+    """Where an operation writes: with the limits of its activation, if it has one inside."""
+    limit = KERNEL_BY_NAME[op.kernel].limit
+    ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
+    return f"hil::{limit}{ends}({name})" if limit else name
 
 
 def _accumulator(program: Program, op: Op) -> str:

@@ -380,7 +380,8 @@ def test_sums_fit_the_stated_width(inner: int, bits: str, out_magnitude: float, 
         "mul": ([node("Relu", "x", "r"), node("Mul", "x r", "y")], {}),
         "relu": ([node("Relu", "x", "y")], {}),
     }
-    assert set(models) == {kernel.name for family in (elementwise, linear) for kernel in family.KERNELS}
+    wanted = [kernel for family in (elementwise, linear) for kernel in family.KERNELS if not kernel.limit]
+    assert set(models) == {kernel.name for kernel in wanted}
     ranges = given_ranges(x=3.0, y=out_magnitude, r=20000.0, v=3.0)
     for kernel, (nodes, constants) in models.items():
         graph = load(simple(nodes, {"x": (1, inner)}, constants), tmp_path)

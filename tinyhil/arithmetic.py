@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.formats.codec import Accumulator, requantize
-from tinyhil.formats.exact import exact_product, exact_sum
+from tinyhil.formats.exact import Exact, exact_product, exact_sum
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.formats.window import Window
 from tinyhil.program import Op
+
+WHOLE = Fixed(63, 0)  # rounded sums, not yet saturated
 
 
 def load(codes: np.ndarray, fmt: Format, domain: str) -> np.ndarray:
@@ -76,6 +78,12 @@ def first_extreme(numbers: np.ndarray, axis: int, sign: int) -> tuple[np.ndarray
     return best, index
 
 
+def start_of_sums(op: Op, bias: np.ndarray, addend: np.ndarray | None) -> np.ndarray:
+    """What joins integer sums of products: bias * 2**bias_shift + addend * 2**add_shift."""
+    start = scaled(bias, op.params.get("bias_shift", 0))
+    return start if addend is None else start + scaled(addend, op.params["add_shift"])
+
+
 def sum_of_products(op: Op, a: np.ndarray, b: np.ndarray, bias: np.ndarray) -> tuple[Accumulator, np.ndarray]:
     """a @ b + bias * 2**bias_shift, and how often a term was clipped.
 
@@ -102,5 +110,26 @@ def rounded(total: Accumulator, clipped: np.ndarray, op: Op, out: Format) -> tup
     """(samples, count) codes of a sum and how often anything saturated."""
     samples = len(clipped)
     flat = total.reshape(samples, -1)
-    codes, saturated = requantize(flat, op.params["shift"], out)
+    codes, saturated = limited(flat, op.params["shift"], op, out)
     return codes, saturated + clipped.reshape(samples, -1)
+
+
+def limited(total: Accumulator, shift: int, op: Op, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    """`requantize` of a layer that has its activation inside (tinyhil/ops/limits.py): the parameter `low` alone keeps
+    negative sums at zero, `low` and `high` are codes of the result. What an activation cuts off is no saturation."""
+    if "low" not in op.params:
+        return requantize(total, shift, out)
+    if "high" not in op.params:
+        return requantize(_non_negative(total), shift, out)
+    whole, _ = requantize(total, shift, WHOLE)
+    codes = np.clip(whole, op.params["low"], op.params["high"])
+    assert isinstance(out, Fixed)
+    kept = np.clip(codes, out.lowest, out.highest)
+    return kept, kept != codes
+
+
+def _non_negative(total: Accumulator) -> Accumulator:
+    if isinstance(total, Exact):
+        below = total.value < 0
+        return Exact(np.where(below, 0.0, total.value), np.where(below, 0.0, total.residue))
+    return np.where((total < 0) | (total == 0), total.dtype.type(0), total)  # -0.0 becomes 0.0

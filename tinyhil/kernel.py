@@ -26,6 +26,7 @@ class Kernel:
     `is_sum`: its inner loop is a dot product, which has accumulators of its own on some chips.
     `struct` is a C++ record and the params that are its fields: they go before the others as one argument.
     `in_place`: element n of the output needs only element n of operands of its size, so it may take their place.
+    `in_place_at`: positions of the inputs of which that holds, where not of all.
     `coded`: what it computes in when an operand is posit or minifloat: "quire" (exact sums), "real" (exact, one
     rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
     `template`: the C++ template's name where it is not the kernel's.
@@ -41,9 +42,9 @@ class Kernel:
     static_params: tuple[str, ...] = ()
     is_sum: bool = False
     in_place: bool = False
+    in_place_at: tuple[int, ...] = ()
     struct: tuple[str, tuple[str, ...]] | None = None
     coded: str = ""
     codes: tuple[int, ...] = ()
     limit: str = ""
-    template: str = ""
     template: str = ""

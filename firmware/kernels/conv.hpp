@@ -73,7 +73,7 @@ inline void accumulate_window(Acc &sum, W weights, X plane, const Span &down, co
 template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
 inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Size outputs, Size inner, Shift shift,
                               BiasShift bias_shift) {
-    const auto start = [&](Size n) { return Start<Acc>::of(bias[n], bias_shift); };
+    const auto start = [&](Size n) { return start_of<Acc>(bias, n, bias_shift); };
     Size n = 0;
 #ifndef __AVR__
     constexpr Size together = sizeof(Acc) == 4 ? 4 : 2;
@@ -112,13 +112,14 @@ HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Wi
             for (Size column = 0; column < w.out_width; ++column, ++at) {
                 const Span across = inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width);
                 if (depthwise) {
-                    Acc sum = Start<Acc>::of(bias[0], bias_shift);
+                    Acc sum = start_of<Acc>(at_pixel(bias, y * w.out_width + column), 0, bias_shift);
                     accumulate_window(sum, weights, x, down, across, w);
                     *at = requantize<Out>(sum, of_channel(shift, g));
                     continue;
                 }
                 gather(patch, x, channels, down, across, w);
-                channels_of_pixel<Acc>(at, pixels, weights, ram(patch), bias, each, inner, from_channel(shift, g * each), bias_shift);
+                channels_of_pixel<Acc>(at, pixels, weights, ram(patch), at_pixel(bias, y * w.out_width + column), each, inner,
+                                       from_channel(shift, g * each), bias_shift);
             }
         }
         x = x + channels * w.height * w.width;

@@ -9,11 +9,20 @@ struct NoBias {
     int8_t operator[](Size) const { return 0; }
 };
 
+// Where the sum of output n starts, and the biases of one row or pixel: what joins the sum besides the products. Some
+// biases differ from pixel to pixel (residual.hpp).
+template <class Acc, class B, class Shift>
+inline Acc start_of(const B &bias, Size n, Shift shift) { return Start<Acc>::of(bias[n], shift); }
+template <class B>
+inline const B &at_pixel(const B &bias, Size) { return bias; }
+template <class B>
+inline void next_row(B &, Size) {}
+
 // out[r][n] = sum_k weights[n][k] * x[r][k] + bias[n] * 2^bias_shift, all inside the exact sum
 template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
 void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size inner, Shift shift, BiasShift bias_shift) {
-    const auto start = [&](Size n) { return Start<Acc>::of(bias[n], bias_shift); };
-    for (; rows > 0; --rows, x = x + inner) {
+    for (; rows > 0; --rows, x = x + inner, next_row(bias, outputs)) {
+        const auto start = [&](Size n) { return start_of<Acc>(bias, n, bias_shift); };
         W row = weights;
         Size n = 0;
 #ifndef __AVR__

@@ -57,7 +57,7 @@ private:
         if (body >> Mantissa) return float_of(negative | ((body << (23 - Mantissa)) + (uint32_t(127 - (1 << (Exponent - 1)) + 1) << 23)));
         if (body == 0) return float_of(negative);
         const uint8_t zeros = leading_zeros(body);
-        return float_of(negative | (static_cast<uint32_t>(127 + 31 - zeros + granule) << 23) | ((body << (zeros + 1)) >> 9));
+        return float_of(negative | (static_cast<uint32_t>(127 + 31 - zeros + granule) << 23) | ((body << zeros << 1) >> 9));
     }
 };
 

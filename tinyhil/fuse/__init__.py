@@ -9,17 +9,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse import bias, distance, exponent, gathered, sparse
+from tinyhil.fuse import activation, bias, distance, exponent, gathered, residual, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
 
-GRAPH_FUSIONS: tuple[GraphFusion, ...] = (bias.BIAS, distance.DISTANCE, exponent.EXPONENT, gathered.GATHERED)
+GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
+    bias.BIAS,
+    distance.DISTANCE,
+    exponent.EXPONENT,
+    gathered.GATHERED,
+    residual.RESIDUAL,
+    activation.ACTIVATION,
+)
 PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE,)
 NAMES = (*(fusion.name for fusion in GRAPH_FUSIONS), *(fusion.name for fusion in PROGRAM_FUSIONS))
 
-# Left out unless asked for: it saves one pass over a layer's outputs, and would change every recorded figure.
-LEFT_OUT = frozenset({bias.BIAS.name})
+# Left out unless asked for.
+LEFT_OUT: frozenset[str] = frozenset()
 
 
 def fuse_graph(graph: Graph, formats: Mapping[str, Format], without: Collection[str] = LEFT_OUT) -> Graph:

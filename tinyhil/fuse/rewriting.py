@@ -39,6 +39,7 @@ class Site:
         self.constants: dict[str, np.ndarray] = graph.all_constants()
         self.formats = formats
         self._makers = {name: node for node in level.nodes for name in node.outputs}
+        self._places = {name: place for place, node in enumerate(level.nodes, 1) for name in node.outputs}
         self._reads: dict[str, int] = {}
         for inner in graph.levels():
             for name in (*inner.outputs, *(name for node in inner.nodes for name in node.inputs)):
@@ -48,6 +49,10 @@ class Site:
         """The node of this level that makes `name`, if it is an `op` and its result is read `reads` times in all."""
         node = self._makers.get(name)
         return node if node is not None and node.op == op and self._reads.get(name) == reads else None
+
+    def is_after(self, node: Node, value: str) -> bool:
+        """Whether `node` of this level comes when `value` is there: made before it, or outside."""
+        return self._places[node.outputs[0]] > self._places.get(value, 0)
 
     def integers(self, *names: str) -> bool:
         """Whether all these values are fixed point, whose scales are powers of two."""

@@ -16,13 +16,15 @@ import numpy as np
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.ops.limits import CLIP, RELU
 from tinyhil.ops.sparse import index_lists
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 
+_FORMS = ("", "_bias", RELU, CLIP, f"_bias{RELU}", f"_bias{CLIP}")
 INDEX_BYTES = 2
 MOST_COLUMNS = 1 << 16
 CYCLES_RATIO = 3  # of a product from a list to one of a dense row, on the chip that loses most
-KERNELS = {"dense": "sparse_dense", "dense_bias": "sparse_dense_bias"}
+KERNELS = {f"dense{form}": f"sparse_dense{form}" for form in _FORMS}
 
 
 def list_pays(weights: np.ndarray, element_bytes: int) -> bool:

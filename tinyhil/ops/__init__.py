@@ -24,6 +24,7 @@ from tinyhil.ops import (
     pool,
     reduce,
     repeat,
+    residual,
     rows,
     scan,
     shape,
@@ -58,6 +59,7 @@ OPERATORS: tuple[Operator, ...] = (
     *slope.OPERATORS,
     *distance.OPERATORS,
     *gathered.OPERATORS,
+    *residual.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -86,6 +88,7 @@ KERNELS: tuple[Kernel, ...] = (
     *distance.KERNELS,
     *sparse.KERNELS,
     *gathered.KERNELS,
+    *residual.KERNELS,
     *rows.KERNELS,
 )
 

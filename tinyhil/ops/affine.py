@@ -18,6 +18,7 @@ from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
 from tinyhil.ops.elementwise import repeated
+from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, Operator, signed_bits
 from tinyhil.program import Op, Tensor
 
@@ -72,9 +73,10 @@ def emit_layer(
         lowering.add_codes(f"{node.outputs[0]}.multipliers", np.array([m for m, _ in pairs]), WORD),
         lowering.add_codes(f"{node.outputs[0]}.shifts", np.array([shift for _, shift in pairs]), BYTE),
     )
-    params = {**params, "zero": out.format.zero, "pad": source.zero}
+    suffix, ends = limit_of(node, out.format)
+    params = {**params, "zero": out.format.zero, "pad": source.zero, **ends}
     patch = scratch.name if scratch is not None else ""
-    lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, bits, patch))
+    lowering.emit(node, Op(kernel.name + suffix, node.name, names, out.name, params, bits, patch))
 
 
 def _finished(
@@ -84,6 +86,8 @@ def _finished(
     zero = op.params["zero"]
     scale = narrow if op.accumulator_bits == SUM_BITS[8] else rescale_wide
     codes = scale(sums, arrays[3].reshape(-1), arrays[4].reshape(-1)) + zero
+    if "low" in op.params:  # an activation inside
+        codes = np.clip(codes, op.params["low"], op.params["high"])
     return _limited(codes, out)
 
 
@@ -215,6 +219,6 @@ PRODUCT = Kernel(
     in_place=True,
     codes=_ALL,
 )
-KERNELS = (DENSE, CONV, SUM, PRODUCT)
+KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV), only_clip=True))
 # Elementwise operators of which both operands and the result are 8-bit zero-skew integers
 LOWER = {"Add": _lower_sum(1), "Sub": _lower_sum(-1), "Mul": _lower_mul}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
+from tinyhil.arithmetic import limited
 from tinyhil.formats.fixed import Fixed, PerChannel, fit
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.formats.minifloat import Minifloat, MinifloatPerChannel
@@ -21,6 +21,7 @@ from tinyhil.graph import Node
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering, domain_of
 from tinyhil.ops import window
+from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
 from tinyhil.program import Op, Tensor
 
@@ -86,7 +87,8 @@ def emit_layer(
         lowering.add_codes(f"{node.outputs[0]}.shifts", np.clip(shifts, -64, 127), Fixed(8, 0)),
     )
     patch = scratch.name if scratch is not None else ""
-    lowering.emit(node, Op(kernel.name, node.name, names, out.name, params, max(widths), patch))
+    suffix, ends = limit_of(node, out.format)
+    lowering.emit(node, Op(kernel.name + suffix, node.name, names, out.name, {**params, **ends}, max(widths), patch))
 
 
 def _emit_coded(
@@ -118,13 +120,14 @@ def _emit_coded(
     )
     patch = scratch.name if scratch is not None else ""
     chosen = {DENSE.name: DENSE_CODED, CONV.name: CONV_CODED}[kernel.name]
-    op = Op(chosen.name, node.name, names, out.name, params, window.bits, patch, low=window.low, guard=window.guard)
-    lowering.emit(node, op)
+    suffix, ends = limit_of(node, out.format)
+    op = Op(chosen.name + suffix, node.name, names, out.name, {**params, **ends}, window.bits, patch)
+    lowering.emit(node, replace(op, low=window.low, guard=window.guard))
 
 
-def _finished(sums: np.ndarray, shifts: np.ndarray, out: Format) -> tuple[np.ndarray, np.ndarray]:
+def _finished(sums: np.ndarray, shifts: np.ndarray, op: Op, out: Format) -> tuple[np.ndarray, np.ndarray]:
     """(samples, outputs, pixels) sums to codes."""
-    pairs = [requantize(sums[:, n], int(shift), out) for n, shift in enumerate(shifts)]
+    pairs = [limited(sums[:, n], int(shift), op, out) for n, shift in enumerate(shifts)]
     return np.stack([codes for codes, _ in pairs], axis=1), np.stack([clipped for _, clipped in pairs], axis=1)
 
 
@@ -132,7 +135,7 @@ def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.
     p = op.params
     x = arrays[1].reshape(-1, p["rows"], p["inner"])
     sums = x @ arrays[0].reshape(p["outputs"], p["inner"]).T + arrays[2].reshape(-1)
-    codes, clipped = _finished(sums.transpose(0, 2, 1), arrays[3].reshape(-1), out)
+    codes, clipped = _finished(sums.transpose(0, 2, 1), arrays[3].reshape(-1), op, out)
     return codes.transpose(0, 2, 1).reshape(len(x), -1), clipped.transpose(0, 2, 1).reshape(len(x), -1)
 
 
@@ -145,7 +148,7 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
         patches = w.patches(planes[part], 0).reshape(-1, p["groups"], inner, w.pixels)
         sums[part] = np.matmul(factors, patches).reshape(-1, p["outputs"], w.pixels)
-    codes, clipped = _finished(sums + arrays[2].reshape(1, -1, 1), arrays[3].reshape(-1), out)
+    codes, clipped = _finished(sums + arrays[2].reshape(1, -1, 1), arrays[3].reshape(-1), op, out)
     return codes.reshape(len(planes), -1), clipped.reshape(len(planes), -1)
 
 
@@ -157,7 +160,7 @@ def _coded(op: Op, factors: np.ndarray, x: np.ndarray, arrays: Arrays, out: Form
     samples, outputs, pixels = len(units), arrays[2].size, units.shape[-1]
     units, clipped = (a.reshape(samples, outputs, pixels) for a in (units, clipped))
     total, counted = units + start, clipped + also_clipped
-    pairs = [requantize(window.value(total[:, n]), int(shift), out) for n, shift in enumerate(arrays[3].reshape(-1))]
+    pairs = [limited(window.value(total[:, n]), int(shift), op, out) for n, shift in enumerate(arrays[3].reshape(-1))]
     codes = np.stack([codes for codes, _ in pairs], axis=1)
     return codes, np.stack([saturated for _, saturated in pairs], axis=1) + counted
 
@@ -205,4 +208,5 @@ DENSE_CODED = replace(
 CONV_CODED = replace(
     CONV, name="conv_channels_coded", execute=_execute_conv_coded, codes=(2, 3), coded=QUIRE, template=CONV.name
 )
-KERNELS = (DENSE, CONV, DENSE_CODED, CONV_CODED)
+_LAYERS = (DENSE, CONV, DENSE_CODED, CONV_CODED)
+KERNELS = (*_LAYERS, *forms(_LAYERS))

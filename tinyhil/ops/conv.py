@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops import affine, channels, window
+from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.ops.window import Window
@@ -53,7 +54,8 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     out = _products(planes, weights.reshape(len(weights), -1), w, attr(node, "group", 1))
     if len(arrays) == 3:
         out = out + arrays[2].reshape(1, -1, 1)
-    return [out.reshape(len(x), *window.output_shape(x.shape[1:], len(weights), w)).astype(np.float32)]
+    out = out.reshape(len(x), *window.output_shape(x.shape[1:], len(weights), w))
+    return [clamped(node, out.astype(np.float32))]
 
 
 def _constant(node: Node, lowering: Lowering, index: int) -> Constant:
@@ -90,11 +92,13 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     w = window.window_of(p)
     planes = arrays[1].reshape(-1, w.channels, w.height, w.width)
     weights = arrays[0].reshape(p["outputs"], -1)
-    bias = arrays[2] if len(arrays) == 3 else np.zeros(p["outputs"], planes.dtype)
+    more = list(arrays[2:])
+    addend = more.pop().reshape(-1, p["outputs"], w.pixels) if "add_shift" in p else None
+    bias = more[0] if more else np.zeros(p["outputs"], planes.dtype)
     if op.domain == INTEGER:
         number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64
         total = _products(planes.astype(number), weights.astype(number), w, p["groups"]).astype(np.int64)
-        total = total + (bias.reshape(1, -1, 1) << p["bias_shift"])
+        total = total + start_of_sums(op, bias.reshape(1, -1, 1), addend)
         return rounded(total, np.zeros(total.shape, np.int64), op, out)
     groups, inner = p["groups"], weights.shape[1]
     patches = w.patches(planes, 0).reshape(len(planes), groups, inner, w.pixels)
@@ -122,7 +126,8 @@ CONV_BIAS = Kernel(
     coded=QUIRE,
     struct=("Window", window.FIELDS),
 )
-KERNELS = (CONV, CONV_BIAS)
+FORMS = forms((CONV, CONV_BIAS))
+KERNELS = (CONV, CONV_BIAS, *FORMS)
 
 OPERATORS = (
     Operator(

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.formats.window import place_pair
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops import affine, channels
+from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.program import Op
@@ -44,7 +45,7 @@ def _evaluate_matmul(node: Node, arrays: Arrays) -> list[np.ndarray]:
     out = out[..., 0] if right_vector else out
     if left_vector:
         out = out[..., 0] if right_vector else out[..., 0, :]
-    return [out]
+    return [clamped(node, out)]
 
 
 def _infer_gemm(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -70,7 +71,7 @@ def _evaluate_gemm(node: Node, arrays: Arrays) -> list[np.ndarray]:
     if len(arrays) == 3:
         c = arrays[2]
         out = out + attr(node, "beta", 1.0) * c.reshape(c.shape[:1] + (1,) * (3 - c.ndim) + c.shape[1:])
-    return [out.astype(np.float32)]
+    return [clamped(node, out.astype(np.float32))]
 
 
 def _lower_matmul(node: Node, lowering: Lowering) -> None:
@@ -146,7 +147,12 @@ def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.
     p = op.params
     weights = arrays[0].reshape(p["outputs"], p["inner"])
     x = arrays[1].reshape(-1, p["rows"], p["inner"])
-    bias = arrays[2].reshape(p["outputs"]) if len(arrays) == 3 else np.zeros(p["outputs"], x.dtype)
+    more = list(arrays[2:])
+    addend = more.pop().reshape(-1, p["rows"], p["outputs"]) if "add_shift" in p else None
+    bias = more[0].reshape(p["outputs"]) if more else np.zeros(p["outputs"], x.dtype)
+    if addend is not None:
+        total = x @ weights.T + start_of_sums(op, bias, addend)
+        return rounded(total, np.zeros(total.shape, np.int64), op, out)
     return rounded(*sum_of_products(op, x, weights.T, bias), op, out)
 
 
@@ -184,7 +190,7 @@ MATMUL = Kernel(
     ("shift",),
     coded=QUIRE,
 )
-KERNELS = (DENSE, DENSE_BIAS, MATMUL)
+KERNELS = (DENSE, DENSE_BIAS, MATMUL, *forms((DENSE, DENSE_BIAS)))
 
 OPERATORS = (
     Operator("MatMul", "matrix product; batch dimensions of 1 only", _infer_matmul, _evaluate_matmul, _lower_matmul),

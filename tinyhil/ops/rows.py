@@ -23,12 +23,13 @@ from tinyhil.program import Op
 SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 SHAPE = ("channels", "width")
-X_AT = {conv.CONV.name: 1, conv.CONV_BIAS.name: 1}  # position of the windowed operand; elsewhere the last one
+X_AT = {kernel.name: 1 for kernel in conv.KERNELS}  # position of the windowed operand; elsewhere the last one
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (conv.CONV, 2),
     (conv.CONV_BIAS, 3),
+    *((kernel, 3 if "bias" in kernel.name else 2) for kernel in conv.FORMS),
     (pool.MAX_POOL, 1),
     (pool.AVERAGE_POOL, 1),
     (pool.AVERAGE_POOL_INSIDE, 2),
@@ -107,6 +108,8 @@ def _rowed(base: Kernel, inputs: int) -> Kernel:
         struct=("RowWindow" if base.name in HAS_WINDOW else "Lines", (*fields, *LINES)),
         coded=base.coded,
         codes=(0, *(index + 1 for index in base.codes), inputs + 1),
+        limit=base.limit,
+        template=base.template + SUFFIX if base.template else "",
     )
 
 

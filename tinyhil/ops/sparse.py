@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
+from tinyhil.arithmetic import limited
 from tinyhil.formats.format import Format
+from tinyhil.ops.limits import forms
 from tinyhil.ops.operator import Arrays, Kernel
 from tinyhil.program import Op
 
@@ -40,7 +41,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     total = arrays[2].reshape(-1, p["rows"], p["inner"]) @ weights.T
     if len(arrays) == 4:
         total = total + (arrays[3].reshape(p["outputs"]) << p["bias_shift"])
-    return requantize(total.reshape(len(total), -1), p["shift"], out)
+    return limited(total.reshape(len(total), -1), p["shift"], op, out)
 
 
 _PARAMS = ("rows", "outputs", "inner", "shift")
@@ -55,4 +56,4 @@ SPARSE_BIAS = Kernel(
     ("shift", "bias_shift"),
     is_sum=True,
 )
-KERNELS = (SPARSE, SPARSE_BIAS)
+KERNELS = (SPARSE, SPARSE_BIAS, *forms((SPARSE, SPARSE_BIAS)))

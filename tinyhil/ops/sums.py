@@ -15,6 +15,7 @@ from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 from tinyhil.lowering import Lowering, domain_of, loaded
 from tinyhil.ops import affine, channels
+from tinyhil.ops.limits import ADDEND, limit_of
 from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 
@@ -81,10 +82,16 @@ def emit_layer(
         bias_shift = fmt.exponent + granule - unit
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
     kernel = kernels.plain if bias is None else kernels.biased
-    params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
+    stored = (names[0], *names[2:])
+    suffix, ends = limit_of(node, out.format)
+    if ADDEND in node.attrs:  # tinyhil/ops/residual.py
+        names.append(node.attrs[ADDEND])
+        suffix = f"_sum{suffix}"
+        ends = {**ends, "add_shift": loaded(lowering.tensors[names[-1]].format).exponent - unit}
+    params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit, **ends}
     patch = scratch.name if scratch is not None else ""
-    op = Op(kernel.name, node.name, tuple(names), out.name, params, scratch=patch)
-    lowering.emit(node, proven(op, lowering, weights, (names[0], *names[2:]), x))
+    op = Op(kernel.name + suffix, node.name, tuple(names), out.name, params, scratch=patch)
+    lowering.emit(node, proven(op, lowering, weights, stored, x))
 
 
 def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str], x: str) -> Op:
@@ -99,6 +106,8 @@ def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str],
         # |sum| <= sum of |w| of an output times the largest |x| the format can hold, plus |b|
         bounds = rows.sum(axis=1).astype(object) * -lowering.loaded(x).lowest
         bounds = bounds + largest_bias.astype(np.int64).astype(object) * (1 << max(bias_shift, 0))
+        if "add_shift" in op.params:
+            bounds = bounds - (loaded(lowering.tensors[op.inputs[-1]].format).lowest << op.params["add_shift"])
         return replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), op.params["shift"]))
     start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
     window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule)

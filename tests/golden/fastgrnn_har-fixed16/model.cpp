@@ -161,8 +161,7 @@ void run(const uint8_t *input, uint8_t *output) {
     (void)input;
     int16_t *const h = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
     int16_t *const uh_low = reinterpret_cast<int16_t *>(hil_arena + 128);  // 8 x fixed16 * 2^-13
-    int16_t *const uh = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-13
-    int16_t *const wx = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-12
+    int16_t *const wx = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
     int16_t *const c = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
     int16_t *const c_z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-12
     int16_t *const z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
@@ -172,19 +171,16 @@ void run(const uint8_t *input, uint8_t *output) {
     int16_t *const gate = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
     int16_t *const update = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-15
     int16_t *const h_next = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
-    int16_t *const fc = reinterpret_cast<int16_t *>(hil_arena + 64);  // 6 x fixed16 * 2^-12
-    int16_t *const logits = reinterpret_cast<int16_t *>(hil_arena + 0);  // 6 x fixed16 * 2^-12
+    int16_t *const logits = reinterpret_cast<int16_t *>(hil_arena + 64);  // 6 x fixed16 * 2^-12
     hil::fill<hil::Wide<32>>(h, 32, 0);
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int16_t *const x_t = hil::input_row<int16_t>(input, step1, 9);
         // uh_low: every intermediate value fits 34 bits
         hil::dense<hil::Sum<34>>(uh_low, hil::flash(U1_), hil::ram(h), 1, 8, 32, hil::Const<17>());
-        // uh: every intermediate value fits 33 bits
-        hil::dense<hil::Sum<33>>(uh, hil::flash(U2_), hil::ram(uh_low), 1, 32, 8, hil::Const<15>());
         // wx: every intermediate value fits 33 bits
         hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<13>());
-        // c: every intermediate value fits 18 bits
-        hil::add<hil::Wide<18>>(c, hil::ram(wx), hil::ram(uh), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
+        // uh: every intermediate value fits 34 bits
+        hil::dense_sum<hil::Sum<34>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), 1, 32, 8, hil::Const<16>(), hil::Const<16>());
         // c_z: every intermediate value fits 18 bits
         hil::add<hil::Wide<18>>(c_z, hil::ram(c), hil::flash(b_z), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
         // z: every intermediate value fits 26 bits
@@ -204,9 +200,7 @@ void run(const uint8_t *input, uint8_t *output) {
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 34 bits
-    hil::dense<hil::Sum<34>>(fc, hil::flash(fc_w), hil::ram(h), 1, 6, 32, hil::Const<17>());
-    // logits: every intermediate value fits 20 bits
-    hil::add<hil::Wide<20>>(logits, hil::ram(fc), hil::flash(fc_b), hil::Const<6>(), hil::Const<6>(), hil::Const<6>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
+    hil::dense_bias<hil::Sum<34>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), 1, 6, 32, hil::Const<17>(), hil::Const<14>());
     hil::copy<int32_t>(reinterpret_cast<int16_t *>(output), hil::ram(logits), 6);
 }
 

@@ -134,8 +134,7 @@ void run(const uint8_t *input, uint8_t *output) {
     (void)input;
     int8_t *const h = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
     int8_t *const uh_low = reinterpret_cast<int8_t *>(hil_arena + 64);  // 8 x fixed8 * 2^-5
-    int8_t *const uh = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-5
-    int8_t *const wx = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-4
+    int8_t *const wx = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
     int8_t *const c = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
     int8_t *const c_z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-4
     int8_t *const z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
@@ -145,19 +144,16 @@ void run(const uint8_t *input, uint8_t *output) {
     int8_t *const gate = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
     int8_t *const update = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-7
     int8_t *const h_next = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
-    int8_t *const fc = reinterpret_cast<int8_t *>(hil_arena + 32);  // 6 x fixed8 * 2^-4
-    int8_t *const logits = reinterpret_cast<int8_t *>(hil_arena + 0);  // 6 x fixed8 * 2^-4
+    int8_t *const logits = reinterpret_cast<int8_t *>(hil_arena + 32);  // 6 x fixed8 * 2^-4
     hil::fill<hil::Wide<32>>(h, 32, 0);
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
         // uh_low: every intermediate value fits 18 bits
-        hil::dense<hil::Sum<18>>(uh_low, hil::flash(U1_), hil::ram(h), 1, 8, 32, hil::Const<9>());
-        // uh: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(uh, hil::flash(U2_), hil::ram(uh_low), 1, 32, 8, hil::Const<7>());
+        hil::dense<hil::Sum<25>>(uh_low, hil::flash(U1_), hil::ram(h), 1, 8, 32, hil::Const<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<5>());
-        // c: every intermediate value fits 10 bits
-        hil::add<hil::Wide<10>>(c, hil::ram(wx), hil::ram(uh), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
+        hil::dense<hil::Sum<25>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<5>());
+        // uh: every intermediate value fits 18 bits
+        hil::dense_sum<hil::Sum<25>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), 1, 32, 8, hil::Const<8>(), hil::Const<8>());
         // c_z: every intermediate value fits 10 bits
         hil::add<hil::Wide<10>>(c_z, hil::ram(c), hil::flash(b_z), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
         // z: every intermediate value fits 19 bits
@@ -177,9 +173,7 @@ void run(const uint8_t *input, uint8_t *output) {
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
-    hil::dense<hil::Sum<18>>(fc, hil::flash(fc_w), hil::ram(h), 1, 6, 32, hil::Const<9>());
-    // logits: every intermediate value fits 12 bits
-    hil::add<hil::Wide<12>>(logits, hil::ram(fc), hil::flash(fc_b), hil::Const<6>(), hil::Const<6>(), hil::Const<6>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
+    hil::dense_bias<hil::Sum<25>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), 1, 6, 32, hil::Const<9>(), hil::Const<6>());
     hil::copy<int32_t>(reinterpret_cast<int8_t *>(output), hil::ram(logits), 6);
 }
 
