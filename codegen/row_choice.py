@@ -106,6 +106,20 @@ class _Chain:
         return [first for first in range(max(0, end - MOST_STAGES), end) if (first, end) in self.needs]
 
 
+def chain_floors(program: Program, found: Sequence[Sequence[Stage]]) -> Iterator[int]:
+    """Of each chain what its best cut needs at least; the last line buffer may be where the result is, in place."""
+    for stages in found:
+        if len(stages) * MOST_STAGES > MOST_PARTS:
+            continue  # more parts are possible than were weighed here
+        chain = _Chain.of(program, stages)
+        for (first, end), needed in chain.needs.items():
+            if end - first > 1 and not stages[end - 1].has_window:
+                last = stages[end - 2]
+                ring = min(schedule_of(stages[first:end]).rings[-1], last.out.height)
+                chain.needs[first, end] = needed - program.tensors[last.op.output].size_bytes * ring // last.out.height
+        yield chain.least_bytes()
+
+
 def _can_go_by_rows(part: Sequence[Stage]) -> bool:
     return len(part) > 1 and part[0].has_window and part[-1].out.height > 1
 

@@ -1,4 +1,8 @@
-"""Planned RAM of a candidate, memoised: it depends only on the storage bytes of the groups in the arena."""
+"""Planned RAM of a candidate, memoised, and whether it fits: the bound first, then a quick plan, then the compiler's.
+
+What counts is the whole candidate, not the bytes it stores: parts are shown within their whole where both have one
+format and scale, a window's patch has the format of what it is cut from, and constants decide which fusions apply.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from typing import Protocol
 from memplan import Plan, Problem
 from search.space import Candidate, Space
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.formats.fixed import Fixed
 from tinyhil.program import Program
 
 
@@ -25,28 +28,32 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`place` plans a program as the compiler does; `quick`, if given, cheaply and perhaps with more bytes."""
+    """`place` plans a program as the compiler does; `quick`, if given, cheaply and perhaps with more bytes; `floor`, if
+    given, tells without planning what no plan can undercut."""
 
     space: Space
     place: Callable[[Program], Placement]
     quick: Callable[[Program], Plan] | None = None
-    _planned: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _at_most: dict[tuple[int, ...], int] = field(default_factory=dict)
+    floor: Callable[[Program], int] | None = None
+    _planned: dict[Candidate, int] = field(default_factory=dict)
+    _at_most: dict[Candidate, int] = field(default_factory=dict)
+    _at_least: dict[Candidate, int] = field(default_factory=dict)
 
     def planned_bytes(self, candidate: Candidate) -> int:
         """The arena that the compiler would plan, the model input not counted."""
-        key = self._key(candidate)
-        if key not in self._planned:
-            self._planned[key] = self.place(self.space.lower(candidate)).plan.peak_bytes
-        return self._planned[key]
+        if candidate not in self._planned:
+            self._planned[candidate] = self.place(self.space.lower(candidate)).plan.peak_bytes
+        return self._planned[candidate]
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
-        """The quick plan first: where that fits, no other is needed. What can not be lowered does not fit."""
-        key = self._key(candidate)
+        """No plan is needed where the bound does not fit, no other where the quick one does; what can not be lowered
+        does not fit."""
         try:
-            if self.quick is not None and key not in self._planned and key not in self._at_most:
-                self._at_most[key] = self.quick(self.space.lower(candidate)).peak_bytes
-            if self._at_most.get(key, limit_bytes + 1) <= limit_bytes:
+            if candidate not in self._planned and candidate not in self._at_least:
+                self._look(candidate, limit_bytes)
+            if self._at_least.get(candidate, 0) > limit_bytes:
+                return False
+            if self._at_most.get(candidate, limit_bytes + 1) <= limit_bytes:
                 return True
             return self.planned_bytes(candidate) <= limit_bytes
         except ModelError:
@@ -64,8 +71,12 @@ class Memory:
             f"{self.space.low.format}): {_live(placed)}; try --ram {least}"
         )
 
-    def _key(self, candidate: Candidate) -> tuple[int, ...]:
-        return tuple(Fixed(candidate[index].bits, 0).storage_bytes for index in self.space.arena())
+    def _look(self, candidate: Candidate, limit_bytes: int) -> None:
+        """What is known without the compiler's plan; none is made where the bound alone decides."""
+        program = self.space.lower(candidate)
+        self._at_least[candidate] = 0 if self.floor is None else self.floor(program)
+        if self.quick is not None and self._at_least[candidate] <= limit_bytes:
+            self._at_most[candidate] = self.quick(program).peak_bytes
 
 
 def _live(placed: Placement) -> str:

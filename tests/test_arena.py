@@ -19,6 +19,7 @@ from random_programs import random_program
 from scan_models import SCANS, cell, classifier, scan
 
 from codegen.arena import problem_of
+from codegen.floor import floor_bytes
 from codegen.level import Level, level_of
 from codegen.order import given_peak, order_body, reorder
 from codegen.placement import Passes, Placement, place
@@ -35,6 +36,7 @@ from memplan import load_bytes, lower_bound
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.formats.fixed import Fixed
+from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.lower import lower
 from tinyhil.ops.movement import PLACE, PLACE_MORE
@@ -391,3 +393,22 @@ def test_the_benchmark_prints_its_table() -> None:
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| fastgrnn_har")]
     assert [row[1] for row in rows] == ["fixed8", "fixed16", "mixed"]
     assert rows[1][2:8] == ["320", "320", "256", "256", "192", "192"]
+
+
+def test_no_plan_undercuts_the_floor(tmp_path: Path) -> None:
+    """Of networks whose parts go row by row, are shown in place, in loops; reached where a chain is all there is."""
+    random = [case.program for case in random_cases(700_000, 60, tmp_path)]
+    for program in (*random, *map(random_program, range(700_000, 700_100))):
+        assert floor_bytes(program) <= place(program).plan.peak_bytes
+    reached = set()
+    for name in ("digits_cnn", "lenet5_mnist", "bonsai_usps2", "fastgrnn_har"):
+        source = find_model(name)
+        model = load_model(source.path)
+        assert source.ranges is not None
+        ranges = load_ranges(source.ranges, model.sha256)
+        for widths in ("fixed8", "fixed16"):
+            program = lower(model.graph, Assignment(widths), ranges)
+            peak = place(program).plan.peak_bytes
+            assert 0 < floor_bytes(program) <= peak
+            reached.add((name, floor_bytes(program) == peak))
+    assert {("digits_cnn", True), ("lenet5_mnist", True)} <= reached
