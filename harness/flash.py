@@ -20,6 +20,7 @@ import serial
 
 from harness.config import BoardSpec
 from harness.image import Image
+from harness.leash import leashed
 from harness.link import Link
 from harness.stream import check_identity, greet
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
@@ -203,7 +204,7 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            leashed(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             code = process.wait(board.flash_deadline_s)

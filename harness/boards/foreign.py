@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config import BoardSpec
+from harness.leash import leashed
 from tinyhil.errors import BoardError, DeviceCrashed
 
 END_S = 5.0
@@ -42,11 +43,9 @@ class ForeignProcess:
     _ended: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        setpriv = shutil.which("setpriv")  # the kernel ends the emulator if we are killed: it would not notice
-        leash = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         with self.log.open("w") as stderr:
             self._process = subprocess.Popen(
-                [*leash, *self.command],
+                leashed(self.command),  # it would not notice that we are gone
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
