@@ -1,7 +1,8 @@
-"""The host engine: the firmware's kernels as a shared library, compiled once per machine and called through ctypes.
+"""The host engine: a shared library compiled once per machine and called through ctypes.
 
-Another assignment is another list of numbers: no compiler runs and no file is written. Results are bit-exact with
-`tinyhil.reference`, saturation counts included.
+Programs run in lockstep over samples (search/lanes.cpp), in every number format. Operations without a lockstep version
+are executed by numpy, and a line says so. Another assignment is another list of numbers: no compiler runs, no file is
+written. Results are bit-exact with `tinyhil.reference`, saturation counts included.
 """
 
 from __future__ import annotations
@@ -11,59 +12,94 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from search.flatten import Flat, flatten
-from tinyhil.errors import BuildError, ModelError
-from tinyhil.formats.codec import storage_dtype
+from search.evaluate import NumpyExecutor
+from search.lanes_flatten import Lanes, Unsupported, flatten_lanes
+from search.lanes_numbers import codes_of, given_inputs
+from search.lanes_numpy import ByNumpy
+from tinyhil.errors import BuildError
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 
-SOURCE = Path(__file__).with_name("engine.cpp")
-FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-Wno-parentheses", "-shared", "-fPIC", "-pthread")
+FOLDER = "search"
 BUILD_SECONDS = 300
 COMPILERS = ("g++", "c++", "clang++")
+
+
+SOURCES = ("lanes.cpp", *(f"lanes{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions")))
+# Built where it runs; the order of floating-point operations is kept, their flags and traps nobody reads.
+FLAGS = (
+    *("-O3", "-std=c++17", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+    *("-Wno-psabi", "-shared", "-fPIC", "-pthread"),
+)
+BY_NUMPY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int32))
 
 
 class _Job(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("op_count", "tensor_count", "workspace_bytes", "input", "output")),
+        ("given", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("ops", "tensors")),
         *((name, ctypes.c_int64) for name in ("samples", "log_values", "threads")),
         *((name, ctypes.c_void_p) for name in ("inputs", "outputs", "saturations", "log")),
+        ("by_numpy", BY_NUMPY),
     )
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`root` holds `firmware/kernels/`; `cache_dir` keeps the library."""
+    """`notice` is told, once for each reason, what does not run in lockstep."""
 
     library: ctypes.CDLL
     threads: int
+    notice: Callable[[str], None] = _to_stderr
+    _told: set[str] = field(default_factory=set)
 
     def run(self, program: Program, inputs: np.ndarray) -> ReferenceRun:
-        """What `run_reference` returns for the same integers."""
-        return _run(self, program, flatten(program), inputs, None)
+        """What `run_reference` returns for the same codes."""
+        return self._dispatched(program, inputs, logs=False)[0]
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Every element that every operation wrote: output tensor -> (samples, elements of all its executions)."""
-        flat = flatten(program)
-        counts = [program.tensors[name].count for name in flat.logged]
-        log = np.empty((len(inputs), sum(counts)), np.int16)
-        _run(self, program, flat, inputs, log)
-        starts = np.cumsum([0, *counts])
-        parts: dict[str, list[np.ndarray]] = {}
-        for name, start, count in zip(flat.logged, starts, counts, strict=False):
-            parts.setdefault(name, []).append(log[:, start : start + count])
-        return {name: np.concatenate(arrays, axis=1) for name, arrays in parts.items()}
+        """Codes of every element that every operation wrote: output tensor -> (samples, elements of all executions)."""
+        return self._dispatched(program, inputs, logs=True)[1]
+
+    def _dispatched(
+        self, program: Program, inputs: np.ndarray, logs: bool
+    ) -> tuple[ReferenceRun, dict[str, np.ndarray]]:
+        try:
+            lanes = flatten_lanes(program)
+            given = given_inputs(inputs, program.tensors[program.input].format)
+        except Unsupported as reason:
+            self._tell(f"search: '{program.name}' runs in numpy ({reason}): evaluations are slower")
+            numpy = NumpyExecutor()
+            return numpy.run(program, inputs), (numpy.values(program, inputs) if logs else {})
+        if lanes.by_numpy:
+            names = ", ".join(sorted({f"{op.kernel} ({op.domain})" for op in lanes.by_numpy}))
+            self._tell(f"search: '{program.name}' has operations that run in numpy: {names}; evaluations are slower")
+        return _run(self, program, lanes, given, logs)
+
+    def _tell(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self.notice(line)
 
 
 def load_engine(root: Path, cache_dir: Path, threads: int | None = None) -> Engine:
-    """The engine of this machine, built on first use; BuildError without a C++ compiler."""
+    """The engine of this machine, built on first use into the cache; BuildError without a C++ compiler.
+
+    `root` is the folder that holds `search/`.
+    """
     compiler = os.environ.get("CXX") or next((found for name in COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         raise BuildError(
@@ -72,25 +108,34 @@ def load_engine(root: Path, cache_dir: Path, threads: int | None = None) -> Engi
         )
     path = cache_dir / f"engine-{_fingerprint(root, compiler)}.so"
     if not path.exists():
-        _build(compiler, root, path)
+        _build(root, compiler, path)
     library = ctypes.CDLL(str(path))
-    library.hil_engine_run.restype = ctypes.c_int64
+    library.hil_lanes_run.restype = None
     return Engine(library, threads or len(os.sched_getaffinity(0)))
 
 
 def _fingerprint(root: Path, compiler: str) -> str:
-    digest = hashlib.sha256(repr((compiler, FLAGS, os.uname().machine)).encode())
-    for source in (SOURCE, *sorted((root / "firmware" / "kernels").glob("*.hpp"))):
-        digest.update(source.read_bytes())
+    digest = hashlib.sha256(repr((compiler, FLAGS, os.uname().machine, _processor())).encode())
+    for name in SOURCES:
+        digest.update((root / FOLDER / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _build(compiler: str, root: Path, path: Path) -> None:
+def _processor() -> str:
+    """What the processor can do: a library built for one is no use on another that shares the cache."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+
+
+def _build(root: Path, compiler: str, path: Path) -> None:
     """Compile next to the final name and rename: two processes may build at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [*compiler.split(), *FLAGS, f"-I{root}", "-o", str(made), str(SOURCE)]
+        command = [*compiler.split(), *FLAGS, f"-I{root}", "-o", str(made), str(root / FOLDER / SOURCES[0])]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
             lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
@@ -102,28 +147,45 @@ def _build(compiler: str, root: Path, path: Path) -> None:
         made.replace(path)
 
 
-def _run(engine: Engine, program: Program, flat: Flat, inputs: np.ndarray, log: np.ndarray | None) -> ReferenceRun:
-    source, result = program.tensors[program.input], program.tensors[program.output]
-    given = np.ascontiguousarray(inputs, storage_dtype(source.format))
-    outputs = np.empty((len(given), result.count), storage_dtype(result.format))
+def _run(
+    engine: Engine, program: Program, lanes: Lanes, inputs: tuple[np.ndarray, int], logs: bool
+) -> tuple[ReferenceRun, dict[str, np.ndarray]]:
+    (given, kind), result = inputs, program.tensors[program.output]
+    helper = ByNumpy(program, lanes.by_numpy)
+    counts = [program.tensors[name].count for name in lanes.logged]
+    log = np.empty((len(given), sum(counts) if logs else 0))
+    outputs = np.empty((len(given), result.count))
     saturations = np.empty(len(given), np.uint32)
     job = _Job(
-        op_count=len(flat.ops),
-        tensor_count=len(flat.tensors),
-        workspace_bytes=flat.workspace_bytes,
-        input=flat.input,
-        output=flat.output,
-        ops=flat.ops.ctypes.data,
-        tensors=flat.tensors.ctypes.data,
+        op_count=len(lanes.ops),
+        tensor_count=len(lanes.tensors),
+        workspace_bytes=lanes.workspace_bytes,
+        input=lanes.input,
+        output=lanes.output,
+        given=kind,
+        ops=lanes.ops.ctypes.data,
+        tensors=lanes.tensors.ctypes.data,
         samples=len(given),
-        log_values=0 if log is None else log.shape[1],
+        log_values=log.shape[1],
         threads=max(1, min(engine.threads, len(given))),
         inputs=given.ctypes.data,
         outputs=outputs.ctypes.data,
         saturations=saturations.ctypes.data,
-        log=None if log is None else log.ctypes.data,
+        log=log.ctypes.data if logs else None,
+        by_numpy=BY_NUMPY(helper),
     )
-    failed = engine.library.hil_engine_run(ctypes.byref(job))
-    if failed:
-        raise ModelError(f"search: the host engine has no kernel for operation {failed - 1} of '{program.name}'")
-    return ReferenceRun(outputs.astype(np.int64), saturations.astype(np.int64))
+    engine.library.hil_lanes_run(ctypes.byref(job))
+    helper.check()
+    run = ReferenceRun(codes_of(outputs, result.format), saturations.astype(np.int64))
+    values = {n: codes_of(a, program.tensors[n].format) for n, a in _by_tensor(log, lanes.logged, counts).items()}
+    return run, values if logs else {}
+
+
+def _by_tensor(log: np.ndarray, names: tuple[str, ...], counts: list[int]) -> dict[str, np.ndarray]:
+    if log.shape[1] == 0:
+        return {}
+    starts = np.cumsum([0, *counts])
+    parts: dict[str, list[np.ndarray]] = {}
+    for name, start, count in zip(names, starts, counts, strict=False):
+        parts.setdefault(name, []).append(log[:, start : start + count])
+    return {name: np.concatenate(arrays, axis=1) for name, arrays in parts.items()}

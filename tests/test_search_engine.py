@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx_models import graph, load, model, node, samples_for
-from random_models import extreme_inputs, random_cases
+from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
 from search_models import host_engine, network, network_study
 
@@ -16,16 +17,15 @@ from harness.toolchain import default_cache_dir
 from harness.zoo import find_model, zoo_names
 from search.engine import Engine
 from search.evaluate import Evaluator, NumpyExecutor, make_examples
-from search.flatten import KERNELS, flatten
 from search.space import Choice, make_space
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate, load_ranges
-from tinyhil.errors import BuildError, ModelError
+from tinyhil.calibrate import Ranges, calibrate, load_ranges
+from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.lower import lower
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Op, Program, Tensor, walk
+from tinyhil.graph import Graph
+from tinyhil.lower import lower, tied_values
+from tinyhil.program import Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
 
 SEEDS = (0, 1000)
@@ -37,8 +37,12 @@ def engine() -> Engine:
     return host_engine(default_cache_dir())
 
 
-def test_the_engine_has_every_kernel() -> None:
-    assert set(KERNELS) == set(KERNEL_BY_NAME)
+def exact(engine: Engine, program: Program, inputs: np.ndarray, name: str = "") -> int:
+    """Outputs and saturations are the reference's; how many samples saturated."""
+    found, wanted = engine.run(program, inputs), run_reference(program, inputs)
+    np.testing.assert_array_equal(found.outputs, wanted.outputs, name)
+    np.testing.assert_array_equal(found.saturations, wanted.saturations, name)
+    return int(wanted.saturations.sum() > 0)
 
 
 IMAGE = (1, 4, 5, 6)
@@ -103,6 +107,82 @@ def test_random_models_in_random_widths(first: int, engine: Engine, tmp_path: Pa
     assert saturated > 5
 
 
+# One domain after the other, widths that fill no byte, 32 bits, weights per channel and from codebooks
+MIXES = (
+    ("fixed3", "fixed5", "fixed8", "fixed12", "fixed16"),
+    ("posit8es0", "posit8es2", "posit10es1", "posit16es1", "fp8e4m3", "fp8e5m2", "fp4e2m1", "fp4e3m0", "fixed8"),
+    ("float32", "bfloat16", "float16", "posit16es1", "fixed16", "posit8es0"),
+    ("fixed32", "posit32es2", "posit32es3", "fixed16", "fixed8"),
+    ("int8",),
+    ("int16x8",),
+    ("fixed8pc", "fixed16pc", "kmeans16", "fixed16", "ternary", "fp8e4m3pc"),
+)
+
+
+def mixed_program(graph: Graph, ranges: Ranges, names: tuple[str, ...], seed: int) -> Program | None:
+    """Random formats of `names` for all values, with ranges as given; None where they do not go together."""
+    random = np.random.default_rng(seed)
+    values = {group[0]: str(random.choice(names)) for group in tied_values(graph)}
+    try:
+        return lower(graph, Assignment(names[0], values), ranges)
+    except (ModelError, ConfigError):
+        return None
+
+
+def coded_inputs(program: Program, x: np.ndarray) -> np.ndarray:
+    """The samples, three times too large in part: what saturates is compared, too."""
+    loud = x * np.where(np.arange(len(x)) % 3 == 0, 4.0, 1.0).reshape(-1, *(1,) * (x.ndim - 1))
+    return quantize_inputs(program, loud)[0]
+
+
+@pytest.mark.parametrize("mix", range(len(MIXES)))
+def test_random_models_in_every_format(mix: int, engine: Engine, tmp_path: Path) -> None:
+    compared = saturated = 0
+    for seed in range(30):
+        chance = np.random.default_rng([mix, seed])
+        try:
+            net = load(random_model(chance), tmp_path)
+        except ModelError:
+            continue
+        x = chance.normal(size=(19, *net.shapes["x"])).astype(np.float32)
+        program = mixed_program(net, calibrate(net, x, {}), MIXES[mix], seed)
+        if program is None:
+            continue
+        compared += 1
+        saturated += exact(engine, program, coded_inputs(program, x), f"mix {mix}, seed {seed}")
+    assert compared >= 8
+    assert saturated >= 1
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_zoo_models_in_every_format(name: str, engine: Engine) -> None:
+    source = find_model(name)
+    zoo = load_onnx(source.path)
+    assert source.ranges is not None
+    ranges = load_ranges(source.ranges, zoo.sha256)
+    x = np.random.default_rng(7).normal(scale=0.5, size=(3, *zoo.graph.shapes[zoo.graph.inputs[0]])).astype(np.float32)
+    compared = 0
+    for number, names in enumerate(MIXES):
+        program = mixed_program(zoo.graph, ranges, names, number)
+        if program is not None and sum(a.size for a in program.constants.values()) < 40_000:
+            compared += 1
+            exact(engine, program, coded_inputs(program, x), f"{name}, mix {number}")
+    assert compared or sum(a.size for a in zoo.graph.all_constants().values()) >= 40_000
+
+
+def test_what_numpy_executes_is_said_and_exact(engine: Engine, tmp_path: Path) -> None:
+    """An operation without a lockstep version, inside of a loop's samples and threads."""
+    main = graph([node("Div", "x c", "y"), node("Div", "c y", "z")], {"x": ROWS}, "z", {"c": weights(8)})
+    net = load(model(main), tmp_path)
+    program = lower(net, Assignment("fixed16"), calibrate(net, samples_for(ROWS, 4), {}))
+    said: list[str] = []
+    told = replace(engine, threads=2, notice=said.append, _told=set())
+    for _ in range(2):
+        exact(told, program, np.repeat(extreme_inputs(program, 3), 9, axis=0))
+    assert len(said) == 1
+    assert "div (integer)" in said[0]
+
+
 @pytest.mark.parametrize("name", zoo_names())
 def test_zoo_models_in_random_assignments(name: str, engine: Engine) -> None:
     source = find_model(name)
@@ -131,9 +211,9 @@ def test_logged_values_are_the_reference_s(engine: Engine, tmp_path: Path) -> No
 def test_threads_change_nothing(engine: Engine, tmp_path: Path) -> None:
     case = random_cases(40, 1, tmp_path)[0]
     inputs = np.repeat(case.inputs, 50, axis=0)
-    alone = Engine(engine.library, 1).run(case.program, inputs)
+    alone = replace(engine, threads=1).run(case.program, inputs)
     for threads in (2, 7):
-        several = Engine(engine.library, threads).run(case.program, inputs)
+        several = replace(engine, threads=threads).run(case.program, inputs)
         np.testing.assert_array_equal(alone.outputs, several.outputs)
         np.testing.assert_array_equal(alone.saturations, several.saturations)
 
@@ -144,7 +224,7 @@ def test_an_early_stop_depends_on_the_samples_only(engine: Engine, tmp_path: Pat
     space = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16"))
     program = space.lower(space.uniform(space.low))
     scores = []
-    for executor in (engine, Engine(engine.library, 3), NumpyExecutor()):
+    for executor in (engine, replace(engine, threads=3), NumpyExecutor()):
         evaluator = Evaluator(executor, make_examples(net, x, None))
         whole, early = evaluator.score(program), evaluator.score(program, stop_above=3)
         assert whole.samples == 1500
@@ -179,21 +259,6 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(BuildError, match="false could not build the host engine"):
         host_engine(tmp_path)
-
-
-def one_operation(op: Op, bits: int) -> Program:
-    tensors = {name: Tensor(name, 2, Fixed(bits, 0), role) for name, role in (("x", "input"), ("y", "arena"))}
-    return Program("m", tensors, {}, (op,), "x", "y", (2,), (2,))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "bits", "message"),
-    [("nonsense", 16, "no kernel 'nonsense'"), ("relu", 12, "fixed12")],
-)
-def test_what_the_engine_lacks(kernel: str, bits: int, message: str) -> None:
-    program = one_operation(Op(kernel, "node", ("x",), "y", {"count": 2, "shift": 0}), bits)
-    with pytest.raises(ModelError, match=message):
-        flatten(program)
 
 
 def test_offsets_move_the_exponent_only(tmp_path: Path) -> None:

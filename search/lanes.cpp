@@ -1,0 +1,129 @@
+// The lockstep engine of the search: one shared library for all models and formats. A program arrives as tables
+// (search/lanes_flatten.py); samples run LANES at a time, blocks of them on several threads.
+#include <atomic>
+#include <thread>
+
+#include "search/lanes_functions.hpp"
+
+namespace lanes {
+
+// params: the operation's number among those that numpy executes, for LANES samples at once
+inline void numpy(Machine &m, const Op &op) { m.by_numpy(op.params[0], m.at.data(), m.counts); }
+
+using Function = void (*)(Machine &, const Op &);
+
+// In the order of KERNELS in search/lanes_flatten.py.
+const Function KERNELS[] = {
+    dense, conv, matmul, add, sub, mul, minimum, maximum, compare, where, relu, sign, fill, copy, move, place,
+    gather_at, take_row, place_row, count, table, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,
+    max_pool, average_pool, squared_distance, single_sigmoid, single_tanh, single_exp, single_log, single_sqrt,
+    single_reciprocal, single_erf, single_gelu, single_softplus, single_elu, single_clip, single_div, single_softmax,
+    dense_at, numpy,
+};
+constexpr int64_t LOOP = sizeof(KERNELS) / sizeof(KERNELS[0]), SLICE = LOOP + 1;
+
+// How the inputs of all samples lie in memory. DECODED: doubles (kind DOUBLES) or floats as kernels see them.
+enum Given : int64_t { INT8, INT16, DECODED };
+
+struct Job {
+    int64_t op_count, tensor_count, workspace_bytes, input, output, given;
+    const Op *ops;
+    const Tensor *tensors;
+    int64_t samples, log_values, threads;
+    const uint8_t *inputs;
+    double *outputs;
+    uint32_t *saturations;
+    double *log;
+    void (*by_numpy)(int64_t, uint8_t **, int32_t *);
+};
+
+// The numbers of a tensor as doubles, [lane][element]; only the first `count` lanes are wanted.
+inline void append(Machine &m, int64_t index, int64_t elements, double *to, int64_t stride, int64_t count) {
+    const Tensor &t = m.tensors[index];
+    for (int64_t l = 0; l < count; ++l) {
+        for (int64_t e = 0; e < elements; ++e) {
+            const int64_t k = e * LANES + l;
+            to[l * stride + e] = t.kind == INTS ? m.tensor<int32_t>(index)[k]
+                                                : t.kind == DOUBLES ? m.tensor<double>(index)[k] : m.tensor<float>(index)[k];
+        }
+    }
+}
+
+struct Block {
+    const Job &job;
+    Machine &m;
+    int64_t first, count, logged = 0;
+
+    template <class From, class To>
+    void transpose(To *out) {
+        const int64_t elements = job.tensors[job.input].count;
+        const From *x = reinterpret_cast<const From *>(job.inputs);
+        for (int64_t l = 0; l < LANES; ++l) {
+            const From *row = x + (first + std::min(l, count - 1)) * elements;
+            for (int64_t e = 0; e < elements; ++e) out[e * LANES + l] = static_cast<To>(row[e]);
+        }
+    }
+
+    void read() {
+        const int64_t kind = job.tensors[job.input].kind;
+        if (kind == INTS && job.given == INT8) transpose<int8_t>(m.tensor<int32_t>(job.input));
+        else if (kind == INTS) transpose<int16_t>(m.tensor<int32_t>(job.input));
+        else if (kind == DOUBLES) transpose<double>(m.tensor<double>(job.input));
+        else transpose<float>(m.tensor<float>(job.input));
+    }
+
+    void run(int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const Op &op = job.ops[i];
+            if (op.kernel != LOOP) {
+                KERNELS[op.kernel](m, op);
+                for (int l = 0; l < LANES; ++l) m.counts[l] += static_cast<int32_t>(op.clipped);
+                if (job.log != nullptr) {
+                    append(m, op.out, op.count, job.log + first * job.log_values + logged, job.log_values, count);
+                    logged += op.count;
+                }
+                continue;
+            }
+            const int64_t body = i + 1 + op.params[2], after = body + op.params[1];
+            for (int64_t step = 0; step < op.params[0]; ++step) {
+                for (int64_t s = i + 1; s < body; ++s) {
+                    const Op &slice = job.ops[s];
+                    m.at[slice.out] = m.at[slice.inputs[0]] + step * slice.params[0];
+                }
+                run(body, after);
+            }
+            i = after - 1;
+        }
+    }
+
+    void evaluate() {
+        memset(m.counts, 0, sizeof m.counts);
+        read();
+        run(0, job.op_count);
+        const int64_t elements = job.tensors[job.output].count;
+        append(m, job.output, elements, job.outputs + first * elements, elements, count);
+        for (int64_t l = 0; l < count; ++l) job.saturations[first + l] = static_cast<uint32_t>(m.counts[l]);
+    }
+};
+
+}  // namespace lanes
+
+extern "C" void hil_lanes_run(const lanes::Job *job) {
+    std::atomic<int64_t> next(0);
+    const auto work = [&] {
+        std::vector<uint8_t> memory(job->workspace_bytes + 64);
+        uint8_t *base = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+        lanes::Machine machine;
+        machine.tensors = job->tensors;
+        machine.by_numpy = job->by_numpy;
+        machine.at.resize(job->tensor_count);
+        for (int64_t t = 0; t < job->tensor_count; ++t) machine.at[t] = base + job->tensors[t].offset;
+        for (int64_t first = next.fetch_add(lanes::LANES); first < job->samples; first = next.fetch_add(lanes::LANES)) {
+            lanes::Block{*job, machine, first, std::min<int64_t>(lanes::LANES, job->samples - first)}.evaluate();
+        }
+    };
+    std::vector<std::thread> helpers;
+    for (int64_t t = 1; t < job->threads; ++t) helpers.emplace_back(work);
+    work();
+    for (std::thread &helper : helpers) helper.join();
+}
