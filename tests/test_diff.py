@@ -43,14 +43,14 @@ def quiet(*_: object) -> None:
     pass
 
 
-@pytest.mark.parametrize("board", ["host", "uno", "due"])
+@pytest.mark.parametrize("board", ["host", "uno", pytest.param("due", marks=pytest.mark.slow)])
 def test_an_honest_board_is_equal_in_every_tensor(board: str, folder: Path) -> None:
     found = diff(request(folder, board), 3, load_boards(), default_cache_dir(), quiet)
     assert found.first is None
     assert [(t.tensor, t.elements, t.different) for t in found.tensors] == [("t", 6, 0), ("h", 6, 0), ("y", 3, 0)]
 
 
-@pytest.mark.parametrize("board", ["host", "uno"])
+@pytest.mark.parametrize("board", ["host", pytest.param("uno", marks=pytest.mark.slow)])
 def test_a_loop_is_compared_step_by_step_while_its_input_streams(board: str, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(2, 128, 9)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)

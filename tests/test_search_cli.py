@@ -111,6 +111,7 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     assert len(list((results / "uno").rglob("*.json"))) == runs  # what was measured is not measured again
 
 
+@pytest.mark.slow  # measures twice: overhead, then finalists
 def test_a_limit_for_the_whole_ram_of_the_board(folder: Path) -> None:
     done = search(
         folder, "--ram", "700", "--strategy", "haunter", "--board", "uno", "--ram-total", "--device-samples", "4",
