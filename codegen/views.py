@@ -18,6 +18,8 @@ from tinyhil.ops.movement import MOVE, PLACE, PLACE_MORE, RANK
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program
 
+MOVES = (MOVE.name, MOVE.on_codes)
+PLACES = (PLACE.name, PLACE_MORE.name, PLACE.on_codes, PLACE_MORE.on_codes)
 MOST_LEVELS = 64  # of views of views, or of parts of parts
 
 
@@ -32,7 +34,7 @@ class View:
 
 def view_of(program: Program, op: Op) -> View | None:
     """What `op` shows of what, both in the arena; None if it is more than a contiguous copy."""
-    if op.kernel not in (COPY.name, MOVE.name, PLACE.name, PLACE_MORE.name):
+    if op.kernel not in (COPY.name, *MOVES, *PLACES):
         return None
     source, target = program.tensors[op.inputs[0]], program.tensors[op.output]
     if source.role != "arena" or target.role != "arena" or source.format != target.format or source is target:
@@ -42,7 +44,7 @@ def view_of(program: Program, op: Op) -> View | None:
     if not _is_contiguous(op.params):
         return None
     shift_bytes = op.params["offset"] * source.format.storage_bytes
-    if op.kernel == MOVE.name:
+    if op.kernel in MOVES:
         return View(op.inputs[0], op.output, shift_bytes)
     return View(op.output, op.inputs[0], shift_bytes)
 
@@ -73,7 +75,7 @@ def view_aliases(program: Program, steps: Sequence[Step], ranges: Mapping[str, L
         view = view_of(program, step.op)
         if view is None or step.op.kernel == COPY.name:
             continue
-        if step.op.kernel == MOVE.name:
+        if step.op.kernel in MOVES:
             for whole, shift in [(view.whole, 0), *sources.get(view.whole, ())][:MOST_LEVELS]:
                 if _slice_holds(writers, ranges, whole, view.part, now):
                     start = shift + view.shift_bytes

@@ -15,7 +15,8 @@ from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 
 INNER = frozenset(
-    {"BatchMatMul", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize", "Repeat", "SquaredDistance", "Truncate"}
+    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
+    | {"Repeat", "SquaredDistance", "ToCodes", "Truncate"}
 )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.formats.affine import Affine
+
 Shape = tuple[int, ...]
 
 
@@ -42,6 +44,9 @@ class Graph:
     """Nodes in execution order. `shapes` covers every value of this level, `constants` those known at compile time.
 
     The body of a loop may read values of the levels around it (`constants` of the outermost level mostly).
+
+    A quantized model keeps its scales: `pinned` are the formats of inputs that are integers, `steps` the distances
+    between neighbouring values of constants that were integers times a scale, broadcastable to the constant.
     """
 
     name: str
@@ -50,6 +55,8 @@ class Graph:
     nodes: tuple[Node, ...]
     shapes: Mapping[str, Shape]
     constants: Mapping[str, np.ndarray]
+    pinned: Mapping[str, Affine] = field(default_factory=dict)
+    steps: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Node]:
         """All nodes of all levels, a loop before its body."""

@@ -31,6 +31,7 @@ class Kernel:
     rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
     `template`: the C++ template's name where it is not the kernel's.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
+    `on_codes`: the kernel that does the same to codes, where operands and result have one zero-skew format.
     `limit`: how its results are limited besides saturation, a wrapper of the output in `firmware/kernels/limits.hpp`
     around the C++ template `template` (tinyhil/ops/limits.py); empty for most.
     """
@@ -46,5 +47,6 @@ class Kernel:
     struct: tuple[str, tuple[str, ...]] | None = None
     coded: str = ""
     codes: tuple[int, ...] = ()
+    on_codes: str = ""
     limit: str = ""
     template: str = ""

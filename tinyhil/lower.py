@@ -16,8 +16,9 @@ from tinyhil.lowering import Lowering
 from tinyhil.ops import AFFINE_LOWER, KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
+from tinyhil.pins import pinned_formats, skewed_weights
 from tinyhil.program import Program, Tensor, walk
-from tinyhil.shared_scales import share_scales
+from tinyhil.shared_scales import ranges_together, share_scales
 
 
 def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
@@ -55,7 +56,7 @@ def lower_node(node: Node, lowering: Lowering) -> None:
     formats_of = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
     if node.op in AFFINE_LOWER and is_affine(*formats_of, bits=8):
         AFFINE_LOWER[node.op](operator, node, lowering)
-    elif node.op in SINGLE_LOWER and domain != INTEGER:
+    elif node.op in SINGLE_LOWER and (domain != INTEGER or lowering.is_skewed(node.outputs[0])):
         SINGLE_LOWER[node.op](operator, node, lowering)
     elif operator.lower is not None:
         operator.lower(node, lowering)
@@ -68,6 +69,10 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     constants = graph.all_constants()
     result: dict[str, Format] = {}
     groups = tied_values(graph)
+    fixed: dict[str, Format] = {**integral_formats(graph, groups, ranges.values)}
+    pins = pinned_formats(graph, groups)
+    fixed.update({**pins, **skewed_weights(graph, pins)})
+    together = ranges_together(graph, groups, _skewed(groups, assignment, {*fixed, *constants}))
     for group in groups:
         magnitude = 0.0
         for name in group:
@@ -80,7 +85,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
             chosen = named(chosen.values)
         fmt: Format
         if chosen.fit_range is not None and not all(name in constants for name in group):
-            ends = [_ends(constants.get(name), ranges, name) for name in group]
+            ends = [_ends(constants.get(name), ranges, name) for name in together[group[0]]]
             fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
         elif chosen.fit_values is not None:
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
@@ -89,10 +94,20 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt
-    whole = integral_formats(graph, groups, ranges.values)
-    result.update(whole)
-    movable = [n for group in groups if not assignment.offset_of(group) for n in group if n not in whole]
+    result.update(fixed)
+    movable = [n for group in groups if not assignment.offset_of(group) for n in group if n not in fixed]
     return share_scales(graph, groups, result, movable)
+
+
+def _skewed(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
+    """The values that become zero-skew integers of a range that may be widened."""
+    return {
+        name
+        for group in groups
+        if not assignment.offset_of(group) and named(assignment.format_of(group)).fit_range is not None
+        for name in group
+        if name not in others
+    }
 
 
 def _ends(constant: np.ndarray | None, ranges: Ranges, name: str) -> tuple[float, float]:

@@ -66,6 +66,7 @@ class Lowering:
         self._formats = formats
         self._shapes = graph.all_shapes()
         self._floats = graph.all_constants()
+        self._steps = graph.steps
         self._alias: dict[str, str] = {}
         self._kernels = kernels
         self._magnitude = magnitude
@@ -83,6 +84,11 @@ class Lowering:
     def constant(self, value: str) -> np.ndarray | None:
         """The float array behind `value` if it is known at compile time."""
         return self._floats.get(value)
+
+    def steps(self, value: str) -> np.ndarray | None:
+        """The scales of the integers constant `value` was made of, broadcast to its shape; None if it has none."""
+        steps = self._steps.get(value)
+        return None if steps is None else np.broadcast_to(steps, self._shapes[value])
 
     def tensor(self, value: str) -> str:
         """Name of the run-time tensor that holds `value`, views resolved."""
@@ -164,6 +170,10 @@ class Lowering:
         largest = self._magnitude(value) if constant is None else float(np.abs(constant).max(initial=0.0))
         return math.ldexp(largest, -self._formats[value].exponent)
 
+    def is_skewed(self, value: str) -> bool:
+        """Whether `value` is a zero-skew integer: tables and quotients are made for scales of powers of two."""
+        return self._formats[value].domain == AFFINE
+
     def domain(self, values: Sequence[str]) -> str:
         """The domain in which an operation on `values` computes: the widest of theirs."""
         return domain_of(self._formats[value] for value in values)
@@ -172,9 +182,12 @@ class Lowering:
         """Append an operation in the domain of its operands, after checking that its accumulator exists."""
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
+        if kernel.on_codes and self._is_one_grid([*tensors, self.tensors[op.output]]):
+            params = {name: value for name, value in op.params.items() if name != "shift"}
+            op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
         if domain == AFFINE or (
-            domain == CODED and kernel.coded == SINGLE
+            kernel.coded == SINGLE and (domain == CODED or self.tensors[op.output].format.domain == AFFINE)
         ):  # which holds every code of 16 bits and less
             domain = SINGLE
         if domain != INTEGER and not kernel.coded:
@@ -185,6 +198,12 @@ class Lowering:
                 f"{MAX_ACCUMULATOR_BITS}; operands of very different scale: use 8 bits for one of them"
             )
         self.body.append(replace(op, domain=domain))
+
+    @staticmethod
+    def _is_one_grid(tensors: Iterable[Tensor]) -> bool:
+        """Whether all have one and the same zero-skew format: what is chosen among them needs no conversion."""
+        formats = {tensor.format for tensor in tensors if tensor.role != "table"}
+        return len(formats) == 1 and formats.pop().domain == AFFINE
 
     def append(self, item: Op | Loop) -> None:
         self.body.append(item)

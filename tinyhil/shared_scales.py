@@ -1,5 +1,8 @@
 """One scale for a whole and its parts, so that a part can be shown where the whole lies instead of being copied.
 
+Zero-skew integers go further: whatever an operator chooses from its operand (MaxPool, Transpose, Pad) has the scale of
+the operand, and codes move as they are.
+
 Concat along the outermost axis, Split and contiguous Slice move elements without computing. Where part and whole have
 the same kind of format, all get the coarsest of their scales (a whole reaches as far as its parts together), as
 TensorFlow Lite asks of the same operators. Parts of another width keep their own scale and are copied.
@@ -7,10 +10,29 @@ TensorFlow Lite asks of the same operators. Parts of another width keep their ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
+from tinyhil.pins import chooses
+
+
+def ranges_together(
+    graph: Graph, groups: Sequence[tuple[str, ...]], movable: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """For the first value of each group all values with which it has one range: those between which elements are
+    chosen. `movable`: the values of zero-skew formats whose scale nobody asked for."""
+    first = {name: group[0] for group in groups for name in group}
+    together = {group[0]: list(group) for group in groups}
+    for node in graph.walk():
+        names = [first[name] for name in (*node.inputs, *node.outputs)] if chooses(node) else []
+        names = [name for name in dict.fromkeys(names) if set(together[name]) <= set(movable)]
+        for other in names[1:]:
+            if together[other] is not together[names[0]]:
+                together[names[0]] += together[other]
+                joined = set(together[names[0]])
+                together.update({name: together[names[0]] for name in together if name in joined})
+    return {name: tuple(members) for name, members in together.items()}
 
 
 def share_scales(

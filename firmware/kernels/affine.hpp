@@ -1,8 +1,11 @@
 // Zero-skew integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
 #pragma once
+#include "firmware/kernels/block.hpp"
 #include "firmware/kernels/conv.hpp"
 #include "firmware/kernels/elementwise.hpp"
+#include "firmware/kernels/pool.hpp"
 #include "firmware/kernels/quire.hpp"
+#include "firmware/kernels/rows.hpp"
 
 namespace hil {
 
@@ -106,6 +109,94 @@ void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_ze
         const int32_t product = (static_cast<int32_t>(a[i.next(n)]) - int(a_zero)) * (static_cast<int32_t>(b[j.next(n)]) - int(b_zero));
         out[n] = saturate<Out>(static_cast<int32_t>(rescale(product, multiplier, int(by)) + int(zero)));
     }
+}
+
+// ---- codes that are moved, compared and averaged (tinyhil/ops/affine_moves.py)
+
+template <class Acc, class Out, class X>
+void move_codes(Out *out, X x, const Block &block) {
+    each_position(block, [&](Size at) { *out++ = x[at]; });
+}
+
+template <class Acc, class Out, class X>
+void place_codes(Out *out, X x, const Block &block) {
+    Size n = 0;
+    each_position(block, [&](Size at) { out[at] = x[n++]; });
+}
+
+template <class Acc, class Out, class X, class Y>
+void place_more_codes(Out *out, X x, Y, const Block &block) { place_codes<Acc>(out, x, block); }
+
+template <class Acc, class Out, class Table, class X>
+void gather_rows_codes(Out *out, Table indices, X x, Size outer, Size chosen, Size size, Size inner) {
+    for (; outer > 0; --outer, x = x + size * inner) {
+        for (Size n = 0; n < chosen; ++n) {
+            const X row = x + indices[n] * inner;
+            for (Size i = 0; i < inner; ++i) *out++ = row[i];
+        }
+    }
+}
+
+template <class Acc, class Out, class X>
+void max_pool_codes(Out *out, X x, const Window &w) {
+    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
+        Out top = plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)];
+        each_element(plane, down, across, w, [&](Out code) { top = code > top ? code : top; });
+        *out++ = top;
+    });
+}
+
+// sum is below 2^14 * 2^16, multiplier and shift are those of the count where it varies
+template <class Acc, class Out, class M, class S, class X, class XZero, class Zero, class Varies>
+void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w, XZero x_zero, Zero zero,
+                         Varies varies) {
+    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
+        const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
+        const int32_t sum = window_sum<int32_t>(plane, down, across, w) - static_cast<int32_t>(count) * int(x_zero);
+        *out++ = saturate<Out>(static_cast<int32_t>(rescale_once(sum, multipliers[n], shifts[n]) + int(zero)));
+    });
+}
+
+template <class Acc, class Out, class X, class Count>
+void clamp_codes(Out *out, X x, Count count, int32_t low, int32_t high) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const Out code = x[n];
+        out[n] = code < low ? static_cast<Out>(low) : code > high ? static_cast<Out>(high) : code;
+    }
+}
+
+// ---- some rows of their results (rows.hpp)
+
+template <class Acc, class Out, class T, class Rows, class W, class X, class B, class M, class S, class Y, class Zero, int Pad>
+HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y,
+                                    const RowWindow &l, Size groups, Size outputs, Zero zero, Const<Pad>) {
+    const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
+    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
+}
+
+template <class Acc, class Out, class Rows, class X, class Y>
+void max_pool_codes_rows(Out *out, Rows rows, X x, Y, const RowWindow &l) {
+    each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
+        Out top = plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)];
+        each_element_of_lines(plane, l, down, across, [&](Out code) { top = code > top ? code : top; });
+        *at = top;
+    });
+}
+
+template <class Acc, class Out, class Rows, class M, class S, class X, class Y, class XZero, class Zero, class Varies>
+void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x, Y, const RowWindow &l, XZero x_zero,
+                              Zero zero, Varies varies) {
+    each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
+        const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
+        const int32_t sum = sum_of_lines(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
+        *at = saturate<Out>(static_cast<int32_t>(rescale_once(sum, multipliers[n], shifts[n]) + int(zero)));
+    });
+}
+
+template <class Acc, class Out, class Rows, class X, class Y>
+void clamp_codes_rows(Out *out, Rows rows, X x, Y, const Lines &l, int32_t low, int32_t high) {
+    each_stretch(out, rows, x, l, [&](Out *to, X from, Size n) { clamp_codes<Acc>(to, from, n, low, high); });
 }
 
 // ---- between zero-skew integers and everything else: in single precision

@@ -46,7 +46,7 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
                                  Size outputs, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size channels = w.channels / groups, inner = channels * w.kernel_y * w.kernel_x, each = outputs / groups;
-    const bool depthwise = channels == 1 && each == 1 && w.dilation_x == 1;
+    const bool depthwise = PadsWithZero<T>::value && channels == 1 && each == 1 && w.dilation_x == 1;
     for (Size g = 0; g < groups; ++g) {
         for (Size y = rows[0]; y < rows[1]; ++y) {
             const Span down = inside(origin(y, w.stride_y, w.pad_y), w.kernel_y, w.dilation_y, w.height);
@@ -59,11 +59,12 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
                         accumulate(sum, weights + (k * w.kernel_x + across.first), row + static_cast<Size>(across.at),
                                    across.end - across.first);
                     });
-                    *at = requantize<Out>(sum, shift);
+                    *at = requantize<Out>(sum, of_channel(shift, g));
                     continue;
                 }
                 gather_lines(patch, x, channels, down, across, l);
-                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), bias, each, inner, shift, bias_shift);
+                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), bias, each, inner, from_channel(shift, g * each),
+                                       bias_shift);
             }
         }
         x = x + channels * l.x_plane;

@@ -12,9 +12,11 @@ from typing import TypeVar
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.formats.affine import Affine
 from tinyhil.frontend.fold import fold_batch_norm
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.rewrite import rewritten
+from tinyhil.frontend.rewrite_quantized import without_unread
 from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
@@ -44,6 +46,9 @@ class Builder:
     def __init__(self) -> None:
         self.shapes: dict[str, Shape] = {}
         self.constants: dict[str, np.ndarray] = {}
+        self.pinned: dict[str, Affine] = {}  # inputs that are integers
+        self.steps: dict[str, np.ndarray] = {}  # of constants that were integers
+        self.reals: dict[tuple[object, ...], str] = {}  # what codes were made of (rewrite_quantized.py)
         self._copies: dict[str, int] = {}
         self._levels = [Level()]
         self._folded_elements = 0
@@ -92,6 +97,10 @@ class Builder:
         self._append(replace(node, outputs=outputs), replace(call, outputs=outputs))
         return outputs
 
+    def put(self, node: Node) -> None:
+        """A node whose results have their names and shapes already."""
+        self._append(node, Call(node.op, node.name, node.inputs, node.outputs, node.attrs))
+
     def loop(self, call: Call, wishes: Sequence[str], fill: Fill) -> tuple[str, ...]:
         """Names of the results of a Scan whose body inputs are to be named `wishes`; `fill` adds the body's calls."""
         _check(call)
@@ -129,6 +138,7 @@ class Builder:
         (level,) = self._levels
         graph = self._graph(name, (source,), (output,), level)
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
+        graph = replace(without_unread(graph), pinned=self.pinned, steps=self.steps)
         return _without_unused_constants(fold_batch_norm(graph)), listing
 
     def producer(self, name: str) -> Node | None:

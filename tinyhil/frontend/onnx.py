@@ -21,10 +21,12 @@ from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
+from tinyhil.frontend.rewrite_quantized import DOMAIN, KINDS, OWN, input_kind
 from tinyhil.frontend.rewrites import CONTROL
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
+from tinyhil.ops.quantize import codes_format
 
 __all__ = ["Model", "load_onnx", "model_of"]
 
@@ -65,6 +67,9 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
         )
     source = builder.value(inputs[0].name, _declared_shape(inputs[0]))
     local[inputs[0].name] = source
+    kind = input_kind(inputs[0].type.tensor_type.elem_type)
+    if kind:
+        builder.pinned[source] = codes_format(*KINDS[kind])
     (output,) = _level(main, local, builder)
     graph, listing = builder.finish(path.stem, source, output)
     return Model(graph, path, sha256, listing, notes=tuple(notes))
@@ -124,10 +129,10 @@ def _needed(nodes: Iterable[onnx.NodeProto], wanted: set[str]) -> list[onnx.Node
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     tensor = info.type.tensor_type
-    if tensor.elem_type not in FLOAT_TYPES:
+    if tensor.elem_type not in FLOAT_TYPES and not input_kind(tensor.elem_type):
         known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(tensor.elem_type)
         kind = known.name if known else f"of unknown type {tensor.elem_type}"
-        raise ModelError(f"input '{info.name}' is {kind}; only float inputs are supported")
+        raise ModelError(f"input '{info.name}' is {kind}; only floats and integers of 8 and 16 bits are supported")
     dims = []
     for position, dim in enumerate(tensor.shape.dim):
         if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
@@ -242,7 +247,7 @@ def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
 
 def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     name = item.name or f"{item.op_type}_{index}"
-    if item.domain not in STANDARD_DOMAINS:
+    if item.domain not in STANDARD_DOMAINS and not (item.domain == DOMAIN and item.op_type in OWN):
         raise ModelError(f"node '{name}': operator {item.domain}.{item.op_type} is not standard ONNX")
     attrs: dict[str, Any] = {}
     for attribute in item.attribute:

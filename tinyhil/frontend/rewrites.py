@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tinyhil.frontend import rewrite_arithmetic, rewrite_recurrent, rewrite_resize
+from tinyhil.frontend import rewrite_arithmetic, rewrite_quantized, rewrite_recurrent, rewrite_resize
 from tinyhil.frontend.rewrite import Rewrite
 
 REWRITES: tuple[Rewrite, ...] = (
     *rewrite_arithmetic.REWRITES,
     *rewrite_resize.REWRITES,
     *rewrite_recurrent.REWRITES,
+    *rewrite_quantized.REWRITES,
 )
 REWRITE_BY_NAME = {rewrite.name: rewrite for rewrite in REWRITES}
 # what the front end knows besides: bodies and branches are read where the language has them

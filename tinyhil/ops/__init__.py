@@ -5,6 +5,7 @@ from __future__ import annotations
 from tinyhil.ops import (
     activation,
     affine,
+    affine_moves,
     batched,
     channels,
     compare,
@@ -22,6 +23,7 @@ from tinyhil.ops import (
     normalize,
     piecewise,
     pool,
+    quantize,
     reduce,
     repeat,
     residual,
@@ -58,6 +60,7 @@ OPERATORS: tuple[Operator, ...] = (
     *batched.OPERATORS,
     *slope.OPERATORS,
     *distance.OPERATORS,
+    *quantize.OPERATORS,
     *gathered.OPERATORS,
     *residual.OPERATORS,
 )
@@ -65,6 +68,7 @@ LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
     *single.KERNELS,
     *affine.KERNELS,
+    *affine_moves.KERNELS,
     *channels.KERNELS,
     *linear.KERNELS,
     *elementwise.KERNELS,
@@ -95,5 +99,5 @@ KERNELS: tuple[Kernel, ...] = (
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
 SINGLE_LOWER = single.LOWER
-AFFINE_LOWER = affine.LOWER
+AFFINE_LOWER = {**affine.LOWER, **affine_moves.LOWER}
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

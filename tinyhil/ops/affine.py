@@ -1,51 +1,86 @@
 """Zero-skew integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
 
 Layers fold the input's zero point into the bias, sum w * (x - z) + b = sum w * x + (b - z * sum w), and pad with z.
+A Relu, a Clip or the range of a quantized model behind one of them is a clamp of its codes, which does not count as
+saturation. Pooling, moves and other functions of codes are in affine_moves.py.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.errors import ModelError
-from tinyhil.formats.affine import Affine, multiplier, rescale, rescale_once, rescale_wide, weight_scales
+from tinyhil.formats.affine import (
+    MULTIPLIER_BITS,
+    SMALLEST_RANGE,
+    Affine,
+    fit,
+    multiplier,
+    rescale,
+    rescale_once,
+    rescale_wide,
+    weight_scales,
+)
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
 from tinyhil.ops.elementwise import repeated
 from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, Operator, signed_bits
+from tinyhil.ops.movement import MOVE, block
+from tinyhil.ops.operator import Arrays, Kernel, Operator, refuse, signed_bits
 from tinyhil.program import Op, Tensor
 
 WORD = Fixed(32, 0)
+HALF = Fixed(16, 0)
 BYTE = Fixed(8, 0)
 ADD_LIFT = 20  # of operands before they are aligned (tensorflow/lite/kernels/add.cc)
 SUM_BITS = {8: 32, 16: 63}
+END = (1 << 31) - 1
+EXACT_SINGLE_BITS = 24  # float32 products and sums of integers below 2**24 are exact in any order
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights (outputs in front) and bias (outputs,) as floats, under the name of the weights."""
+    """Weights (outputs, inner) as integers, bias (outputs,) as floats, under the name of the weights."""
 
     name: str
-    weights: np.ndarray
+    codes: np.ndarray
     bias: np.ndarray
     scales: np.ndarray  # of the weights, one per output
 
 
-def layer(name: str, weights: np.ndarray, bias: np.ndarray | None) -> Layer:
-    rows = weights.reshape(len(weights), -1).astype(np.float64)
-    return Layer(name, rows, np.zeros(len(rows)) if bias is None else bias, weight_scales(rows))
+def layer(
+    node: Node, name: str, weights: tuple[np.ndarray, np.ndarray | None], bias: np.ndarray | None = None
+) -> Layer:
+    """`weights`: outputs in front, and the scale of each element if the model states them: then its integers are
+    taken as they are, less their zero point 9 bits at most."""
+    array, steps = weights
+    rows = array.reshape(len(array), -1).astype(np.float64)
+    offset = np.zeros(len(rows)) if bias is None else bias
+    if steps is None:
+        scales = weight_scales(rows)
+        return Layer(name, np.clip(np.rint(rows / scales[:, None]), -127, 127).astype(np.int64), offset, scales)
+    by_row = steps.reshape(len(array), -1).astype(np.float64)
+    if (by_row != by_row[:, :1]).any():
+        raise refuse(node, f"'{name}' has scales along an axis that is summed over", "quantize it per output channel")
+    return Layer(name, np.rint(rows / by_row).astype(np.int64), offset, by_row[:, 0])
 
 
 def is_affine(*formats: Format, bits: int | None = None) -> bool:
     """Whether all are zero-skew integers, of `bits` if given."""
     return all(isinstance(fmt, Affine) and bits in (None, fmt.bits) for fmt in formats)
+
+
+def grid(fmt: Format) -> tuple[float, int] | None:
+    """Scale and zero point of a result that layers can round to: zero-skew integers and fixed point."""
+    if isinstance(fmt, Affine):
+        return fmt.scale, fmt.zero
+    return (math.ldexp(1.0, fmt.exponent), 0) if isinstance(fmt, Fixed) and fmt.domain == INTEGER else None
 
 
 def emit_layer(
@@ -54,29 +89,45 @@ def emit_layer(
     """One call of `kernel` (dense_affine or conv_affine); `params` lacks what the scales decide."""
     source, out = lowering.format(x), lowering.define(node.outputs[0])
     assert isinstance(source, Affine)
-    assert isinstance(out.format, Affine)
-    codes = np.clip(np.rint(made.weights / made.scales[:, None]), -127, 127).astype(np.int64)
+    target = out
+    if grid(out.format) is None:  # through the finest integers that hold what was seen
+        largest = math.ldexp(max(lowering.observed(node.outputs[0]), SMALLEST_RANGE), out.format.exponent)
+        target = lowering.scratch(f"{out.name}.int16", out.count, fit(largest, 16))
+    scale, zero = grid(target.format) or (1.0, 0)
     unit = source.scale * made.scales
-    limit = 2.0 ** (31 if source.bits == 8 else 39) - 1
-    bias = np.clip(np.rint(made.bias / unit), -limit, limit).astype(np.int64) - source.zero * codes.sum(axis=1)
-    bound = int((np.abs(codes).sum(axis=1) * -source.lowest + np.abs(bias)).max())
-    bits = SUM_BITS[source.bits]
-    if signed_bits(bound) > bits:
-        raise ModelError(
-            f"node '{node.name}' ({node.op}): sums need {signed_bits(bound)} bits, limit {bits}; use fixed16"
-        )
-    pairs = [multiplier(float(factor)) for factor in unit / out.format.scale]
+    codes = made.codes
+    bias = np.rint(made.bias / unit).astype(np.int64) - source.zero * codes.sum(axis=1)
+    pairs = [multiplier(float(factor)) for factor in unit / scale]
+    bits = _sum_bits(node, source, codes, bias, pairs)
     names = (
-        lowering.add_codes(made.name, codes.reshape(-1), BYTE),
+        lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF),
         lowering.tensor(x),
         lowering.add_codes(f"{node.outputs[0]}.bias", bias, WORD),
         lowering.add_codes(f"{node.outputs[0]}.multipliers", np.array([m for m, _ in pairs]), WORD),
         lowering.add_codes(f"{node.outputs[0]}.shifts", np.array([shift for _, shift in pairs]), BYTE),
     )
-    suffix, ends = limit_of(node, out.format)
-    params = {**params, "zero": out.format.zero, "pad": source.zero, **ends}
+    suffix, ends = limit_of(node, target.format)
+    params = {**params, "zero": zero, "pad": source.zero, **ends}
     patch = scratch.name if scratch is not None else ""
-    lowering.emit(node, Op(kernel.name + suffix, node.name, names, out.name, params, bits, patch))
+    lowering.emit(node, Op(kernel.name + suffix, node.name, names, target.name, params, bits, patch))
+    if target is not out:
+        whole = {**block(node, [out.count], [1], 0), "shift": out.format.exponent}
+        lowering.emit(node, Op(MOVE.name, node.name, (target.name,), out.name, whole))
+
+
+def _sum_bits(node: Node, source: Affine, codes: np.ndarray, bias: np.ndarray, pairs: list[tuple[int, int]]) -> int:
+    """Width of the sums; ModelError where a sum, a bias or a rescaled sum does not fit."""
+    bounds = np.abs(codes).sum(axis=1) * -source.lowest + np.abs(bias)
+    left = max(max(shift for _, shift in pairs), 0)
+    bits = SUM_BITS[source.bits]
+    if bits == SUM_BITS[8] and signed_bits(int(bounds.max()) << left) > bits:
+        bits = SUM_BITS[16]
+    factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]
+    results = max(int(bound) * factor for bound, factor in zip(bounds, factors, strict=True))
+    if np.abs(bias).max() > END or signed_bits(int(bounds.max())) > 47 or results >= END / 2 or left > 14:
+        what = f"sums of up to {int(bounds.max())} units do not fit 48 bits, or their results 31"
+        raise refuse(node, what, "use fixed16 for its input and weights")
+    return bits
 
 
 def _finished(
@@ -86,13 +137,14 @@ def _finished(
     zero = op.params["zero"]
     scale = narrow if op.accumulator_bits == SUM_BITS[8] else rescale_wide
     codes = scale(sums, arrays[3].reshape(-1), arrays[4].reshape(-1)) + zero
-    if "low" in op.params:  # an activation inside
-        codes = np.clip(codes, op.params["low"], op.params["high"])
-    return _limited(codes, out)
+    return limited(codes, op, out)
 
 
-def _limited(codes: np.ndarray, out: Format) -> tuple[np.ndarray, np.ndarray]:
+def limited(codes: np.ndarray, op: Op, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Clamped if there is an activation inside, then saturated."""
     half = 1 << (out.bits - 1)
+    if "low" in op.params:
+        codes = np.clip(codes, op.params["low"], op.params["high"])
     clipped = np.clip(codes, -half, half - 1)
     return clipped.reshape(len(codes), -1), (clipped != codes).reshape(len(codes), -1)
 
@@ -108,10 +160,14 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     p, w = op.params, window.window_of(op.params)
     planes = arrays[1].reshape(-1, w.channels, w.height, w.width)
     inner = arrays[0].size // p["outputs"]
-    factors = arrays[0].reshape(p["groups"], -1, inner).astype(np.float64)
+    factors = arrays[0].reshape(p["groups"], -1, inner)
+    largest = max(int(np.abs(planes).max(initial=0)), abs(p["pad"]))
+    is_small = int(np.abs(factors).sum(axis=2).max()) * largest < 1 << EXACT_SINGLE_BITS
+    number = np.float32 if is_small else np.float64  # exact in any order
+    factors = factors.astype(number)
     sums = np.empty((len(planes), p["outputs"], w.pixels), np.int64)
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
-        patches = w.patches(planes[part].astype(np.float64), p["pad"]).reshape(-1, p["groups"], inner, w.pixels)
+        patches = w.patches(planes[part].astype(number), p["pad"]).reshape(-1, p["groups"], inner, w.pixels)
         sums[part] = np.matmul(factors, patches).reshape(-1, p["outputs"], w.pixels)
     sums = (sums + arrays[2].reshape(1, -1, 1)).transpose(0, 2, 1)
     codes, clipped = _finished(sums, arrays, op, out, rescale)
@@ -133,9 +189,9 @@ def _operands(node: Node, lowering: Lowering) -> tuple[tuple[str, ...], list[int
 
 
 def _shared(out: Tensor, periods: list[int], a: Affine, b: Affine) -> dict[str, int]:
-    zero = out.format.zero if isinstance(out.format, Affine) else 0
+    assert isinstance(out.format, Affine)
     keys = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
-    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, zero), strict=True))
+    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, out.format.zero), strict=True))
 
 
 def _lower_sum(sign: int):  # type: ignore[no-untyped-def]
@@ -144,10 +200,11 @@ def _lower_sum(sign: int):  # type: ignore[no-untyped-def]
         assert isinstance(out.format, Affine)
         twice = 2 * max(a.scale, b.scale)
         factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * out.format.scale))
-        params = {**_shared(out, periods, a, b), "sign": sign}
+        suffix, ends = limit_of(node, out.format)
+        params = {**_shared(out, periods, a, b), "sign": sign, **ends}
         for key, factor in zip("abo", factors, strict=True):
             params[f"{key}_multiplier"], params[f"{key}_shift"] = multiplier(factor)
-        lowering.emit(node, Op(SUM.name, node.name, names, out.name, params))
+        lowering.emit(node, Op(SUM.name + suffix, node.name, names, out.name, params))
 
     return lower
 
@@ -162,21 +219,22 @@ def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
     a, b = _tiled(op, arrays)
     left = rescale(a << ADD_LIFT, p["a_multiplier"], p["a_shift"])
     right = rescale(b << ADD_LIFT, p["b_multiplier"], p["b_shift"])
-    return _limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], out)
+    return limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], op, out)
 
 
 def _lower_mul(_: Operator, node: Node, lowering: Lowering) -> None:
     names, periods, a, b, out = _operands(node, lowering)
     assert isinstance(out.format, Affine)
     m, shift = multiplier(a.scale * b.scale / out.format.scale)
-    params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift}
-    lowering.emit(node, Op(PRODUCT.name, node.name, names, out.name, params))
+    suffix, ends = limit_of(node, out.format)
+    params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift, **ends}
+    lowering.emit(node, Op(PRODUCT.name + suffix, node.name, names, out.name, params))
 
 
 def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a, b = _tiled(op, arrays)
-    return _limited(rescale(a * b, p["multiplier"], p["by"]) + p["zero"], out)
+    return limited(rescale(a * b, p["multiplier"], p["by"]) + p["zero"], op, out)
 
 
 _ALL = (0, 1, 2, 3, 4)
@@ -219,6 +277,6 @@ PRODUCT = Kernel(
     in_place=True,
     codes=_ALL,
 )
-KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV), only_clip=True))
+KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV, SUM, PRODUCT), only_clip=True))
 # Elementwise operators of which both operands and the result are 8-bit zero-skew integers
 LOWER = {"Add": _lower_sum(1), "Sub": _lower_sum(-1), "Mul": _lower_mul}

@@ -63,7 +63,7 @@ def _constant(node: Node, lowering: Lowering, index: int) -> Constant:
     array = lowering.constant(name)
     if array is None:
         raise refuse(node, f"'{name}' is computed at run time", "only constant weights and biases are supported")
-    return Constant(name, array, lowering.format(name))
+    return Constant(name, array, lowering.format(name), lowering.steps(name))
 
 
 def _lower(node: Node, lowering: Lowering) -> None:

@@ -123,7 +123,10 @@ def _dense(node: Node, lowering: Lowering, x: str, rows: int, w: str, matrix: np
             raise refuse(node, "a bias of its own for each row", "use MatMul and Add")
         by_output = Constant(bias, by_row[0], lowering.format(bias))
     params = {"rows": rows, "outputs": outputs, "inner": inner}
-    operands = (Constant(w, matrix, lowering.format(w)), x, by_output)
+    steps = lowering.steps(w)
+    if steps is not None and matrix is not lowering.constant(w):
+        steps = steps.T
+    operands = (Constant(w, matrix, lowering.format(w), steps), x, by_output)
     emit_layer(node, lowering, LayerKernels(DENSE, DENSE_BIAS, affine.DENSE, channels.DENSE), operands, params)
 
 

@@ -344,9 +344,25 @@ def _execute_gather(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
 
 
 _BLOCK = ("Block", FIELDS)
-MOVE = Kernel("move", "read with strides", _execute_move, ("shift",), ("shift",), struct=_BLOCK, coded=REAL)
+MOVE = Kernel(
+    "move",
+    "read with strides",
+    _execute_move,
+    ("shift",),
+    ("shift",),
+    struct=_BLOCK,
+    coded=REAL,
+    on_codes="move_codes",
+)
 PLACE = Kernel(
-    "place", "write a block of a larger tensor", _execute_place, ("shift",), ("shift",), struct=_BLOCK, coded=REAL
+    "place",
+    "write a block of a larger tensor",
+    _execute_place,
+    ("shift",),
+    ("shift",),
+    struct=_BLOCK,
+    coded=REAL,
+    on_codes="place_codes",
 )
 PLACE_MORE = Kernel(
     "place_more",
@@ -357,6 +373,7 @@ PLACE_MORE = Kernel(
     struct=_BLOCK,
     coded=REAL,
     codes=(1,),
+    on_codes="place_more_codes",
 )
 GATHER = Kernel(
     "gather_rows",
@@ -365,6 +382,7 @@ GATHER = Kernel(
     ("outer", "chosen", "size", "inner", "shift"),
     ("shift",),
     coded=REAL,
+    on_codes="gather_rows_codes",
 )
 KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER)
 

@@ -126,7 +126,14 @@ def _execute_average(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, n
 
 _STRUCT = ("Window", window.FIELDS)
 MAX_POOL = Kernel(
-    "max_pool", "largest element of each window", _execute_max, ("shift",), ("shift",), struct=_STRUCT, coded=SINGLE
+    "max_pool",
+    "largest element of each window",
+    _execute_max,
+    ("shift",),
+    ("shift",),
+    struct=_STRUCT,
+    coded=SINGLE,
+    on_codes="max_pool_codes",
 )
 AVERAGE_POOL = Kernel(
     "average_pool",

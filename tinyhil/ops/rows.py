@@ -17,13 +17,16 @@ import numpy as np
 
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
-from tinyhil.ops import activation, conv, elementwise, piecewise, pool, window
+from tinyhil.ops import activation, affine, affine_moves, conv, elementwise, piecewise, pool, window
 from tinyhil.program import Op
 
 SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 SHAPE = ("channels", "width")
-X_AT = {kernel.name: 1 for kernel in conv.KERNELS}  # position of the windowed operand; elsewhere the last one
+SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
+SKEWED_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
+# position of the windowed operand; elsewhere the last one
+X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *SKEWED_CONV)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
@@ -33,6 +36,9 @@ WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (pool.MAX_POOL, 1),
     (pool.AVERAGE_POOL, 1),
     (pool.AVERAGE_POOL_INSIDE, 2),
+    *((kernel, 5) for kernel in SKEWED_CONV),
+    *((kernel, 3) for kernel in SKEWED_MEAN),
+    (affine_moves.MAX_POOL, 1),
 )
 MAPPED: tuple[tuple[Kernel, int], ...] = (
     (elementwise.RELU, 1),
@@ -42,6 +48,7 @@ MAPPED: tuple[tuple[Kernel, int], ...] = (
     (piecewise.HARD_SWISH, 1),
     (activation.SIGMOID, 2),
     (activation.TANH, 2),
+    (affine_moves.CLAMP, 1),
 )
 BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}
 INPUTS = {kernel.name: inputs for kernel, inputs in (*WINDOWED, *MAPPED)}

@@ -150,17 +150,25 @@ def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
 _KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in _FUNCTIONS.items()}
 
 
-def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
-    """By table if the operand has 8 bits or less and no result saturates, else in single precision."""
-    name = node.inputs[0]
+def lower_by_table(operator: Operator, node: Node, lowering: Lowering) -> bool:
+    """Whether it could be done: the operand has 8 bits or less and no result saturates."""
+    name, result = node.inputs[0], node.outputs[0]
     x, fmt = lowering.operand(name), lowering.format(name)
-    out = lowering.define(node.outputs[0])
-    if fmt.bits <= TABLE_BITS:
-        entries = _entries(operator, node, fmt, out.format)
-        if entries is not None:
-            table = lowering.add_codes(f"{out.name}.table", entries, out.format)
-            lowering.emit(node, Op(LOOKUP.name, node.name, (table, x), out.name, {"count": out.count}))
-            return
+    entries = _entries(operator, node, fmt, lowering.format(result)) if fmt.bits <= TABLE_BITS else None
+    if entries is None:
+        return False
+    out = lowering.define(result)
+    table = lowering.add_codes(f"{out.name}.table", entries, out.format)
+    lowering.emit(node, Op(LOOKUP.name, node.name, (table, x), out.name, {"count": out.count}))
+    return True
+
+
+def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
+    """By table if that can be, else in single precision."""
+    if lower_by_table(operator, node, lowering):
+        return
+    name = node.inputs[0]
+    x, out = lowering.operand(name), lowering.define(node.outputs[0])
     first, second = _FUNCTIONS[node.op][2](node)
     params = {
         "count": out.count,

@@ -27,6 +27,7 @@ class Constant:
     name: str
     array: np.ndarray
     format: Format
+    steps: np.ndarray | None = None  # the scale of each element's integer, if the model states them
 
     @staticmethod
     def derived(name: str, array: np.ndarray, like: Format) -> Constant:
@@ -57,10 +58,8 @@ def emit_layer(
     `params` lacks the shifts. The bias joins the exact sum: never finer than the sum's unit, moved left into its scale.
     """
     weights, x, bias = operands
-    if kernels.affine is not None and affine.is_affine(
-        weights.format, lowering.format(x), lowering.format(node.outputs[0])
-    ):
-        made = affine.layer(weights.name, weights.array, None if bias is None else bias.array)
+    if kernels.affine is not None and affine.is_affine(weights.format, lowering.format(x)):
+        made = affine.layer(node, weights.name, (weights.array, weights.steps), None if bias is None else bias.array)
         affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
         return
     if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
@@ -68,8 +67,8 @@ def emit_layer(
         channels.emit_layer(node, lowering, kernels.channels, given, params, scratch)
         return
     if scratch is not None and affine.is_affine(lowering.format(x)):
-        what = f"'{x}' is a zero-skew integer, weights or result are not"
-        raise refuse(node, what, "give all three int8, or none")
+        what = f"'{x}' is a zero-skew integer, its weights are not"
+        raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]

@@ -1,0 +1,349 @@
+"""Quantized models, as pairs of QuantizeLinear and DequantizeLinear or with operators on integers: rewritten into real
+arithmetic between FakeQuantize nodes, which keep the scales (tinyhil/ops/quantize.py).
+
+An operator on integers is DequantizeLinear of its operands, the operator, QuantizeLinear of its result. What is
+quantized and dequantized by the same numbers meets again here: nothing is left between the two operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.graph import Graph, Node
+from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
+from tinyhil.pins import CHOOSING
+
+if TYPE_CHECKING:
+    from tinyhil.frontend.builder import Builder
+
+# (bits, what ONNX's integers exceed ours by)
+KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
+DOMAIN = "com.microsoft"
+DYNAMIC = "onnxruntime.quantization.quantize_static makes the scales constants"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Scale and zero point as the model has them; `kind` names the integer type, empty if nothing tells."""
+
+    scale: np.ndarray
+    zero: np.ndarray
+    kind: str
+    axis: int = 1
+
+    def attrs(self) -> dict[str, Any]:
+        """Of FakeQuantize and its kin: one scale."""
+        bits, offset = KINDS[self.kind]
+        zero = int(self.zero.reshape(-1)[0]) - offset
+        return {"scale": float(self.scale.reshape(-1)[0]), "zero": zero, "bits": bits, "offset": offset}
+
+    def along(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scale and zero point with axes of 1 around the axis they belong to."""
+        if self.scale.size == 1:
+            return self.scale.reshape((1,) * rank), self.zero.reshape(-1)[:1].reshape((1,) * rank)
+        shape = [1] * rank
+        shape[self.axis % rank] = self.scale.size
+        return self.scale.reshape(shape), np.broadcast_to(self.zero, self.scale.shape).reshape(shape)
+
+
+def _grid(site: Site, scale: int, zero: int, axis: int = 1, kind: str = "") -> Grid:
+    """From the inputs at positions `scale` and `zero`."""
+    steps = site.static(scale, "scale").astype(np.float32)
+    point = site.static(zero, "zero point") if site.input(zero) else None
+    if steps.size == 0 or not (steps > 0).all():
+        raise site.refuse("a scale that is not positive", "the file is damaged")
+    if point is None:
+        return Grid(steps, np.zeros(1, np.int64), kind, axis)
+    if point.size not in (1, steps.size):
+        raise site.refuse(f"{point.size} zero points for {steps.size} scales", "the file is damaged")
+    return Grid(steps, point.astype(np.int64), point.dtype.name, axis)
+
+
+# ---- to integers
+
+
+def _quantized(site: Site, x: str, grid: Grid) -> str:
+    """Codes of the real value `x`."""
+    value = site.value(x)
+    if grid.kind not in KINDS:
+        raise site.refuse(f"to {grid.kind}", f"{', '.join(KINDS)} are supported")
+    if value is not None:
+        kind = np.dtype(grid.kind)
+        ends = (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+        return site.constant("codes", nearest(value, *grid.along(value.ndim), ends), kind.type)
+    if grid.scale.size != 1:
+        raise site.refuse("a scale per channel for a value computed at run time", "quantize activations per tensor")
+    return site.make(TO_CODES, site.make("FakeQuantize", x, **grid.attrs()), **grid.attrs())
+
+
+def _quantize_linear(site: Site) -> Results:
+    if int(site.attr("block_size", 0)):
+        raise site.refuse("scales per block", "per tensor and, for constants, per channel are supported")
+    given = int(site.attr("output_dtype", 0))
+    kind = onnx.TensorProto.DataType.Name(given).lower() if given else "uint8"
+    return (_quantized(site, site.input(0), _grid(site, 1, 2, int(site.attr("axis", 1)), kind)),)
+
+
+# ---- and back
+
+
+def _dequantized(site: Site, codes: str, grid: Grid) -> str:
+    """The real value behind `codes`."""
+    value = site.value(codes)
+    if value is not None:
+        return _constant(site, codes, value, grid)
+    if grid.scale.size == 1:
+        kind = grid.kind or _kind(site.builder, codes)
+        if kind in KINDS and _kind(site.builder, codes) == kind:
+            return _real(site, codes, replace(grid, kind=kind)) or site.make(
+                FROM_CODES, codes, **replace(grid, kind=kind).attrs()
+            )
+    scale, zero = grid.along(len(site.shape(codes)))
+    moved = site.make("Sub", codes, site.constant("zero", zero)) if zero.any() else codes
+    return site.make("Mul", moved, site.constant("scale", scale))
+
+
+def _constant(site: Site, codes: str, value: np.ndarray, grid: Grid) -> str:
+    if value.dtype.kind not in "iu":
+        raise site.refuse(f"'{codes}' holds {value.dtype} values", "integers are supported")
+    scale, zero = grid.along(value.ndim)
+    made = (value.astype(np.int64) - zero).astype(np.float32) * scale
+    name = site.builder.constant(f"{codes}.real", made.astype(np.float32))
+    site.builder.steps[name] = scale.astype(np.float64)
+    return name
+
+
+def _kind(builder: Builder, codes: str) -> str:
+    """The integer type of run-time `codes`, as far as their origin tells; empty if it does not."""
+    while True:
+        fmt, node = builder.pinned.get(codes), builder.producer(codes)
+        if fmt is not None:
+            return next(kind for kind, (bits, offset) in KINDS.items() if (bits, -offset) == (fmt.bits, fmt.zero))
+        if node is None or node.op not in CHOOSING | {TO_CODES, "Pad"}:
+            return ""
+        if node.op == TO_CODES:
+            bits, offset = int(node.attrs["bits"]), int(node.attrs["offset"])
+            return next(kind for kind, made in KINDS.items() if made == (bits, offset))
+        codes = node.inputs[0]
+
+
+def _real(site: Site, codes: str, grid: Grid) -> str | None:
+    """The real value that `codes` were made of by the same numbers, moved as they were; None if there is none."""
+    builder = site.builder
+    node = builder.producer(codes)
+    if node is None or node.body is not None:
+        return None
+    if node.op == TO_CODES:
+        return node.inputs[0] if dict(node.attrs) == grid.attrs() else None
+    if node.op not in CHOOSING and node.op != "Pad":
+        return None
+    known = builder.reals.get((codes, *grid.attrs().values()))
+    if known is not None:
+        return known
+    found = [_real(site, name, grid) for name in node.inputs]
+    inputs = tuple(name for name in found if name is not None)
+    if len(inputs) != len(found):
+        return None
+    attrs = dict(node.attrs)
+    if node.op == "Pad":
+        attrs["value"] = (attrs["value"] - float(grid.zero.reshape(-1)[0])) * float(grid.scale.reshape(-1)[0])
+    made = tuple(builder.value(f"{name}.real", site.shape(name)) for name in node.outputs)
+    builder.put(replace(node, inputs=inputs, outputs=made, attrs=attrs))
+    for name, real in zip(node.outputs, made, strict=True):
+        builder.reals[name, *grid.attrs().values()] = real
+    return made[node.outputs.index(codes)]
+
+
+def _dequantize_linear(site: Site) -> Results:
+    codes, block = site.input(0), int(site.attr("block_size", 0))
+    if not block:
+        return (_dequantized(site, codes, _grid(site, 1, 2, int(site.attr("axis", 1)))),)
+    value = site.value(codes)
+    if value is None:
+        raise site.refuse("scales per block for a value computed at run time", "quantize activations per tensor")
+    axis = site.axis(1, value.ndim)
+    spread = [site.static(1, "scale"), site.static(2, "zero point") if site.input(2) else np.zeros(1)]
+    if spread[0].ndim != value.ndim or -(-value.shape[axis] // block) != spread[0].shape[axis]:
+        raise site.refuse(f"scales {list(spread[0].shape)} for {list(value.shape)} in blocks of {block}", "damaged")
+    chosen = np.arange(value.shape[axis]) // block
+    scale, zero = (np.take(a, chosen, axis=axis) if a.ndim == value.ndim else a for a in spread)
+    return (site.constant("real", (value.astype(np.float64) - zero).astype(np.float32) * scale.astype(np.float32)),)
+
+
+# ---- operators on integers
+
+
+def _operand(site: Site, index: int, axis: int = 1) -> str:
+    """The real value of three inputs from `index` on: codes, scale, zero point."""
+    return _dequantized(site, site.input(index), _grid(site, index + 1, index + 2, axis))
+
+
+def _bias(site: Site, index: int, scales: np.ndarray) -> list[str]:
+    """Integers in units of the product of both factors' scales."""
+    if not site.input(index):
+        return []
+    value = site.static(index, "bias")
+    return [_constant(site, site.input(index), value, Grid(scales.reshape(-1), np.zeros(1, np.int64), "", -1))]
+
+
+def _scale_of(site: Site, *indices: int) -> np.ndarray:
+    made = np.ones(1)
+    for index in indices:
+        made = made * site.static(index, "scale").astype(np.float64).reshape(-1)
+    return made
+
+
+def _qlinear_conv(site: Site) -> Results:
+    weights = _operand(site, 3, 0)
+    bias = _bias(site, 8, _scale_of(site, 1, 4))
+    y = site.make("Conv", _operand(site, 0), weights, *bias, **site.call.attrs)
+    return (_quantized(site, y, _grid(site, 6, 7)),)
+
+
+def _qlinear_matmul(site: Site) -> Results:
+    if site.static(1, "scale").size != 1:
+        raise site.refuse("a scale per row of the first operand", "quantize it per tensor")
+    return (_quantized(site, site.make("MatMul", _operand(site, 0), _operand(site, 3, -1)), _grid(site, 6, 7)),)
+
+
+def _q_gemm(site: Site) -> Results:
+    turned, alpha = int(site.attr("transB", 0)), float(site.attr("alpha", 1.0))
+    weights = _operand(site, 3, 0 if turned else 1)
+    bias = _bias(site, 6, alpha * _scale_of(site, 1, 4))
+    y = site.make("Gemm", _operand(site, 0), weights, *bias, **site.call.attrs)
+    return (_quantized(site, y, _grid(site, 7, 8)) if site.input(7) else y,)
+
+
+def _of(op: str, operands: int) -> Rewrite:
+    """`operands` triples, then scale and zero point of the result."""
+    attributes = {"LeakyRelu": ("alpha",), "Softmax": ("axis", "opset")}.get(op, ())
+
+    def apply(site: Site) -> Results:
+        attrs = {name: value for name, value in site.call.attrs.items() if name != "opset"}
+        y = site.make(op, *(_operand(site, 3 * index) for index in range(operands)), **attrs)
+        return (_quantized(site, y, _grid(site, 3 * operands, 3 * operands + 1)),)
+
+    return Rewrite(f"QLinear{op}", f"{DOMAIN}; as {op} between quantized values", apply, attributes)
+
+
+POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides", "dilations")
+
+
+def _pool(site: Site) -> Results:
+    if int(site.attr("channels_last", 0)):
+        raise site.refuse("channels_last 1", "export with channels first")
+    attrs = {name: value for name, value in site.call.attrs.items() if name != "channels_last"}
+    y = site.make(site.call.op.removeprefix("QLinear"), _operand(site, 0), **attrs)
+    return (_quantized(site, y, _grid(site, 3, 4)),)
+
+
+def _concat(site: Site) -> Results:
+    parts = [_operand(site, index) for index in range(2, len(site.call.inputs), 3)]
+    return (_quantized(site, site.make("Concat", *parts, axis=int(site.attr("axis", 0))), _grid(site, 0, 1)),)
+
+
+def _whole(site: Site, index: int, zero: int, axis: int) -> str:
+    """Codes less their zero point, which may be one number per channel along `axis`."""
+    codes = site.input(index)
+    value, point = site.value(codes), site.static(zero, "zero point") if site.input(zero) else None
+    points = np.zeros(1, np.int64) if point is None else point.reshape(-1).astype(np.int64)
+    kind = point.dtype.name if point is not None else value.dtype.name if value is not None else ""
+    return _dequantized(site, codes, Grid(np.ones(points.size, np.float32), points, kind, axis))
+
+
+def _conv_integer(site: Site) -> Results:
+    return site.last("Conv", _whole(site, 0, 2, 1), _whole(site, 1, 3, 0), **site.call.attrs)
+
+
+def _matmul_integer(site: Site) -> Results:
+    rank = len(site.shape(site.input(0)))
+    return site.last("MatMul", _whole(site, 0, 2, rank - 2), _whole(site, 1, 3, -1))
+
+
+def _dynamic(site: Site) -> Results:
+    raise site.refuse("scales chosen at run time", DYNAMIC)
+
+
+# ---- what is left over
+
+
+def without_unread(graph: Graph) -> Graph:
+    """A graph with codes, without the nodes that nobody reads."""
+    if not any(node.op == TO_CODES for node in graph.walk()):
+        return graph
+    return _read(graph, set())
+
+
+def _read(level: Graph, wanted: set[str]) -> Graph:
+    wanted = wanted | set(level.outputs)
+    kept: list[Node] = []
+    for node in reversed(level.nodes):
+        if node.body is not None or wanted.intersection(node.outputs):
+            kept.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
+            wanted.update(_reads(kept[-1]))
+    made = {name for node in kept for name in node.outputs} | set(level.inputs) | set(level.constants)
+    shapes = {name: shape for name, shape in level.shapes.items() if name in made}
+    return replace(level, nodes=tuple(reversed(kept)), shapes=shapes)
+
+
+def _reads(node: Node) -> Iterator[str]:
+    yield from node.inputs
+    if node.body is not None:
+        yield from node.body.outputs
+        for inner in node.body.nodes:
+            yield from _reads(inner)
+
+
+def input_kind(element_type: int) -> str:
+    """The kind of an input that is quantized already; empty for all others."""
+    kind = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(element_type)
+    name = kind.name.lower() if kind is not None else ""
+    return name if name in KINDS else ""
+
+
+_AXIS = ("axis", "block_size")
+REWRITES = (
+    Rewrite(
+        "QuantizeLinear",
+        "int8, uint8, int16, uint16; per tensor; becomes the format of the value",
+        _quantize_linear,
+        (*_AXIS, "output_dtype", "precision", "saturate"),
+    ),
+    Rewrite(
+        "DequantizeLinear",
+        "per tensor; constants (their integers are kept) per channel, and per block",
+        _dequantize_linear,
+        (*_AXIS, "output_dtype"),
+    ),
+    Rewrite("DynamicQuantizeLinear", "refused: scales must be constants", _dynamic),
+    Rewrite(
+        "QLinearConv",
+        "as Conv between quantized values; weights per channel",
+        _qlinear_conv,
+        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+    ),
+    Rewrite("QLinearMatMul", "as MatMul between quantized values; weights per column", _qlinear_matmul),
+    Rewrite(
+        "ConvInteger",
+        "as Conv of codes less their zero points",
+        _conv_integer,
+        ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
+    ),
+    Rewrite("MatMulInteger", "as MatMul of codes less their zero points", _matmul_integer),
+    Rewrite("QGemm", f"{DOMAIN}; as Gemm between quantized values", _q_gemm, ("alpha", "transA", "transB")),
+    _of("Add", 2),
+    _of("Mul", 2),
+    _of("Sigmoid", 1),
+    _of("LeakyRelu", 1),
+    _of("Softmax", 1),
+    Rewrite("QLinearAveragePool", f"{DOMAIN}; as AveragePool", _pool, (*POOL, "channels_last")),
+    Rewrite("QLinearGlobalAveragePool", f"{DOMAIN}; as GlobalAveragePool", _pool, ("channels_last",)),
+    Rewrite("QLinearConcat", f"{DOMAIN}; as Concat between quantized values", _concat, ("axis",)),
+)
+OWN = frozenset(rewrite.name for rewrite in REWRITES if rewrite.summary.startswith(DOMAIN))
