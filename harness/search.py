@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen.arena import problem_of
+from codegen.floor import floor_bytes
 from codegen.placement import Placement, place
 from harness.assets import asset
 from harness.config import Boards
@@ -176,7 +177,8 @@ def _load(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress,
     )
     examples = make_examples(model.graph, split.x, split.y)
     require_classes(examples)
-    study = Study(space, Memory(space, placed, quick_plan), Evaluator(executor, examples), request.ram, request.seed)
+    memory = Memory(space, placed, quick_plan, floor_bytes)
+    study = Study(space, memory, Evaluator(executor, examples), request.ram, request.seed)
     return Task(request, strategy, source, model, split, study, boards, cache_dir, say, progress)
 
 
