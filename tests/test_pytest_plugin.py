@@ -75,7 +75,6 @@ def test_a_golden_record_is_missing_then_written_then_held(project: Path) -> Non
     golden = json.loads((project / GOLDEN).read_text())
     assert golden["order"]["model"] == "models/tiny.onnx"
     assert str(project) not in (project / GOLDEN).read_text()
-    assert run_pytest(project, *arguments)[0] == 0
     golden["raw"]["ticks"][4] -= 1
     golden["flash_bytes"] -= 2
     (project / GOLDEN).write_text(json.dumps(golden))
