@@ -59,7 +59,8 @@ def measured(request: SearchRequest) -> dict[str, Any]:
                 _in(request, Path(folder)), default_cache_dir(), lambda line: None, lambda *_: None
             ).record
         except ConfigError as error:
-            return {"model": request.model, "strategy": request.strategy, "limit": request.ram, "error": str(error)}
+            name = Path(request.model).stem
+            return {"model": name, "strategy": request.strategy, "limit": request.ram, "error": str(error)}
     seconds = time.perf_counter() - begin
     found = {
         "model": Path(request.model).stem,
@@ -246,7 +247,7 @@ def _peers_page(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         if "error" in row:
-            lines.append(f"| `{Path(row['model']).stem}` | {row['limit']} | not feasible | | | |")
+            lines.append(f"| `{row['model']}` | {row['limit']} | not feasible | | | |")
             continue
         at_limit = row["limit"] == RAM_LIMIT_BYTES[row["model"]]
         loses = f"{row['shiftry_loses']:.2f}" if at_limit else ""
