@@ -12,8 +12,8 @@ from tinyhil.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Nsga2:
-    """Objectives: disagreements and RAM. What exceeds the limit is not evaluated: it counts as worse than all wrong, the
-    more so the more it exceeds."""
+    """Objectives: disagreements and RAM. What exceeds the limit is not evaluated: it counts as worse than all wrong,
+    the more so the more it exceeds."""
 
     trials: int = 500
     population: int = 20
