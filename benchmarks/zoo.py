@@ -1,8 +1,7 @@
 """The zoo, measured: what docs/zoo.md shows, made by `python -m harness.docs` from what this writes.
 
     python benchmarks/zoo.py accuracy [MODEL ...]    all test samples by the host engine, into results/zoo.json
-    python benchmarks/zoo.py boards [MODEL ...]      records of the emulated boards under results/<board>/<model>/
-    python benchmarks/zoo.py golden [MODEL ...]      golden records (docs/regression.md) of the emulated boards
+    python benchmarks/zoo.py golden [MODEL ...]      golden records of the emulated boards (docs/regression.md)
 
 Each in 8 and in 16 bits, and by the assignments that lie beside the model. What does not fit a board is said and left
 out. Needs the data sets (HIL_DATA, or a network).
@@ -21,10 +20,9 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
 
 from codegen.placement import place  # noqa: E402
-from harness.config import Boards, load_boards  # noqa: E402
+from harness.config import load_boards  # noqa: E402
 from harness.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
-from harness.record import store  # noqa: E402
-from harness.run import Request, known_ranges, run  # noqa: E402
+from harness.run import known_ranges  # noqa: E402
 from harness.toolchain import default_cache_dir  # noqa: E402
 from harness.zoo import ModelSource, find_model, zoo_names  # noqa: E402
 from search.engine import load_engine  # noqa: E402
@@ -41,7 +39,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 BOARDS = ("uno", "due", "h747")
 FORMATS = ("fixed8", "fixed16")
-BOARD_SAMPLES = 100
 AT_ONCE = 500
 
 
@@ -120,59 +117,35 @@ def write_accuracy(model: str) -> None:
         print(model, name, row, flush=True)
 
 
-def measure_boards(model: str, boards: Boards, samples: int) -> None:
+def write_goldens(model: str) -> None:
+    bench = Bench(load_boards(), default_cache_dir(), lambda line: None, root=ROOT, timeout_s=120.0)
     for variant in variants(model):
         for board in BOARDS:
-            request = Request(
-                board, model, variant.format, variant.assignment, samples=samples, timeout_s=120.0, results=RESULTS
-            )
-            try:
-                record, path = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))
-            except DoesNotFit as error:
-                print(f"{model} {variant.name} {board}: {error}", flush=True)
-                continue
-            print(path.relative_to(ROOT), record["bit_exact"], record["latency"]["median_us"], flush=True)
+            _golden(variant, board, bench)
 
 
-def write_goldens(model: str, boards: Boards, samples: int) -> None:
-    """In 16 bits, or in 8 where 16 do not fit, and by the assignments."""
-    del samples
-    bench = Bench(boards, default_cache_dir(), lambda line: None, root=ROOT, timeout_s=120.0)
-    narrow, *others = variants(model)
-    for board in BOARDS:
-        for variant in others:
-            if not _golden(variant, board, bench) and variant.assignment is None:
-                _golden(narrow, board, bench)
-
-
-def _golden(variant: Variant, board: str, bench: Bench) -> bool:
+def _golden(variant: Variant, board: str, bench: Bench) -> None:
     order = variant.order(board)
     try:
         record = measure(order, bench)
     except DoesNotFit as error:
         print(f"{variant.model} {variant.name} {board}: {error}", flush=True)
-        return False
+        return
     if not record["bit_exact"]:
         raise SystemExit(f"{variant.model} {variant.name} {board}: outputs differ from the reference")
     path = path_of(order, ROOT / FOLDER)
     write_golden(path, make_golden(order, record))
     print(path.relative_to(ROOT), record["latency"]["median"], flush=True)
-    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "boards", "golden"))
+    parser.add_argument("what", choices=("accuracy", "golden"))
     parser.add_argument("models", nargs="*", help="default: all bundled models")
-    parser.add_argument("--samples", type=int, default=BOARD_SAMPLES, help="of a record of a board")
     args = parser.parse_args()
-    boards = load_boards()
     for model in args.models or zoo_names():
         try:
-            if args.what == "accuracy":
-                write_accuracy(model)
-            else:
-                (measure_boards if args.what == "boards" else write_goldens)(model, boards, args.samples)
+            (write_accuracy if args.what == "accuracy" else write_goldens)(model)
         except HilError as error:
             print(f"{model}: {error}", file=sys.stderr, flush=True)
 

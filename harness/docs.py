@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import formats
+from harness import formats, zoo_table
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
@@ -74,9 +74,10 @@ TABLE_MODEL = "fastgrnn_har"
 def _records() -> dict[tuple[str, str], Mapping[str, Any]]:
     """The newest record in git of each format and board of the README's model."""
     newest: dict[tuple[str, str], Mapping[str, Any]] = {}
-    tracked = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True, check=True)
+    folders = [f"results/{board}/{TABLE_MODEL}" for board in (HOST, *BOARDS)]
+    tracked = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in sorted(tracked.stdout.split()):
-        if name.endswith(".json") and not name.startswith("results/golden/"):
+        if name.endswith(".json"):
             record = json.loads((ROOT / name).read_text())
             if record.get("model") == TABLE_MODEL and record.get("board") in (HOST, *BOARDS):
                 newest[record["format"], record["board"]] = record
@@ -129,6 +130,7 @@ PAGES = {
     "tinyhil/formats/costs.json": costs_file,
     "docs/formats.md": formats.page,
     "docs/operators.md": operators_page,
+    "docs/zoo.md": zoo_table.page,
     "README.md": readme_page,
 }
 

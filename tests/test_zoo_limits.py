@@ -1,0 +1,100 @@
+"""The zoo under MinUn's limits of RAM: at least one width keeps each of them, at most half a point below float."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from codegen.placement import place
+from harness.zoo import find_model
+from harness.zoo_table import LIMIT_BYTES
+from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.calibrate import load_ranges
+from tinyhil.data import Dataset, load
+from tinyhil.errors import DataError
+from tinyhil.evaluate import evaluate
+from tinyhil.frontend.load import load_model
+from tinyhil.lower import lower
+from tinyhil.program import Program
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LOSS = 0.005
+# The width that keeps the limit: a format, or an assignment file beside the model.
+WIDTHS = {
+    "bonsai_usps2": "fixed16",
+    "bonsai_usps10": "fixed16",
+    "bonsai_letter26": "fixed8",
+    "bonsai_mnist10": "fixed8",
+    "protonn_usps2": "fixed16",
+    "protonn_usps10": "fixed16",
+    "protonn_letter26": "assignment-77",
+    "protonn_mnist10": "assignment-61",
+    "fastgrnn_usps10": "fixed16",
+    "fastgrnn_dsa19": "fixed16",
+    "fastgrnn_har": "fixed16",
+    "fastgrnn_mnist10": "fixed16",
+}
+SLOW = ("bonsai_mnist10", "fastgrnn_dsa19", "fastgrnn_har", "fastgrnn_mnist10", "fastgrnn_usps10", "protonn_mnist10")
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in WIDTHS]
+AT_ONCE = 500
+
+
+def test_every_limit_has_its_model() -> None:
+    assert set(WIDTHS) == set(LIMIT_BYTES)
+
+
+@functools.lru_cache(maxsize=1)  # sets are large
+def data_of(dataset: str) -> Dataset:
+    try:
+        return load(dataset, allow_download=False)
+    except DataError as error:
+        pytest.skip(str(error))
+
+
+def program_of(name: str) -> tuple[Any, Program]:
+    source = find_model(name)
+    model = load_model(source.path)
+    assert source.ranges is not None
+    width = WIDTHS[name]
+    if width.startswith("assignment"):
+        chosen = load_assignment(ROOT / "models" / name / f"{width}.yaml", model.graph)
+    else:
+        chosen = Assignment(width)
+    return model.graph, place(lower(model.graph, chosen, load_ranges(source.ranges, model.sha256))).program
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_the_arena_keeps_the_limit(name: str) -> None:
+    assert place(program_of(name)[1]).plan.peak_bytes <= LIMIT_BYTES[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_accuracy_is_near_that_of_float_and_the_one_in_results(name: str) -> None:
+    """All test samples by the numpy reference; results/zoo.json has them by the host engine."""
+    manifest = yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())
+    data = data_of(manifest["dataset"])
+    stated = json.loads((ROOT / "results" / "zoo.json").read_text())[name][WIDTHS[name]]
+    if (
+        data.sha256 != manifest["float_accuracy"].get("data_sha256", data.sha256)
+        or len(data.x_test) != stated["samples"]
+    ):
+        pytest.skip(f"{manifest['dataset']} is not the rendering {name} was measured on")
+    graph, program = program_of(name)
+    assert data.y_test is not None
+    correct = float_correct = 0
+    for start in range(0, len(data.x_test), AT_ONCE):
+        x = data.x_test[start : start + AT_ONCE].reshape(-1, *graph.shapes[graph.inputs[0]])
+        labels = data.y_test[start : start + AT_ONCE]
+        outputs = run_reference(program, quantize_inputs(program, x)[0]).outputs
+        correct += int((dequantize_outputs(program, outputs).argmax(1) == labels).sum())
+        float_correct += int((evaluate(graph, x).reshape(len(x), -1).argmax(1) == labels).sum())
+    assert (correct, float_correct) == (stated["correct"], stated["float_correct"])
+    assert correct >= float_correct - MOST_LOSS * len(data.x_test)
+    assert np.isclose(float_correct / len(data.x_test), manifest["float_accuracy"]["value"], atol=2e-4)
