@@ -28,6 +28,7 @@ class Inputs:
     x: np.ndarray
     y: np.ndarray | None
     message: str | None = None
+    all_x: np.ndarray | None = None  # before a limit on the samples, which must not change the program
 
 
 def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inputs:
@@ -44,7 +45,7 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inp
         return replace(inputs, message=f"{inputs.message}; {message}" if inputs.message else message)
     if limit is not None and limit < len(inputs.x):
         y = None if inputs.y is None else inputs.y[:limit]
-        inputs = Inputs(inputs.name, inputs.source, inputs.sha256, inputs.x[:limit], y, inputs.message)
+        inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
     return inputs
 
 

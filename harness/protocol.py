@@ -188,7 +188,8 @@ def decode(message: bytes) -> Message:
             case 0x86:
                 return Crashed(*struct.unpack("<IIIII", body))
             case 0x87:
-                return Values(*struct.unpack_from("<HI", body), body[6:])
+                tensor, offset = struct.unpack_from("<HI", body)
+                return Values(tensor, offset, body[6:])
     except (struct.error, IndexError):
         raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
     raise BadFrame(f"unknown message {message[0]:#04x}")

@@ -220,9 +220,10 @@ def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: 
     known = known_ranges(model, source, calibration)
     if known is not None:
         return known
-    half = max(1, len(inputs.x) // 2)
-    say(f"no calibrated ranges: calibrating on the first {half} of {len(inputs.x)} inputs (choose others: --calibrate)")
-    return calibrated(model, inputs.x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+    x = inputs.x if inputs.all_x is None else inputs.all_x
+    half = max(1, len(x) // 2)
+    say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
+    return calibrated(model, x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
 
 
 def known_ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges | None:

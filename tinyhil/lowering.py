@@ -14,7 +14,7 @@ from tinyhil.formats.codec import quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Format
 from tinyhil.graph import Graph, Node, Shape, element_count
-from tinyhil.kernel import Kernel
+from tinyhil.kernel import REAL, Kernel
 from tinyhil.program import Loop, Op, Tensor
 
 MAX_ACCUMULATOR_BITS = 63
@@ -182,7 +182,7 @@ class Lowering:
         """Append an operation in the domain of its operands, after checking that its accumulator exists."""
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
-        if kernel.on_codes and self._is_one_grid([*tensors, self.tensors[op.output]]):
+        if kernel.on_codes and self._is_one_grid([*tensors, self.tensors[op.output]], kernel):
             params = {name: value for name, value in op.params.items() if name != "shift"}
             op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
@@ -200,10 +200,14 @@ class Lowering:
         self.body.append(replace(op, domain=domain))
 
     @staticmethod
-    def _is_one_grid(tensors: Iterable[Tensor]) -> bool:
-        """Whether all have one and the same zero-skew format: what is chosen among them needs no conversion."""
+    def _is_one_grid(tensors: Iterable[Tensor], kernel: Kernel) -> bool:
+        """Whether all have one and the same format, so that codes can be moved as they are. Only integers and zero-skew
+        integers may be compared as codes; integers have kernels of their own that lose nothing."""
         formats = {tensor.format for tensor in tensors if tensor.role != "table"}
-        return len(formats) == 1 and formats.pop().domain == AFFINE
+        if len(formats) != 1:
+            return False
+        domain = formats.pop().domain
+        return domain == AFFINE or (domain != INTEGER and kernel.coded == REAL)
 
     def append(self, item: Op | Loop) -> None:
         self.body.append(item)
