@@ -17,6 +17,10 @@ from codegen.row_choice import with_rows
 from codegen.rows import chains, row_wise, schedule_of
 from harness.config import load_boards
 from memplan import check
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.fuse import NAMES
+from tinyhil.lower import lower
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import run_reference
@@ -176,7 +180,8 @@ def test_a_tensor_with_two_readers_ends_the_chain(tmp_path: Path) -> None:
         node("Add", "b c", "y"),
     ]
     loaded = load(simple(nodes, {"x": (1, 2, 9, 9)}, {"w": weights(2, 2, 3, 3)}), tmp_path)
-    program = compiled(loaded, samples_for((1, 2, 9, 9)))
+    ranges = calibrate(loaded, samples_for((1, 2, 9, 9)), {"name": "test"})
+    program = lower(loaded, Assignment("fixed16"), ranges, without=NAMES)
     assert [[stage.op.output for stage in chain] for chain in chains(program)] == [["a", "b"]]
 
 

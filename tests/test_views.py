@@ -24,6 +24,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.formats import named
 from tinyhil.formats.fixed import exponent_for
+from tinyhil.fuse import NAMES
 from tinyhil.lower import lower
 from tinyhil.program import Op, Program, Tensor, walk
 from tinyhil.reference import run_reference
@@ -205,7 +206,9 @@ def test_a_whole_written_while_its_part_lives_is_no_view() -> None:
 
 
 def test_the_checker_holds_views_to_their_offset(tmp_path: Path) -> None:
-    placed = place(program_of("fire", tmp_path))
+    loaded = load(MODELS["fire"](), tmp_path)
+    ranges = calibrate(loaded, samples_for(loaded.shapes["x"]), {"name": "test"})
+    placed = place(lower(loaded, Assignment("fixed16"), ranges, without=NAMES))
     offsets = {**placed.plan.offsets}
     offsets["rb"], offsets["b"] = offsets["rb"] - 2, offsets["b"] - 2
     with pytest.raises(PlanError, match="overlap"):
