@@ -137,7 +137,9 @@ def page() -> str:
         "just below 1: the largest and the smallest positive magnitude, the significant bits at 1/2, and what one",
         "inference of `fastgrnn_har` (168 thousand multiplications) was measured to cost: cycles on the Uno,",
         "instructions on the Due and the H747. A dash: not measured. `docs/numerics.md` states the rules of rounding,",
-        "saturation and NaN and the errors of functions.",
+        "saturation and NaN and the errors of functions. Formats for weights (codebooks, and those with a scale per",
+        "output channel) hold the matrices of a model; its other values get the format named beside them, fixed16",
+        "for codebooks.",
         "",
     ]
     found = all_facts()

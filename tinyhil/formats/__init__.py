@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from tinyhil.errors import ConfigError
 from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, single
 from tinyhil.formats.format import NamedFormat
@@ -19,10 +21,12 @@ FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 
 
 def named(name: str) -> NamedFormat:
-    """The format called `name`; ConfigError lists the known ones."""
+    """The format called `name`; ConfigError names the nearest one."""
     general = None if name in FORMAT_BY_NAME else minifloat.parse(name)
     if general is not None:
         return general
     if name not in FORMAT_BY_NAME:
-        raise ConfigError(f"unknown number format '{name}'; known: {', '.join(FORMAT_BY_NAME)}")
+        near = difflib.get_close_matches(name, FORMAT_BY_NAME, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"unknown number format '{name}'; {hint}`hil formats` lists them")
     return FORMAT_BY_NAME[name]
