@@ -149,9 +149,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if inputs.message:
             say(inputs.message)
         x = shape_inputs(model.graph, inputs.x)
+        assignment = find_assignment(request, model)
         ranges = find_ranges(model, source, inputs, request.calibrate, say)
     with clock.stage("compile"):
-        assignment = find_assignment(request, model)
         compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)

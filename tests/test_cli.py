@@ -82,7 +82,7 @@ def write_inputs(folder: Path) -> None:
     np.savez(folder / "labels.npz", x=x, y=np.arange(TINY_SAMPLES) % 4)
     np.savez(folder / "short_labels.npz", x=x, y=np.zeros(3, np.int64))
     np.savez(folder / "float_labels.npz", x=x, y=np.zeros(TINY_SAMPLES))
-    np.savez(folder / "no_x.npz", z=x)
+    np.savez(folder / "no_x.npz", z=x, w=x)
     np.savez(folder / "objects.npz", x=np.array([{}, []], dtype=object))
     np.savez(folder / "text.npz", x=np.array(["a", "b"]))
     np.savez(folder / "none.npz", x=x[:0])
@@ -149,7 +149,7 @@ BAD_INPUT: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "labels of another length": (TINY + "{f}/short_labels.npz", 2, ("'y'", "3")),
     "labels that are no integers": (TINY + "{f}/float_labels.npz", 2, ("'y'", "float64")),
     "inputs of another model": (HAR + "--inputs {f}/x.npz", 2, ("[1, 128, 9]", "32")),
-    "unknown format": (GOOD + "--format float7", 2, ("float7", "fixed16")),
+    "unknown format": (GOOD + "--format float7", 2, ("float7", "float32", "hil formats")),
     "assignment of an unknown value": (GOOD + "--assignment {f}/values.yaml", 2, ("nobody",)),
     "assignment of an unknown format": (GOOD + "--assignment {f}/format.yaml", 2, ("float7",)),
     "assignment that is a list": (GOOD + "--assignment {f}/list.yaml", 2, ("default",)),

@@ -39,7 +39,8 @@ def test_random_programs(first: int, tmp_path: Path) -> None:
     cases = random_cases(first, 40, tmp_path)
     kernels = {op.kernel for case in cases for op in walk(case.program.body)}
     families = (activation, elementwise, linear, scan_ops)
-    assert kernels >= {kernel.name for family in families for kernel in family.KERNELS}
+    wanted = [kernel for family in families for kernel in family.KERNELS]
+    assert kernels >= {kernel.name for kernel in wanted if not kernel.limit}  # tests/test_fuse_layers.py has those
     widths = {op.accumulator_bits for case in cases for op in walk(case.program.body)}
     assert len([bits for bits in widths if bits > 40]) >= 5
     assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""

@@ -148,7 +148,8 @@ def test_the_tables_cover_every_operator_and_kernel(tmp_path: Path) -> None:
     assert operators >= {operator.name for family in families for operator in family.OPERATORS}
     programs = [compiled(load(made, tmp_path), samples_for(shape, 2)) for made, shape in tables.values()]
     kernels = {op.kernel for program in programs for op in walk(program.body)}
-    assert kernels >= {kernel.name for family in families if family is not norm for kernel in family.KERNELS}
+    wanted = [kernel for family in families if family is not norm for kernel in family.KERNELS]
+    assert kernels >= {kernel.name for kernel in wanted if not kernel.limit}  # tests/test_fuse_layers.py has those
 
 
 # units of 2^-12: inputs are rounded to 2^-13, weights to 2^-15 and finer, each result once

@@ -5,6 +5,7 @@ All front ends share this part. Refusals are precise: node, operator, attribute,
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,7 +18,7 @@ from tinyhil.frontend.fold import fold_batch_norm
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.rewrite import rewritten
 from tinyhil.frontend.rewrite_quantized import without_unread
-from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
+from tinyhil.frontend.rewrites import REWRITE_BY_NAME
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -240,8 +241,11 @@ def _check(call: Call) -> None:
     """ModelError if the operator or one of its attributes is unknown, or inputs are left out that may not be."""
     known = OPERATOR_BY_NAME.get(call.op) or LOOP_BY_NAME.get(call.op)
     if known is None:
-        supported = ", ".join(sorted({*OPERATOR_BY_NAME, *LOOP_BY_NAME, *REWRITE_BY_NAME, *CONTROL, "Constant"}))
-        raise ModelError(f"node '{call.name}': operator {call.op} is not supported; supported: {supported}")
+        near = difflib.get_close_matches(call.op, [*OPERATOR_BY_NAME, *LOOP_BY_NAME], 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ModelError(
+            f"node '{call.name}': operator {call.op} is not supported{hint}; docs/operators.md lists those that are"
+        )
     for attribute in call.attrs:
         if attribute not in known.attributes:
             raise ModelError(f"node '{call.name}' ({call.op}): attribute '{attribute}' is not supported")
