@@ -103,7 +103,7 @@ def test_equal_records_and_prefixes_do_not_differ(record: dict[str, Any]) -> Non
     assert [difference.what for difference in compare(figures(record), figures(short))] == ["cycles"]
 
 
-@pytest.mark.parametrize(("extra_bytes", "count"), [(0, 0), (32, 0), (-32, 0), (33, 1), (-33, 1)])
+@pytest.mark.parametrize(("extra_bytes", "count"), [(0, 0), (64, 0), (-64, 0), (65, 1), (-65, 1)])
 def test_the_stack_has_some_slack(extra_bytes: int, count: int, record: dict[str, Any]) -> None:
     changed = copy.deepcopy(record)
     changed["memory"]["stack_bytes"] += extra_bytes
