@@ -62,7 +62,7 @@ avr8js:
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 	    [[ $(AVR8JS)/node_modules -nt $(AVR8JS)/package-lock.json ]] || { \
 	        echo "setup: installing avr8js into $(AVR8JS)"; \
-	        npm ci --prefix $(AVR8JS) --no-audit --no-fund --silent && touch $(AVR8JS)/node_modules; } || \
+	        timeout 60 npm ci --prefix $(AVR8JS) --no-audit --no-fund --silent --fetch-retries 1 --fetch-timeout 20000 && touch $(AVR8JS)/node_modules; } || \
 	        echo "setup: avr8js could not be installed: its tests will be skipped" >&2; \
 	else echo "setup: no node and npm: the tests of avr8js will be skipped" >&2; fi
 
