@@ -74,7 +74,7 @@ CHANGES: dict[str, tuple[Change, str, bool, bool]] = {
     "static RAM": (plus("memory.static_bytes", 1), "static_bytes", True, False),
     "the arena": (plus("memory.arena_bytes", 4), "arena_bytes", True, False),
     "the heap": (plus("memory.heap_bytes", 4), "heap_bytes", True, False),
-    "the stack": (plus("memory.stack_bytes", 33), "stack_bytes", True, False),
+    "the stack": (plus("memory.stack_bytes", 65), "stack_bytes", True, False),
     "not bit-exact": (put("bit_exact", False), "bit-exact", True, False),
     "accuracy lost": (plus("accuracy", -1), "accuracy", True, False),
     "accuracy gained": (plus("accuracy", 1), "accuracy", False, True),
