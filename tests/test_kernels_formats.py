@@ -145,3 +145,22 @@ def test_fitted_formats_hold_the_magnitude(fmt: object) -> None:
     codes, saturated = quantize(np.array([-3.7]), fitted)
     assert not saturated.any()
     assert -6 < dequantize(codes, fitted)[0] < -2
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [("fixed16", 1e-3), ("posit16es1", 1e-3), ("fp8e4m3", 0.1), ("float32", 1e-6)]
+)
+def test_constants_made_of_others_are_fitted_too(name: str, tolerance: float, tmp_path: Path) -> None:
+    """A BatchNormalization that nothing is in front of becomes a factor and an offset, values of no model."""
+    from tinyhil.evaluate import evaluate
+
+    random = np.random.default_rng(3)
+    statistics = {key: random.uniform(0.5, 2.0, 3) for key in ("scale", "bias", "mean", "variance")}
+    nodes = [node("BatchNormalization", "x scale bias mean variance", "y")]
+    graph = load(model(onnx_graph(nodes, {"x": (1, 3, 2, 2)}, "y", statistics)), tmp_path)
+    x = random.normal(size=(40, 1, 3, 2, 2)).astype(np.float32)
+    program = lower(graph, Assignment(name), calibrate(graph, x, {}))
+    codes = quantize(x.reshape(len(x), -1), program.tensors[program.input].format)[0]
+    wanted = evaluate(graph, x).reshape(len(x), -1)
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    assert np.abs(outputs - wanted).max() < tolerance * np.abs(wanted).max()

@@ -77,6 +77,9 @@ class Affine:
         """The power of two goes into the scale."""
         return Affine(self.bits, math.ldexp(self.scale, exponent), self.zero)
 
+    def fitted(self, magnitude: float) -> Affine:
+        return fit(magnitude, self.bits)
+
     def __str__(self) -> str:
         return f"int{self.bits} * {self.scale:.6g}, zero {self.zero}"
 

@@ -92,6 +92,11 @@ class Codebook:
     def scaled(self, exponent: int) -> Codebook:
         return Codebook(self.entries, self.entry_bits, exponent)
 
+    def fitted(self, magnitude: float) -> Codebook:
+        """The same entries in proportion."""
+        largest = self.largest * 2.0**self.exponent
+        return with_entries(np.ldexp(np.array(self.entries), self.exponent) * (magnitude / largest), self.entry_bits)
+
     def packed(self, codes: np.ndarray) -> np.ndarray:
         """Bytes (uint8) of the indices in the order of memory."""
         return pack(codes, self.bits)

@@ -77,6 +77,9 @@ class Fixed:
     def scaled(self, exponent: int) -> Fixed:
         return Fixed(self.bits, exponent)
 
+    def fitted(self, magnitude: float) -> Fixed:
+        return self.scaled(exponent_for(magnitude, self.bits))
+
     def __str__(self) -> str:
         return f"fixed{self.bits} * 2^{self.exponent}"
 

@@ -69,6 +69,10 @@ class Format(Protocol):
         """This format with another tensor exponent."""
         ...
 
+    def fitted(self, magnitude: float) -> Format:
+        """A format of this kind for another tensor, of the largest magnitude `magnitude`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class NamedFormat:

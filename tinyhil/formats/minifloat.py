@@ -103,6 +103,9 @@ class Minifloat:
     def scaled(self, exponent: int) -> Minifloat:
         return Minifloat(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)
 
+    def fitted(self, magnitude: float) -> Minifloat:
+        return fit(magnitude, self.scaled(0))
+
     def __str__(self) -> str:
         return f"e{self.exponent_bits}m{self.mantissa_bits} * 2^{self.exponent}"
 

@@ -83,6 +83,9 @@ class Posit:
     def scaled(self, exponent: int) -> Posit:
         return Posit(self.bits, self.es, exponent)
 
+    def fitted(self, magnitude: float) -> Posit:
+        return fit(magnitude, self.bits, self.es)
+
     def __str__(self) -> str:
         return f"posit{self.bits}es{self.es} * 2^{self.exponent}"
 

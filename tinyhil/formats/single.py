@@ -84,6 +84,9 @@ class Single:
     def scaled(self, exponent: int) -> Single:
         return Single(self.exponent_bits, self.mantissa_bits, exponent)
 
+    def fitted(self, magnitude: float) -> Single:
+        return fit(magnitude, self.scaled(0))
+
     def __str__(self) -> str:
         return f"{NAMES[self.exponent_bits, self.mantissa_bits].lower()} * 2^{self.exponent}"
 

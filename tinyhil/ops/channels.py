@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.arithmetic import limited
-from tinyhil.formats.fixed import Fixed, PerChannel, fit
+from tinyhil.formats.fixed import Fixed, PerChannel
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.formats.minifloat import Minifloat, MinifloatPerChannel
-from tinyhil.formats.minifloat import fit as fit_minifloat
 from tinyhil.formats.single import FLOAT32
 from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
@@ -44,13 +43,9 @@ class Scaled:
 
 
 def _scaled(rows: np.ndarray, fmt: Format) -> Scaled:
-    fitted = [_fit(float(np.abs(row).max(initial=0.0)), fmt) for row in rows]
+    fitted = [fmt.fitted(float(np.abs(row).max(initial=0.0))) for row in rows]
     codes = [one.encode(np.ldexp(row, -one.exponent))[0] for one, row in zip(fitted, rows, strict=True)]
     return Scaled(np.stack(codes), np.array([one.exponent for one in fitted]))
-
-
-def _fit(magnitude: float, fmt: Format) -> Format:
-    return fit_minifloat(magnitude, fmt.scaled(0)) if isinstance(fmt, Minifloat) else fit(magnitude, fmt.bits)
 
 
 def emit_layer(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.fixed import exponent_for
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.formats.window import place
 from tinyhil.graph import Node
@@ -32,7 +31,7 @@ class Constant:
     @staticmethod
     def derived(name: str, array: np.ndarray, like: Format) -> Constant:
         """One that is not a value of the model, in a format like that of one that is."""
-        return Constant(name, array, like.scaled(exponent_for(float(np.abs(array).max(initial=0.0)), like.bits)))
+        return Constant(name, array, like.fitted(float(np.abs(array).max(initial=0.0))))
 
 
 @dataclass(frozen=True, slots=True)
