@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from mutants import damaged_bytes
 from onnx import TensorProto, helper
 from onnx_models import compiled, floats, graph, load, model, node, onnxruntime_outputs, samples_for, simple, tensors
 from scan_models import H0, HIDDEN, SCANS, STEPS, WIDTH, U, cell, classifier, scan
@@ -361,29 +362,6 @@ ORIGINALS = [good, *SCANS.values()]
 OPERATORS = [*OPERATOR_BY_NAME, *LOOP_BY_NAME, "Constant", "Exp"]
 
 
-def damaged_bytes(chance: random.Random, originals: list[bytes]) -> bytes:
-    """A file with bytes changed, cut out, doubled or replaced, or with the end of another one."""
-    data = bytearray(chance.choice(originals))
-    for _ in range(chance.choice((1, 1, 1, 2, 5))):
-        if not data:
-            break
-        at, length = chance.randrange(len(data)), chance.choice((1, 1, 2, 8, 40))
-        match chance.randrange(6):
-            case 0:
-                data[at] = chance.randrange(256)
-            case 1:
-                data[at] ^= 1 << chance.randrange(8)
-            case 2:
-                del data[at : at + length]
-            case 3:
-                data[at:at] = data[at : at + length]
-            case 4:
-                data[at : at + length] = chance.randbytes(length)
-            case 5:
-                data[at:] = chance.choice(originals)[at:]
-    return bytes(data)
-
-
 def damaged_graph(chance: random.Random, proto: onnx.ModelProto) -> bytes:
     """A well-formed file with another meaning: operators, operands, shapes, attributes and weights exchanged."""
     levels = [proto.graph]
@@ -423,7 +401,7 @@ def mutants(seed: int) -> Iterator[bytes]:
     chance = random.Random(seed)
     files = [make().SerializeToString() for make in ORIGINALS]
     while True:
-        yield damaged_bytes(chance, files)
+        yield damaged_bytes(chance, chance.choice(files))
         yield damaged_graph(chance, onnx.load_model_from_string(chance.choice(files)))
 
 

@@ -25,6 +25,7 @@ from tinyhil.evaluate import evaluate
 from tinyhil.fuse import fuse_graph
 from tinyhil.graph import Graph
 from tinyhil.lower import formats, lower
+from tinyhil.ops import conv, linear
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -49,6 +50,39 @@ SKIP = [
     node("Add", "n m", "s"),
     node("Relu", "s", "y"),
 ]
+# Every layer with every activation: what comes before, the layer's nodes from x to z, the shape of x, constants, kernel
+SIDE = [node("Tanh", "x", "t")]
+LAYERS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], list[str]]] = {
+    "conv bias": ([node("Conv", "x w b", "z", **SAME)], IMAGE, PLANES, ["conv_bias"]),
+    "conv": ([node("Conv", "x w", "z", **SAME)], IMAGE, PLANES, ["conv"]),
+    "conv sum": (
+        [*SIDE, node("Conv", "x w", "n", **SAME), node("Add", "n t", "z")],
+        IMAGE,
+        PLANES,
+        ["tanh", "conv_sum"],
+    ),
+    "conv bias sum": (
+        [*SIDE, node("Conv", "x w b", "n", **SAME), node("Add", "n t", "z")],
+        IMAGE,
+        PLANES,
+        ["tanh", "conv_bias_sum"],
+    ),
+    "dense sum": ([*SIDE, node("MatMul", "x w", "n"), node("Add", "n t", "z")], ROWS, MATRICES, ["tanh", "dense_sum"]),
+    "dense bias sum": (
+        [*SIDE, node("Gemm", "x w b", "n"), node("Add", "n t", "z")],
+        ROWS,
+        MATRICES,
+        ["tanh", "dense_bias_sum"],
+    ),
+}
+ENDS = {"relu": node("Relu", "z", "y"), "clip": node("Clip", "z low high", "y")}
+
+
+def _form(layer: str, end: str) -> tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], list[str]]:
+    nodes, shape, constants, found = LAYERS[layer]
+    return [*nodes, ENDS[end]], shape, constants, [*found[:-1], f"{found[-1]}_{end}"]
+
+
 # the nodes, the shape of x, constants, and what becomes of them in fixed point
 MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], list[str]]] = {
     "gemm relu": ([node("Gemm", "x w b", "z"), node("Relu", "z", "y")], ROWS, MATRICES, ["dense_bias_relu"]),
@@ -109,6 +143,7 @@ MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], l
         MATRICES,
         ["tanh", "dense_sum"],
     ),
+    **{f"{layer} {end}": _form(layer, end) for layer in LAYERS for end in ENDS},
 }
 
 
@@ -226,6 +261,13 @@ def test_kernels_equal_the_reference(defaults: tuple[str, ...], tmp_path: Path) 
     made = cases(tmp_path, tuple(MODELS) if defaults == FIXED else few, defaults)
     assert any(kernel.endswith("_relu") for case in made for kernel in kernels(case.program))
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+
+
+def test_the_models_cover_every_form(tmp_path: Path) -> None:
+    """What the tables of tests/test_kernels.py and tests/test_ops_shapes.py leave to this file."""
+    graphs = [graph_of(name, tmp_path) for name in MODELS]
+    found = {kernel for graph in graphs for kernel in kernels(lowered(graph, "fixed16"))}
+    assert found >= {kernel.name for family in (linear, conv) for kernel in family.KERNELS if kernel.limit}
 
 
 def test_line_buffers(tmp_path: Path) -> None:

@@ -356,7 +356,9 @@ def test_floats_equal_onnxruntime(name: str, tmp_path: Path) -> None:
 
 def test_the_table_covers_every_operator_rewrite_and_kernel(tmp_path: Path) -> None:
     written = {item.op_type for made, _ in ALL.values() for item in made[0]}
-    quantized = {rewrite.name for rewrite in rewrite_quantized.REWRITES}  # tests/test_quantized_onnx.py has those
+    quantized = {
+        rewrite.name for rewrite in rewrite_quantized.REWRITES
+    }  # tests/test_quantized_onnx.py and the backend have those
     assert ({rewrite.name for rewrite in REWRITES} | set(CONTROL)) - quantized - written == set()
     programs = [compiled(load(proto(name), tmp_path), samples_for(shape_of(name), 2)) for name in ALL]
     kernels = {op.kernel for program in programs for op in walk(program.body)}

@@ -186,41 +186,20 @@ static void reset(struct machine *m) {
     m->uart.keep_old_on_overrun = true;
 }
 
-const struct chip stm32h747 = {
-    .name = "stm32h747",
-    .cpu_model = UC_CPU_ARM_CORTEX_M7,
-    .cortex_m7 = true,
-    .flash_base = 0x08000000,
-    .flash_size_bytes = 1 << 20,
-    .flash_mirror = 0x08000000,
-    .rams = {{0x24000000, 512 << 10, 0}, {0x20000000, 128 << 10, 0}, {0x00000000, 64 << 10, 0},
-             {0x30000000, 288 << 10, 0}},
-    .uart_irq = 37,
-    .map_peripherals = map_peripherals,
-    .reset = reset,
-    .uart_interrupt = uart_interrupt,
-    .uart_pins_connected = uart_pins_connected,
-    .clock_hz = clock_hz,
-    .boots_rom = boots_rom,
-    .boot_rom = an3155_loader,
-};
+/* Chips of one kind that differ in the UART the ST-LINK is wired to. */
+#define H7_CHIP(chip_name, irq, peripherals)                                                     \
+    {                                                                                            \
+        .name = chip_name, .cpu_model = UC_CPU_ARM_CORTEX_M7, .cortex_m7 = true,                 \
+        .flash_base = 0x08000000, .flash_size_bytes = 1 << 20, .flash_mirror = 0x08000000,       \
+        .rams = {{0x24000000, 512 << 10, 0},                                                     \
+                 {0x20000000, 128 << 10, 0},                                                     \
+                 {0x00000000, 64 << 10, 0},                                                      \
+                 {0x30000000, 288 << 10, 0}},                                                    \
+        .uart_irq = irq, .map_peripherals = peripherals, .reset = reset,                         \
+        .uart_interrupt = uart_interrupt, .uart_pins_connected = uart_pins_connected,            \
+        .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
+    }
 
+const struct chip stm32h747 = H7_CHIP("stm32h747", 37, map_peripherals);
 /* As on the NUCLEO-H745ZI-Q, whose ST-LINK is wired to USART3 (PD8, PD9). */
-const struct chip stm32h745 = {
-    .name = "stm32h745",
-    .cpu_model = UC_CPU_ARM_CORTEX_M7,
-    .cortex_m7 = true,
-    .flash_base = 0x08000000,
-    .flash_size_bytes = 1 << 20,
-    .flash_mirror = 0x08000000,
-    .rams = {{0x24000000, 512 << 10, 0}, {0x20000000, 128 << 10, 0}, {0x00000000, 64 << 10, 0},
-             {0x30000000, 288 << 10, 0}},
-    .uart_irq = 39,
-    .map_peripherals = map_nucleo,
-    .reset = reset,
-    .uart_interrupt = uart_interrupt,
-    .uart_pins_connected = uart_pins_connected,
-    .clock_hz = clock_hz,
-    .boots_rom = boots_rom,
-    .boot_rom = an3155_loader,
-};
+const struct chip stm32h745 = H7_CHIP("stm32h745", 39, map_nucleo);
