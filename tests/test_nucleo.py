@@ -45,7 +45,9 @@ def test_each_image_is_silent_on_the_others_wire(records: dict[str, dict[str, An
     assert swapped != text
     (tmp_path / "boards.yaml").write_text(swapped)
     arguments = ("--board", "nucleo_h745", "--boards-file", tmp_path / "boards.yaml")
-    check_failure(hil(*RUN, *arguments, cwd=tmp_path), 7, "write to an unmapped address 0x40004800", "hal::init")
+    check_failure(
+        hil(*RUN, *arguments, cwd=tmp_path), 7, "write to an unmapped address 0x40004800", "hal::init", logs=True
+    )
 
 
 def test_the_same_chip_by_two_names(boards: Boards) -> None:
