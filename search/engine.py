@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from search.evaluate import NumpyExecutor
-from search.lanes_flatten import Lanes, Unsupported, flatten_lanes
-from search.lanes_numbers import codes_of, given_inputs
+from search.lanes_flatten import flatten_lanes
+from search.lanes_numbers import Unsupported, codes_of, given_inputs
 from search.lanes_numpy import ByNumpy
+from search.lanes_tables import Lanes
 from tinyhil.errors import BuildError
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun

@@ -12,7 +12,7 @@ inline void numpy(Machine &m, const Op &op) { m.by_numpy(op.params[0], m.at.data
 
 using Function = void (*)(Machine &, const Op &);
 
-// In the order of KERNELS in search/lanes_flatten.py.
+// In the order of KERNELS in search/lanes_tables.py.
 const Function KERNELS[] = {
     dense, conv, matmul, add, sub, mul, minimum, maximum, compare, where, relu, sign, fill, copy, move, place,
     gather_at, take_row, place_row, count, table, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,

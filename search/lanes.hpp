@@ -20,7 +20,7 @@ enum Kind : int64_t { INTS, DOUBLES, FLOATS };
 enum Domain : int64_t { INTEGER, CODED, SINGLE };
 enum Rule : int64_t { FIXED, POSIT, FLOATING, AFFINE };  // how results become numbers of a format
 
-// As TENSOR in search/lanes_flatten.py declares it. `bits` and `es` are a posit's, `mantissa` and `granule` a float's.
+// As TENSOR in search/lanes_tables.py declares it. `bits` and `es` are a posit's, `mantissa` and `granule` a float's.
 struct Tensor {
     int64_t kind, count, offset, rule, bits, es, mantissa, granule, has_nan, lowest, highest, zero, special;
     double largest, scale, inverse;

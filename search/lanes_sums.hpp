@@ -106,7 +106,7 @@ void keep_non_negative(T *sums) {
     for (int l = 0; l < LANES; ++l) sums[l] = sums[l] <= 0 ? T(0) : sums[l];
 }
 
-// What a layer's sums become. params: see SUM_PARAMS in search/lanes_flatten.py.
+// What a layer's sums become. params: see `_layer_params` in search/lanes_layers.py.
 struct Layer {
     Machine &m;
     const Op &op;
