@@ -169,21 +169,34 @@ inline void compare(Machine &m, const Op &op) {
     }
 }
 
+inline size_t number_bytes(const Tensor &t) { return t.kind == DOUBLES ? 8 : 4; }
+inline const uint8_t *raw_operand(Machine &m, const Op &op, int i) {
+    return op.inputs[i] < 0 ? op.constants<uint8_t>(i) : m.at[op.inputs[i]];
+}
+
+enum Moved : int64_t { ROUNDED, RAW };  // RAW: operand and result have one format, numbers move as they are
+
 // Requantizes element `from` of x to element `to` of the output.
 struct Mover {
     Store store;
     int64_t domain;
+    size_t row_bytes;
+    const uint8_t *rows = nullptr;
     const int32_t *ints = nullptr;
     const double *doubles = nullptr;
     const float *floats = nullptr;
 
-    Mover(Machine &m, const Op &op, int input, int64_t shift) : store(m, op, shift), domain(op.domain) {
-        if (domain == INTEGER) ints = m.operand<int32_t>(op, input);
+    Mover(Machine &m, const Op &op, int input, int64_t shift)
+        : store(m, op, shift), domain(op.domain), row_bytes(LANES * number_bytes(m.tensors[op.out])) {
+        if (op.mode == RAW) rows = raw_operand(m, op, input);
+        else if (domain == INTEGER) ints = m.operand<int32_t>(op, input);
         else if (domain == CODED) doubles = m.operand<double>(op, input);
         else floats = m.operand<float>(op, input);
     }
     void operator()(int64_t to, int64_t from) {
-        if (domain == INTEGER) {
+        if (rows != nullptr) {
+            memcpy(store.out + to * row_bytes, rows + from * row_bytes, row_bytes);
+        } else if (domain == INTEGER) {
             int64_t wide[LANES];
             for (int l = 0; l < LANES; ++l) wide[l] = ints[from * LANES + l];
             store.ints(to, wide);
@@ -210,11 +223,6 @@ struct Mover {
         }
     }
 };
-
-inline size_t number_bytes(const Tensor &t) { return t.kind == DOUBLES ? 8 : 4; }
-inline const uint8_t *raw_operand(Machine &m, const Op &op, int i) {
-    return op.inputs[i] < 0 ? op.constants<uint8_t>(i) : m.at[op.inputs[i]];
-}
 
 // params: count, shift
 inline void relu(Machine &m, const Op &op) {

@@ -18,6 +18,8 @@ from search.lanes_tables import (
     INT64,
     KERNELS,
     NARROW_BITS,
+    RAW,
+    ROUNDED,
     WINDOW_AT,
     Call,
 )
@@ -95,9 +97,14 @@ def _move(flat: Operands, op: Op) -> Call:
 
 
 def _moved(flat: Operands, op: Op, index: int, positions: np.ndarray) -> Call:
-    inputs, data = flat.lanes(op, index)
-    params = [len(positions), op.params["shift"]]
-    return Call("move", params, inputs, (*data, 0, flat.keep(positions, np.int64)))
+    shift, mode = _rounding(op)
+    inputs, data = flat.lanes(op, index, raw=mode == RAW)
+    return Call("move", [len(positions), shift], inputs, (*data, 0, flat.keep(positions, np.int64)), mode=mode)
+
+
+def _rounding(op: Op) -> tuple[int, int]:
+    """Shift and mode of a move: what moves codes of one format (no shift) moves their numbers as they are."""
+    return (op.params["shift"], ROUNDED) if "shift" in op.params else (0, RAW)
 
 
 def _gather_rows(flat: Operands, op: Op) -> Call:
@@ -108,13 +115,15 @@ def _gather_rows(flat: Operands, op: Op) -> Call:
 
 def _place(flat: Operands, op: Op) -> Call:
     positions = indices(dict(op.params))
-    inputs, data = flat.lanes(op, 0)
+    shift, mode = _rounding(op)
+    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
     more = len(op.inputs) == 2
     if more:
         beside, codes = flat.lanes(op, 1, raw=True)
         inputs, data = inputs + beside, data + codes
-    params = [len(positions), op.params["shift"], int(more)]
-    return Call("place", params, inputs, (*data[:2], *(0,) * (2 - len(data)), flat.keep(positions, np.int64)))
+    params = [len(positions), shift, int(more)]
+    placed = (*data[:2], *(0,) * (2 - len(data)), flat.keep(positions, np.int64))
+    return Call("place", params, inputs, placed, mode=mode)
 
 
 def _gather_at(flat: Operands, op: Op) -> Call:
@@ -141,12 +150,16 @@ def _count(flat: Operands, op: Op) -> Call:
 
 
 def _max_pool(flat: Operands, op: Op) -> Call:
-    inputs, data = flat.lanes(op, 0)
-    return Call("max_pool", _pool_params(op), inputs, data)
+    _, mode = _rounding(op)
+    if mode == RAW:
+        flat.require_ints(op, 0)
+    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
+    return Call("max_pool", _pool_params(op), inputs, data, mode=mode)
 
 
-def _pool_params(op: Op) -> list[int]:
-    return [op.params["shift"], *(0,) * (WINDOW_AT - 1), *(op.params[name] for name in FIELDS)]
+def _pool_params(op: Op, *rest: int) -> list[int]:
+    window = [op.params[name] for name in FIELDS]
+    return [op.params.get("shift", 0), *rest, *(0,) * (WINDOW_AT - 1 - len(rest)), *window]
 
 
 def _average_pool(flat: Operands, op: Op) -> Call:
@@ -158,6 +171,19 @@ def _average_pool(flat: Operands, op: Op) -> Call:
         factors = np.full(w.pixels, op.params["factor"])
     inputs, data = flat.lanes(op, len(op.inputs) - 1)
     return Call("average_pool", _pool_params(op), inputs, (*data, 0, flat.keep(factors, np.int64)))
+
+
+def _average_pool_affine(flat: Operands, op: Op) -> Call:
+    """A multiplier and a shift for each pixel: they hold the number of elements that lie inside of the plane."""
+    w, p = window_of(op.params), op.params
+    at = w.valid_counts() - 1 if p["varies"] else np.zeros(w.pixels, np.int64)
+    multipliers, shifts = (flat.keep(flat.codes(op, index)[at], np.int64) for index in (0, 1))
+    inputs, data = flat.lanes(op, 2, raw=True)
+    limit, ends = limit_of(flat, op)
+    reals = (*ends, 1.0) if limit else ()
+    return Call(
+        "average_pool_affine", _pool_params(op, p["x_zero"], p["zero"]), inputs, (*data, 0, multipliers, shifts), reals
+    )
 
 
 def _affine_pair(kernel: str, *names: str) -> Maker:
@@ -257,6 +283,10 @@ MAKERS: dict[str, Maker] = {
     "gather_rows": _gather_rows,
     "place": _place,
     "place_more": _place,
+    "move_codes": _move,
+    "gather_rows_codes": _gather_rows,
+    "place_codes": _place,
+    "place_more_codes": _place,
     "gather_at": _gather_at,
     "take_row": _rows("take_row"),
     "place_row": _rows("place_row"),
@@ -267,8 +297,10 @@ MAKERS: dict[str, Maker] = {
     "reduce_sum": _plain("reduce_sum", *_REDUCE, "factor"),
     **{name: _plain(name, *_REDUCE) for name in ("reduce_max", "reduce_min", "arg_max")},
     "max_pool": _max_pool,
+    "max_pool_codes": _max_pool,
     "average_pool": _average_pool,
     "average_pool_inside": _average_pool,
+    "average_pool_affine": _average_pool_affine,
     "squared_distance": _pairwise(
         "squared_distance", "rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift"
     ),

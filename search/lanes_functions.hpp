@@ -90,7 +90,12 @@ void max_windows(Machine &m, const Op &op, N lowest) {
             for (int64_t k = 1; k < positions; ++k) {
                 for (int l = 0; l < LANES; ++l) best[l] = patch[k * LANES + l] > best[l] ? A(patch[k * LANES + l]) : best[l];
             }
-            put(store, element, best);
+            if constexpr (std::is_same<N, int32_t>::value) {
+                if (op.mode == RAW) store.limited(element, best);
+                else put(store, element, best);
+            } else {
+                put(store, element, best);
+            }
         }
     }
 }
@@ -125,6 +130,30 @@ void mean_windows(Machine &m, const Op &op) {
 inline void average_pool(Machine &m, const Op &op) {
     if (op.domain == INTEGER) mean_windows<int32_t>(m, op);
     else mean_windows<float>(m, op);
+}
+
+// params: -, zero of x, zero; data[2], data[3]: multiplier and shift of each pixel; padding counts as zero
+inline void average_pool_affine(Machine &m, const Op &op) {
+    Window w;
+    memcpy(&w, op.params + 10, sizeof w);
+    Store store(m, op, 0);
+    const int32_t *x = m.operand<int32_t>(op, 0), zero = static_cast<int32_t>(op.params[1]);
+    const int64_t *multipliers = op.constants<int64_t>(2), *shifts = op.constants<int64_t>(3);
+    const int64_t positions = w.kernel_y * w.kernel_x;
+    int32_t *patch = m.buffer<int32_t>(3, positions);
+    int64_t element = 0;
+    for (int64_t c = 0; c < w.channels; ++c) {
+        for (int64_t pixel = 0; pixel < w.out_height * w.out_width; ++pixel, ++element) {
+            gather_patch(w, x, c, 1, pixel / w.out_width, pixel % w.out_width, zero, patch);
+            int64_t codes[LANES] = {};
+            for (int64_t k = 0; k < positions; ++k) {
+                for (int l = 0; l < LANES; ++l) codes[l] += patch[k * LANES + l] - zero;
+            }
+            for (int l = 0; l < LANES; ++l) codes[l] = Layer::once(codes[l], multipliers[pixel], shifts[pixel]) + op.params[2];
+            keep_within(op, codes);
+            store.limited(element, codes);
+        }
+    }
 }
 
 // params: rows, inner, a_step, b_step, a_shift, b_shift, drop, shift. The difference is rounded to 16 bits first.

@@ -205,6 +205,7 @@ LIMITED = frozenset(
         *("dense", "dense_bias", "conv", "conv_bias", "sparse_dense", "sparse_dense_bias", "dense_channels"),
         *("conv_channels", "dense_channels_coded", "conv_channels_coded", "dense_affine", "conv_affine"),
         *("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum", "sum_affine", "mul_affine"),
+        "average_pool_affine",
     )
 )
 MAKERS: dict[str, Maker] = {

@@ -20,6 +20,7 @@ KERNELS = (
     *("dense", "conv", "matmul", "add", "sub", "mul", "minimum", "maximum", "compare", "where", "relu", "sign"),
     *("fill", "copy", "move", "place", "gather_at", "take_row", "place_row", "count", "table"),
     *("sum_affine", "mul_affine", "reduce_sum", "reduce_max", "reduce_min", "arg_max", "max_pool", "average_pool"),
+    "average_pool_affine",
     *("squared_distance", "single_sigmoid", "single_tanh", "single_exp", "single_log", "single_sqrt"),
     *("single_reciprocal", "single_erf", "single_gelu", "single_softplus", "single_elu", "single_clip"),
     *("single_div", "single_softmax", "dense_at", "numpy"),
@@ -29,6 +30,7 @@ LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
 FIXED, POSIT, FLOATING, AFFINE = range(4)
 INT32, FLOAT64, INT64, WINDOW, FLOAT32 = range(5)
 PLAIN, ONCE, TWICE, WIDE = range(4)
+ROUNDED, RAW = range(2)
 DOMAINS = {INTEGER: 0, CODED: 1, SINGLE: 2}
 STARTS = (np.int32, np.float64, np.int64, np.int64, np.float32)  # of sums, by mode
 WEIGHTS = (np.int32, np.float64, np.int64, np.float64, np.float32)

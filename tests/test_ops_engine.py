@@ -1,4 +1,4 @@
-"""The host engine on the operators of test_ops_more.py: the reference's integers in every mix of widths."""
+"""The host engine on the operators' tables: the reference's integers in every mix of widths and in every format."""
 
 from __future__ import annotations
 
@@ -9,14 +9,33 @@ import pytest
 from onnx_models import load, samples_for
 from random_models import extreme_inputs
 from search_models import host_engine
+from test_fuse_layers import MODELS as FUSED
+from test_fuse_layers import graph_of as fused_graph
 from test_ops_more import ALL, proto, shape_of
+from test_ops_shapes import MODELS as SHAPES
+from test_ops_shapes import proto as shapes_proto
+from test_ops_windows import MODELS as WINDOWS
 
 from harness.toolchain import default_cache_dir
 from search.engine import Engine
+from search.lanes_flatten import flatten_lanes
 from search.space import Choice, make_space
+from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
-from tinyhil.errors import ModelError
-from tinyhil.reference import run_reference
+from tinyhil.errors import ConfigError, ModelError
+from tinyhil.graph import Graph
+from tinyhil.lower import lower
+from tinyhil.reference import quantize_inputs, run_reference
+
+FORMATS = ("posit16es1", "float16", "int8")
+MORE_FORMATS = (
+    *("fixed8", "fixed16", "fixed32", "posit8es0", "posit8es2", "posit32es2", "fp8e4m3", "fp8e5m2", "fp4e2m1"),
+    *("bfloat16", "float32", "int16x8", "fixed8pc", "fixed16pc", "kmeans16", "ternary", "fp8e4m3pc"),
+)
+BY_NUMPY = {
+    *("slopes", "div", "normalize", "hard_sigmoid", "hard_swish", "interpolate", "conv_transpose", "sign", "prelu"),
+    *("softmax", "batch_matmul"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +63,32 @@ def test_each_operator_in_every_width(name: str, engine: Engine, tmp_path: Path)
         np.testing.assert_array_equal(found.saturations, wanted.saturations)
         compared += 1
     assert compared >= 3
+
+
+def graphs(folder: Path) -> dict[str, Graph]:
+    """Every model of the tables."""
+    made = {f"more {name}": load(proto(name), folder) for name in ALL}
+    made |= {f"window {name}": load(make(name)[0], folder) for name, make in WINDOWS.items()}
+    made |= {f"shape {name}": load(shapes_proto(name), folder) for name in SHAPES}
+    return made | {f"fused {name}": fused_graph(name, folder) for name in FUSED}
+
+
+@pytest.mark.parametrize("default", [*FORMATS, *(pytest.param(f, marks=pytest.mark.slow) for f in MORE_FORMATS)])
+def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: Path) -> None:
+    """Only what is listed is left to numpy: moves, for example, are not."""
+    compared = saturated = 0
+    for name, graph in graphs(tmp_path).items():
+        x = samples_for(graph.shapes[graph.inputs[0]], 5, 8)
+        try:
+            program = lower(graph, Assignment(default), calibrate(graph, x[:4], {}))
+        except (ModelError, ConfigError):  # no such kernel in this format
+            continue
+        assert {op.kernel for op in flatten_lanes(program).by_numpy} <= BY_NUMPY, name
+        inputs = quantize_inputs(program, x * np.float32(1.7))[0]
+        found, wanted = engine.run(program, inputs), run_reference(program, inputs)
+        np.testing.assert_array_equal(found.outputs, wanted.outputs, name)
+        np.testing.assert_array_equal(found.saturations, wanted.saturations, name)
+        compared += 1
+        saturated += int(wanted.saturations.any())
+    assert compared >= 100
+    assert saturated >= 5 or default.startswith(("posit", "float", "bfloat"))
