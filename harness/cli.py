@@ -25,6 +25,7 @@ from harness.commands import (
     golden,
     inspect,
     plan,
+    profile,
     run,
     search,
 )
@@ -60,6 +61,7 @@ for _command in (
     plan.plan,
     search.search,
     diff.diff,
+    profile.profile,
     bench.bench,
     compare.compare,
     golden.golden,

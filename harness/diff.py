@@ -5,7 +5,6 @@ The first tensor that differs is where board and host part: what follows differs
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,32 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from codegen.model import Target, emit_model
+from codegen.model import VALUES
 from codegen.value_log import is_logged
 from codegen.views import is_done_by_plan
-from harness import protocol
-from harness.build import build
-from harness.claim import claim
 from harness.config import Boards
-from harness.crash import explain_crash
-from harness.image import Image, check_fits
 from harness.inputs import load_inputs
-from harness.link import Link
-from harness.locate import Place
 from harness.pipeline import Compiled, compile_model
-from harness.protocol import Message, Values
-from harness.run import (
-    Request,
-    blame_the_dead,
-    check_weights,
-    connect,
-    find_assignment,
-    find_place,
-    find_ranges,
-    flash_unless_running,
-    log_folder,
-)
-from harness.stream import Options, check_identity, greet, stream
+from harness.protocol import Values
+from harness.run import Request, check_weights, find_assignment, find_place, find_ranges
+from harness.variant import Device, run_variant
 from harness.zoo import find_model
 from tinyhil.errors import DataError, LinkError
 from tinyhil.evaluate import shape_inputs
@@ -94,34 +76,6 @@ class Diff:
         return {**asdict(self), "equal": self.first is None}
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Where the sample is computed."""
-
-    request: Request
-    place: Place
-    boards: Boards
-    cache_dir: Path
-    say: Say
-
-
-class ValueLink(Link):
-    """A link that keeps the tensors on the way; the session sees everything else."""
-
-    def __init__(self, port: str, baud: int) -> None:
-        super().__init__(port, baud)
-        self.values: list[Values] = []
-
-    def receive(self, timeout_s: float) -> Message | None:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            message = super().receive(max(0.0, deadline - time.monotonic()))
-            if not isinstance(message, Values):
-                return message
-            self.values.append(message)
-            deadline = time.monotonic() + timeout_s  # a board that sends values is alive
-
-
 def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Say) -> Diff:
     """Compare sample number `sample` of the inputs; errors as those of `hil run`."""
     device = Device(request, find_place(request, boards), boards, cache_dir, say)
@@ -143,35 +97,12 @@ def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Sa
 
 def diff_compiled(device: Device, compiled: Compiled, integers: np.ndarray, sample: int) -> Diff:
     """Build with value logging, run `integers` (elements of one sample), compare."""
-    board = device.place.board
-    target = Target(board.name, board.chip.clock_hz, compiled.transfers[board.name])
-    model_hash = bytes.fromhex(compiled.model.sha256)[:8]
-    logged = emit_model(compiled.program, compiled.plan, [target], model_hash, logged=True)
-    image = build({**compiled.sources, **logged}, board, cache_dir=device.cache_dir, log=device.say)
-    check_fits(image, board)
-    with claim(device.place, device.boards.bench.locks, device.request.wait_s, device.say) as port:
-        if port is not None and not device.request.no_flash:
-            flash_unless_running(image, board, port, device.say)
-        values = _log(device, port, image, compiled.program, integers)
+    values = run_variant(device, compiled, VALUES, integers[None]).messages
     wanted = list(_expected(compiled, integers))
-    found = _assembled(compiled.program, [op.output for op, _ in wanted], values)
+    found = _assembled(
+        compiled.program, [op.output for op, _ in wanted], [value for value in values if isinstance(value, Values)]
+    )
     return _compare(device, compiled.program, sample, wanted, found)
-
-
-def _log(device: Device, port: str | None, image: Image, program: Program, integers: np.ndarray) -> list[Values]:
-    """The tensors that the board sends for one sample."""
-    request, board = device.request, device.place.board
-    given = integers.astype(storage_dtype(program.tensors[program.input].format)).tobytes()
-    patience_s = max(0.05, min(1.0, request.timeout_s / 4))
-    options = Options(protocol.QUIET, request.timeout_s, patience_s)
-    with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as connection:
-        opened = ValueLink(connection.port, board.baud)
-        with explain_crash(image.elf), opened as link, blame_the_dead(connection):
-            hello = greet(link, request.timeout_s, connection.banner_s, connection.alive)
-            check_identity(hello, image.hash, connection.port)
-            stream(link, hello, [given], options, lambda index, result: None, connection.alive)
-        connection.finish()
-    return opened.values
 
 
 def _expected(compiled: Compiled, integers: np.ndarray) -> Iterator[tuple[Op, np.ndarray]]:

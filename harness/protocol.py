@@ -9,7 +9,7 @@ from dataclasses import dataclass
 VERSION = 1
 
 HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
-HELLO, ACK, RESULT, STATS, REFUSED, CRASHED, VALUES = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87
+HELLO, ACK, RESULT, STATS, REFUSED, CRASHED, VALUES, OPERATION = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88
 QUIET, STREAM = 0, 1
 STARTED, RESEND, ASKED = 1, 2, 4
 NOT_MEASURED = 0xFFFFFFFF
@@ -160,11 +160,20 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """Operation number `operation` has taken `ticks`; `outside`: those of this sample outside of operations so far."""
+
+    operation: int
+    ticks: int
+    outside: int
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """Something was sent, but it is no valid frame."""
 
 
-Message = Hello | Ack | Result | Stats | Refused | Crashed | Values | Damaged
+Message = Hello | Ack | Result | Stats | Refused | Crashed | Values | Timed | Damaged
 
 
 def decode(message: bytes) -> Message:
@@ -190,6 +199,8 @@ def decode(message: bytes) -> Message:
             case 0x87:
                 tensor, offset = struct.unpack_from("<HI", body)
                 return Values(tensor, offset, body[6:])
+            case 0x88:
+                return Timed(*struct.unpack("<HII", body))
     except (struct.error, IndexError):
         raise BadFrame(f"message {message[0]:#04x} of {len(message)} bytes") from None
     raise BadFrame(f"unknown message {message[0]:#04x}")

@@ -10,6 +10,10 @@ const void *next_step();
 // Sends a tensor to the host: generated code calls it after every operation where HIL_LOG_VALUES is defined.
 void log_values(uint16_t tensor, const void *values, uint32_t bytes);
 
+// Around every operation where HIL_PROFILE is defined: a timed section of its own, told to the host at its end.
+void begin_operation(uint16_t operation);
+void end_operation(uint16_t operation);
+
 template <class T>
 inline const T *input_row(const uint8_t *input, uint16_t step, Size count) {
     if (model::streamed) return static_cast<const T *>(next_step());

@@ -20,6 +20,7 @@ enum Type : uint8_t {
     refused = 0x85,        // type u8 of the message that could not be served
     crashed = 0x86,        // pc u32, lr u32, sp u32, cause u32, address u32
     values = 0x87,         // tensor u16, offset u32, bytes of it from there: only where values are logged
+    operation = 0x88,      // operation u16, its ticks u32, ticks outside of operations so far u32: only in profiles
 };
 
 // A position is: next sample u16, next chunk u16, credit u16 (chunks the host may send from there on).

@@ -373,6 +373,28 @@ void log_values(uint16_t tensor, const void *values, uint32_t bytes) {
 }
 #endif
 
+#ifdef HIL_PROFILE
+constexpr uint32_t operation_tag = 0x10000;  // for tracers: above the numbers of samples
+
+void begin_operation(uint16_t operation) {
+    wire::state.ticks += hal::section_end();
+    hal::section_begin(operation_tag | operation);
+}
+
+void end_operation(uint16_t operation) {
+    using namespace wire;
+    const uint32_t ticks = hal::section_end();
+    uint8_t head[11];
+    Writer w{head};
+    w.u8(wire::operation);
+    w.u16(operation);
+    w.u32(ticks);
+    w.u32(state.ticks);
+    transmit(head, w);
+    hal::section_begin(state.computed);
+}
+#endif
+
 }  // namespace hil
 
 // The end: told again and again, because a frame may be lost, and whoever opens the port later wants to know as well.

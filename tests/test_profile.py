@@ -1,0 +1,179 @@
+"""`hil profile`: every operation of the program is timed, the sum is that of the image without a profile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_models import node, simple
+from scan_models import weights
+from test_avr8js import needs_avr8js
+from test_diff import broken
+
+import harness.pipeline
+from codegen.model import OPERATIONS, VALUES
+from harness.config import load_boards
+from harness.inputs import read_inputs
+from harness.pipeline import Compiled, compile_model
+from harness.profile import Profile, macs_of, profile, read_costs
+from harness.protocol import Position, Result, Timed, decode
+from harness.run import Request
+from harness.toolchain import default_cache_dir
+from harness.variant import Told
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.errors import BoardDiffers, LinkError
+from tinyhil.frontend.load import load_model
+from tinyhil.program import walk
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two matrices with a tanh between them, and 40 samples."""
+    nodes = [node("MatMul", "x W", "t"), node("Tanh", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 8)}, {"W": weights(8, 6), "V": weights(6, 3)})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(40, 1, 8)).astype(np.float32))
+    return tmp_path
+
+
+def profiled(request: Request) -> Profile:
+    return profile(request, load_boards(), default_cache_dir(), print, lambda done, all_: None)
+
+
+def request(folder: Path, board: str, fmt: str = "fixed16") -> Request:
+    path = folder / "x.npz"
+    return Request(board, str(folder / "net.onnx"), fmt, inputs=path, samples=3, results=folder / "results")
+
+
+@pytest.mark.parametrize("fmt", ["fixed8", pytest.param("posit8es2", marks=pytest.mark.slow)])
+def test_the_sum_is_the_whole_on_the_uno(folder: Path, fmt: str) -> None:
+    """Each image is compiled on its own, so they differ where operations share registers; here by less than 2 %."""
+    found = profiled(request(folder, "uno", fmt))
+    assert [(c.output, c.kernel, c.executions) for c in found.operations] == [
+        ("t", "dense", 1),
+        ("h", "tanh" if fmt == "fixed8" else "lookup", 1),
+        ("y", "dense", 1),
+    ]
+    assert [c.macs for c in found.operations] == [48, None, 18]
+    assert all(cost.ticks > 0 for cost in found.operations)
+    assert 0 < found.outside < 0.2 * found.whole
+    assert found.summed == pytest.approx(found.whole, rel=0.02)
+    record = json.loads(Path(found.record).read_text())
+    assert (record["bit_exact"], record["latency"]["max"]) == (True, found.worst)
+
+
+@needs_avr8js
+def test_two_emulators_count_the_same_cycles_for_each_operation(folder: Path) -> None:
+    first = profiled(request(folder, "uno"))
+    second = profiled(replace(request(folder, "uno"), emulator="avr8js"))
+    assert [c.ticks for c in first.operations] == [c.ticks for c in second.operations]
+    assert (first.outside, first.reading) == (second.outside, second.reading)
+
+
+def test_a_layer_of_twice_the_weights_takes_twice_the_cycles(tmp_path: Path) -> None:
+    """Rows of equal length, so cycles are proportional to their number but for the call itself."""
+    costs = {}
+    for outputs in (8, 16):
+        model = simple([node("MatMul", "x W", "y")], {"x": (1, 32)}, {"W": weights(32, outputs)})
+        (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+        np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(40, 1, 32)).astype(np.float32))
+        (costs[outputs],) = profiled(request(tmp_path, "uno")).operations
+    assert costs[16].macs == 2 * (costs[8].macs or 0) == 512
+    assert costs[16].ticks / costs[8].ticks == pytest.approx(2, rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["due", "h747"])
+def test_instructions_are_those_of_the_image_without_a_profile(folder: Path, board: str) -> None:
+    found = profiled(request(folder, board))
+    assert found.whole_instructions is not None
+    counted = sum(cost.instructions or 0 for cost in found.operations)
+    assert counted == pytest.approx(found.whole_instructions, rel=0.06)  # loops and copies are between operations
+    assert counted < found.whole_instructions * 1.01
+
+
+def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 128, 9)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    found = profiled(Request("uno", "fastgrnn_har", "fixed8", inputs=tmp_path / "x.npz", results=tmp_path, samples=1))
+    by_name = {cost.output: cost for cost in found.operations}
+    assert (by_name["wx"].executions, by_name["wx"].macs) == (128, 128 * 32 * 9)
+    assert by_name["logits"].executions == 1
+    assert found.summed == pytest.approx(found.whole, rel=0.03)
+
+
+def test_a_board_that_computes_something_else_is_not_profiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = broken(harness.pipeline.runtime_sources())
+    monkeypatch.setattr(harness.pipeline, "runtime_sources", lambda: sources)
+    with pytest.raises(BoardDiffers, match="`hil diff --sample 0` names the tensor"):
+        profiled(request(folder, "host"))
+
+
+def test_the_command(folder: Path) -> None:
+    command = [sys.executable, "-m", "harness.cli", "profile", "--board", "host", "--model", "net.onnx"]
+    options = ["--inputs", "x.npz", "--samples", "2"]
+    run = subprocess.run([*command, *options, "--json"], cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    data = json.loads(run.stdout)
+    assert (data["samples"], data["unit"], len(data["operations"])) == (2, "nanoseconds", 3)
+    assert data["difference"] == pytest.approx(data["whole"] - data["summed"])
+    table = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False)
+    assert table.returncode == 0, table.stderr
+    for word in ("dense", "fixed16, fixed16 → fixed16", "between operations", "without a profile"):
+        assert word in table.stdout
+
+
+# --- what is read from the wire -----------------------------------------------------------------------------------
+
+
+def compiled(folder: Path) -> Compiled:
+    model = load_model(folder / "net.onnx")
+    ranges = calibrate(model.graph, read_inputs(folder / "x.npz").x, {})
+    return compile_model(model, Assignment("fixed8"), ranges, [load_boards().board("host")], {"host"})
+
+
+def told(*ticks: tuple[int, int, int], result_ticks: int) -> Told:
+    result = Result(0, result_ticks, 0, Position(0, 0, 0), b"")
+    return Told(tuple(Timed(*entry) for entry in ticks), (result,), "")
+
+
+FRAMES = ((3, 20, 105), (3, 20, 112), (0, 120, 119), (1, 50, 126), (2, 70, 133))
+
+
+def test_what_reading_costs_is_subtracted(folder: Path) -> None:
+    costs, outside, reading = read_costs(compiled(folder), told(*FRAMES, result_ticks=150))
+    assert [cost.ticks for cost in costs] == [100, 30, 50]
+    assert (reading, outside) == (20, 150 - 5 * 7)
+
+
+@pytest.mark.parametrize("lost", range(5))
+def test_a_lost_frame_is_noticed(folder: Path, lost: int) -> None:
+    with pytest.raises(LinkError, match="a frame was lost"):
+        read_costs(compiled(folder), told(*FRAMES[:lost], *FRAMES[lost + 1 :], result_ticks=150))
+
+
+def test_an_operation_on_the_wire() -> None:
+    assert decode(b"\x88\x03\x00\x10\x27\x00\x00\x05\x00\x00\x00") == Timed(3, 10000, 5)
+
+
+def test_normal_firmware_tells_nothing(folder: Path) -> None:
+    for text in compiled(folder).sources.values():
+        assert "begin_operation(" not in text.replace("void begin_operation(", "")
+        assert "#define HIL_PROFILE" not in text
+    assert OPERATIONS != VALUES
+
+
+def test_products_of_a_convolution(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x W", "y", kernel_shape=[3, 3])]
+    model = simple(nodes, {"x": (1, 2, 6, 6)}, {"W": np.ones((4, 2, 3, 3), np.float32)})
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(4, 2, 6, 6)).astype(np.float32))
+    program = compiled(tmp_path).program
+    (op,) = [op for op in walk(program.body) if op.kernel.startswith("conv")]
+    assert macs_of(program, op) == 4 * 4 * 4 * 2 * 9
