@@ -27,11 +27,14 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladders:
-    """`rungs`: per group of the arena from the widest storage to the narrowest, the best choice of each; `losses`:
-    every choice that was measured."""
+    """`wide`: what every tensor had while another was measured. `rungs`: per group of the arena from the widest storage
+    to the narrowest, the best choice of each; `losses`: every choice that was measured; `silent`: those of them that
+    changed no output."""
 
+    wide: Choice
     rungs: Mapping[int, tuple[Rung, ...]]
     losses: Mapping[tuple[int, Choice], float]
+    silent: frozenset[tuple[int, Choice]]
 
     def predicted(self, candidate: Candidate) -> float:
         return sum(self.losses.get((index, choice), 0.0) for index, choice in enumerate(candidate))
@@ -56,38 +59,61 @@ def choices(study: Study, lowest_offset: int) -> list[Choice]:
     return found
 
 
-def measure(study: Study, probe: int, lowest_offset: int) -> Generator[Ask, Trial, Ladders]:
-    """Each tensor of the arena alone in each choice, all others in the widest format; half an evaluation at most,
-    unless that left fewer than FEWEST samples."""
+def widest(study: Study, probe: int) -> Generator[Ask, Trial, Choice]:
+    """Of the formats of the widest storage the one that alone causes the least output error."""
+    most = storage_bytes(study.space.high)
+    offered = [Choice(name) for name in study.space.formats if storage_bytes(Choice(name)) == most]
+    if len(offered) == 1:
+        return offered[0]
+    found = []
+    for number, choice in enumerate(offered):
+        trial = yield Ask(study.space.uniform(choice), probe=probe)
+        found.append((trial.score.loss, number, choice))
+    return min(found)[2]
+
+
+def measure(study: Study, wide: Choice, probe: int, lowest_offset: int, most: float) -> Generator[Ask, Trial, Ladders]:
+    """Each tensor of the arena alone in each choice, all others in `wide`, on at most `probe` samples; at most `most`
+    evaluations in all, unless that left fewer than FEWEST samples."""
     space = study.space
-    questions = 1 + len(space.arena()) * len(choices(study, lowest_offset))
-    probe = min(probe, max(FEWEST, len(study.evaluator.examples) // (2 * questions)))
-    wide = space.uniform(space.high)
-    base = yield Ask(wide, probe=probe)
+    offered = choices(study, lowest_offset)
+    questions = 1 + len(space.arena()) * len(offered)
+    probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // questions))
+    everywhere = space.uniform(wide)
+    base = (yield Ask(everywhere, probe=probe)).score
     losses: dict[tuple[int, Choice], float] = {}
-    rungs: dict[int, tuple[Rung, ...]] = {}
+    silent = set()
     for index in space.arena():
-        best: dict[int, Rung] = {}
-        for choice in choices(study, lowest_offset):
-            loss = 0.0
-            if choice != space.high:
-                trial = yield Ask(space.having(wide, {index: choice}), probe=probe)
-                loss = max(0.0, trial.score.loss - base.score.loss)
-            losses[index, choice] = loss
-            rung = Rung(choice, storage_bytes(choice), loss)
-            if rung.bytes not in best or loss < best[rung.bytes].loss:
-                best[rung.bytes] = rung
-        rungs[index] = tuple(best[size] for size in sorted(best, reverse=True))
-    return Ladders(rungs, losses)
+        for choice in offered:
+            score = (yield Ask(space.having(everywhere, {index: choice}), probe=probe)).score
+            losses[index, choice] = max(0.0, score.loss - base.loss)
+            if score == base:
+                silent.add((index, choice))
+    rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in space.arena()}
+    return Ladders(wide, rungs, losses, frozenset(silent))
 
 
-def starts(study: Study, ladders: Ladders, wide: Candidate, most: int, checks: int) -> Iterator[Candidate]:
-    """Assignments that fit: from above, from below by two rules, and the least sums of the integer program."""
+def _rungs(losses: Mapping[Choice, float], wide: Choice) -> tuple[Rung, ...]:
+    """The least sensitive choice of each storage size; of equals `wide`, then the first."""
+    best: dict[int, Rung] = {}
+    for choice in sorted(losses, key=lambda choice: choice != wide):
+        rung = Rung(choice, storage_bytes(choice), losses[choice])
+        if rung.bytes not in best or rung.loss < best[rung.bytes].loss:
+            best[rung.bytes] = rung
+    return tuple(best[size] for size in sorted(best, reverse=True))
+
+
+def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[Candidate]:
+    """Assignments that fit: one narrow format for all and the wide one where it fits; from above, from below by two
+    rules, and the least sums of the integer program."""
     space = study.space
+    wide = space.uniform(ladders.wide)
     yield repaired(study, ladders, wide)
     narrow = space.having(wide, {index: rungs[-1].choice for index, rungs in ladders.rungs.items()})
     yield filled(study, ladders, narrow, per_byte=True)
     yield filled(study, ladders, narrow, per_byte=False)
+    for choice in narrowest(ladders):
+        yield filled(study, ladders, space.having(wide, dict.fromkeys(ladders.rungs, choice)), per_byte=True)
     found = 0
     for checked, candidate in enumerate(by_sum(study, ladders, wide)):
         if checked >= checks or found >= most:
@@ -95,6 +121,13 @@ def starts(study: Study, ladders: Ladders, wide: Candidate, most: int, checks: i
         if study.fits(candidate):
             found += 1
             yield candidate
+
+
+def narrowest(ladders: Ladders) -> list[Choice]:
+    """The measured choices of the narrowest storage."""
+    offered = dict.fromkeys(choice for _, choice in ladders.losses)
+    least = min(storage_bytes(choice) for choice in offered)
+    return [choice for choice in offered if storage_bytes(choice) == least]
 
 
 def by_sum(study: Study, ladders: Ladders, wide: Candidate) -> Iterator[Candidate]:
@@ -169,7 +202,7 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
     """At most `most`: one tensor of the arena in another choice and the others made to fit, the moves that gain most
     first; then one constant in another format."""
     space = study.space
-    moves = [(index, choice) for index, choice in ladders.losses if choice != centre[index]]
+    moves = [move for move in ladders.losses if move[1] != centre[move[0]] and not _idle(ladders, move, centre)]
     moves.sort(key=lambda move: (ladders.losses[move] - ladders.loss(move[0], centre[move[0]]), move[0]))
     found: dict[Candidate, None] = {}
     for index, choice in moves[: 2 * most]:  # every move costs plans
@@ -182,6 +215,13 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
     for index in set(range(len(centre))) - set(ladders.rungs):
         near += [space.having(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
     return near[:most]
+
+
+def _idle(ladders: Ladders, move: tuple[int, Choice], centre: Candidate) -> bool:
+    """Whether the move changes no output and saves no memory."""
+    index, choice = move
+    changes_nothing = move in ladders.silent and (index, centre[index]) in ladders.silent
+    return changes_nothing and storage_bytes(choice) >= storage_bytes(centre[index])
 
 
 def kept(study: Study, ladders: Ladders, candidate: Candidate, fixed: set[int]) -> Candidate | None:

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from search.ladder import Ladders, measure, neighbours, shaken, starts
+from search.ladder import Ladders, measure, neighbours, shaken, starts, widest
 from search.space import Candidate
 from search.study import FIT, VALIDATION, Ask, Asking, Enough, Study
 from search.trial import Trial
@@ -29,6 +29,7 @@ from search.trial import Trial
 CHANCE = 16  # disagreements; see `merit`
 TINY = 1e-12
 PATIENCE = 8  # rounds without a new question
+FIRST, DEEPER = 0.5, 4  # evaluations that the sensitivities take, and how much closer to look when nothing improves
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +50,45 @@ class Lagrange:
     source: ClassVar[str] = "own: integer program over measured sensitivities, then local search"
 
     def propose(self, study: Study) -> Asking:
-        ladders = yield from measure(study, self.probe, self.lowest_offset)
         best: _Best | None = None
+        most, samples = FIRST, self.probe
+        random = np.random.default_rng(study.seed)
         try:
-            for candidate in self._finalists(study, ladders):
-                best = yield from _challenge(best, candidate)
-            assert best is not None
-            random = np.random.default_rng(study.seed)
-            seen, stale = -1, 0
-            for _ in range(self.rounds):
-                best, newest = yield from self._round(study, ladders, best, random)
-                seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
-                if stale == PATIENCE:
+            while True:
+                wide = yield from widest(study, samples)
+                ladders = yield from measure(study, wide, samples, self.lowest_offset, most)
+                for candidate in (yield from self._finalists(study, ladders)):
+                    best = yield from _challenge(best, candidate)
+                assert best is not None
+                best = yield from self._improved(study, ladders, best, random)
+                if samples >= len(study.evaluator.examples):
                     break
+                most, samples = DEEPER * most, DEEPER * samples
         except Enough:
             if best is None:
                 raise
         return best.full.candidate
 
-    def _finalists(self, study: Study, ladders: Ladders) -> list[Candidate]:
-        wide = study.space.uniform(study.space.high)
-        found = dict.fromkeys(starts(study, ladders, wide, self.finalists, self.checks))
-        return sorted(found, key=ladders.predicted)[: self.finalists]
+    def _finalists(self, study: Study, ladders: Ladders) -> Generator[Ask, Trial, list[Candidate]]:
+        """Of the first assignments those with the least output error on few samples."""
+        found = []
+        for candidate in dict.fromkeys(starts(study, ladders, self.finalists, self.checks)):
+            if study.fits(candidate):
+                trial = yield Ask(candidate, probe=self.probe)
+                found.append((trial.score.loss, trial.number, candidate))
+        return [candidate for _, _, candidate in sorted(found)[: self.finalists]]
+
+    def _improved(
+        self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator
+    ) -> Generator[Ask, Trial, _Best]:
+        """The best after local search, until nothing new is asked."""
+        seen, stale = -1, 0
+        for _ in range(self.rounds):
+            best, newest = yield from self._round(study, ladders, best, random)
+            seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
+            if stale == PATIENCE:
+                break
+        return best
 
     def _round(
         self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator
