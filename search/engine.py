@@ -2,7 +2,8 @@
 
 Programs run in lockstep over samples (search/lanes.cpp), in every number format. Operations without a lockstep version
 are executed by numpy, and a line says so. Another assignment is another list of numbers: no compiler runs, no file is
-written. Results are bit-exact with `tinyhil.reference`, saturation counts included.
+written. Where samples are named, values are kept, and the next program runs only what differs (search/restart.py).
+Results are bit-exact with `tinyhil.reference`, saturation counts included.
 """
 
 from __future__ import annotations
@@ -14,23 +15,27 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from search.evaluate import NumpyExecutor
-from search.lanes_flatten import flatten_lanes
-from search.lanes_numbers import Unsupported, codes_of, given_inputs
+from search.kept import Kept
+from search.lanes_flatten import Flattening
+from search.lanes_numbers import DECODED, LANES, Unsupported, codes_of, given_inputs
 from search.lanes_numpy import ByNumpy
 from search.lanes_tables import Lanes
+from search.restart import LEAST_WORK, from_the_start, restart, work_of
+from search.versions import Stages, stages_of
 from tinyhil.errors import BuildError
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 
 FOLDER = "search"
 BUILD_SECONDS = 300
+NO_INPUT = np.zeros(0, np.int8)
 COMPILERS = ("g++", "c++", "clang++")
 
 
@@ -58,29 +63,53 @@ def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+class _Latest:
+    """The program that ran last: it often runs on several parts of the samples."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flattening = Flattening(program)
+        self.work = work_of(program)
+        self._stages: Stages | None = None
+
+    def stages(self) -> Stages:
+        """Named when they are first asked for."""
+        if self._stages is None:
+            self._stages = stages_of(self.program)
+        return self._stages
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`notice` is told, once for each reason, what does not run in lockstep."""
+    """`notice` is told, once for each reason, what does not run in lockstep. `kept` is for the next programs, where a
+    run takes `least_work` products or more."""
 
     library: ctypes.CDLL
     threads: int
     notice: Callable[[str], None] = _to_stderr
+    kept: Kept = field(default_factory=Kept)
+    least_work: int = LEAST_WORK
     _told: set[str] = field(default_factory=set)
+    _latest: list[_Latest] = field(default_factory=list)
 
-    def run(self, program: Program, inputs: np.ndarray) -> ReferenceRun:
-        """What `run_reference` returns for the same codes."""
-        return self._dispatched(program, inputs, logs=False)[0]
+    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
+        """What `run_reference` returns for the same codes. `part`: see `Executor`."""
+        return self._dispatched(program, inputs, part, logs=False)[0]
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
         """Codes of every element that every operation wrote: output tensor -> (samples, elements of all executions)."""
-        return self._dispatched(program, inputs, logs=True)[1]
+        return self._dispatched(program, inputs, None, logs=True)[1]
 
     def _dispatched(
-        self, program: Program, inputs: np.ndarray, logs: bool
+        self, program: Program, inputs: np.ndarray, part: Hashable, logs: bool
     ) -> tuple[ReferenceRun, dict[str, np.ndarray]]:
         try:
-            lanes = flatten_lanes(program)
-            given = given_inputs(inputs, program.tensors[program.input].format)
+            latest = self._prepared(program)
+            way = from_the_start(program)
+            if part is not None and self.kept.limit_bytes and latest.work * len(inputs) >= self.least_work:
+                way = restart(program, latest.stages(), self.kept, part, len(inputs))
+            lanes = latest.flattening.lanes(way)
+            given = self._given(program, inputs, part) if way.needs_input else (NO_INPUT, 0)
         except Unsupported as reason:
             self._tell(f"search: '{program.name}' runs in numpy ({reason}): evaluations are slower")
             numpy = NumpyExecutor()
@@ -88,7 +117,25 @@ class Engine:
         if lanes.by_numpy:
             names = ", ".join(sorted({f"{op.kernel} ({op.domain})" for op in lanes.by_numpy}))
             self._tell(f"search: '{program.name}' has operations that run in numpy: {names}; evaluations are slower")
-        return _run(self, program, lanes, given, logs)
+        run, values = _run(self, program, lanes, (given, len(inputs)), logs)
+        way.finish(self.kept)
+        return ReferenceRun(run.outputs, way.counted(run.saturations)), values
+
+    def _prepared(self, program: Program) -> _Latest:
+        if not self._latest or self._latest[0].program is not program:
+            self._latest[:] = [_Latest(program)]
+        return self._latest[0]
+
+    def _given(self, program: Program, inputs: np.ndarray, part: Hashable) -> tuple[np.ndarray, int]:
+        """Inputs as the engine reads them; decoded ones are kept."""
+        fmt = program.tensors[program.input].format
+        known = None if part is None else self.kept.get((part, fmt))
+        if known is not None:
+            return known, DECODED
+        numbers, kind = given_inputs(inputs, fmt)
+        if part is not None and kind == DECODED:
+            self.kept.put((part, fmt), numbers)
+        return numbers, kind
 
     def _tell(self, line: str) -> None:
         if line not in self._told:
@@ -149,14 +196,14 @@ def _build(root: Path, compiler: str, path: Path) -> None:
 
 
 def _run(
-    engine: Engine, program: Program, lanes: Lanes, inputs: tuple[np.ndarray, int], logs: bool
+    engine: Engine, program: Program, lanes: Lanes, inputs: tuple[tuple[np.ndarray, int], int], logs: bool
 ) -> tuple[ReferenceRun, dict[str, np.ndarray]]:
-    (given, kind), result = inputs, program.tensors[program.output]
+    ((given, kind), samples), result = inputs, program.tensors[program.output]
     helper = ByNumpy(program, lanes.by_numpy)
     counts = [program.tensors[name].count for name in lanes.logged]
-    log = np.empty((len(given), sum(counts) if logs else 0))
-    outputs = np.empty((len(given), result.count))
-    saturations = np.empty(len(given), np.uint32)
+    log = np.empty((samples, sum(counts) if logs else 0))
+    outputs = np.empty((samples, result.count))
+    saturations = np.empty(samples, np.uint32)
     job = _Job(
         op_count=len(lanes.ops),
         tensor_count=len(lanes.tensors),
@@ -166,9 +213,9 @@ def _run(
         given=kind,
         ops=lanes.ops.ctypes.data,
         tensors=lanes.tensors.ctypes.data,
-        samples=len(given),
+        samples=samples,
         log_values=log.shape[1],
-        threads=max(1, min(engine.threads, len(given))),
+        threads=max(1, min(engine.threads, -(-samples // LANES))),
         inputs=given.ctypes.data,
         outputs=outputs.ctypes.data,
         saturations=saturations.ctypes.data,

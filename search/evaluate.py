@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,9 +21,13 @@ BLOCK = 256  # samples between two looks at the early stop: the result is the sa
 
 
 class Executor(Protocol):
-    """What runs a program: the host engine, or numpy."""
+    """What runs a program: the host engine, or numpy.
 
-    def run(self, program: Program, inputs: np.ndarray) -> ReferenceRun: ...
+    `part` names the samples that `inputs` are made of, for executors that keep values: under one name they never
+    change. None: nothing is kept.
+    """
+
+    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun: ...
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]: ...
 
@@ -31,7 +36,7 @@ class Executor(Protocol):
 class NumpyExecutor:
     """The reference itself: slower, and it takes every kernel and width there is."""
 
-    def run(self, program: Program, inputs: np.ndarray) -> ReferenceRun:
+    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
         return run_reference(program, inputs.astype(np.int64))
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
@@ -107,6 +112,7 @@ class Evaluator:
     executor: Executor
     examples: Examples
     _inputs: dict[Format, np.ndarray] = field(default_factory=dict)
+    _name: object = field(default_factory=object)  # of these samples
 
     def score(self, program: Program, stop_above: int | None = None) -> Score:
         """All samples, or up to the block in which the disagreements exceed `stop_above`."""
@@ -138,7 +144,7 @@ class Evaluator:
 
     def _part(self, program: Program, inputs: np.ndarray, chosen: slice) -> Score:
         given = inputs[chosen]
-        found = self.executor.run(program, given)
+        found = self.executor.run(program, given, (self._name, chosen.start, chosen.stop, chosen.step))
         real = dequantize_outputs(program, found.outputs)
         classes = classes_of(self.examples.graph, real)
         labels = self.examples.labels

@@ -1,6 +1,7 @@
 // The lockstep engine of the search: one shared library for all models and formats. A program arrives as tables
 // (search/lanes_flatten.py); samples run LANES at a time, blocks of them on several threads.
 #include <atomic>
+#include <memory>
 #include <thread>
 
 #include "search/lanes_functions.hpp"
@@ -10,6 +11,38 @@ namespace lanes {
 // params: the operation's number among those that numpy executes, for LANES samples at once
 inline void numpy(Machine &m, const Op &op) { m.by_numpy(op.params[0], m.at.data(), m.counts); }
 
+template <class From, class To>
+void converted_to(const void *from, void *to, int64_t n) {
+    const From *x = static_cast<const From *>(from);
+    To *y = static_cast<To *>(to);
+    for (int64_t k = 0; k < n; ++k) y[k] = static_cast<To>(x[k]);
+}
+
+// Tensors of earlier evaluations, data[0]: [block][element][lane]. params: bytes of a number there
+template <bool Saves>
+void transfer(Machine &m, const Op &op) {
+    const int64_t kind = m.tensors[op.out].kind, bytes = op.params[0], n = op.count * LANES;
+    uint8_t *kept = reinterpret_cast<uint8_t *>(op.data[0]) + m.block * n * bytes, *held = m.at[op.out];
+    const void *from = Saves ? held : kept;
+    void *to = Saves ? kept : held;
+    if (bytes == static_cast<int64_t>(number_bytes(m.tensors[op.out]))) memcpy(to, from, n * bytes);
+    else if (kind == DOUBLES && Saves) converted_to<double, float>(from, to, n);
+    else if (kind == DOUBLES) converted_to<float, double>(from, to, n);
+    else if (bytes == 2 && Saves) converted_to<int32_t, int16_t>(from, to, n);
+    else if (bytes == 2) converted_to<int16_t, int32_t>(from, to, n);
+    else if (Saves) converted_to<int32_t, int8_t>(from, to, n);
+    else converted_to<int8_t, int32_t>(from, to, n);
+}
+inline void load(Machine &m, const Op &op) { transfer<false>(m, op); }
+inline void save(Machine &m, const Op &op) { transfer<true>(m, op); }
+
+// What was clipped since the last one; data[0]: [block][lane]
+inline void tally(Machine &m, const Op &op) {
+    int32_t *counts = reinterpret_cast<int32_t *>(op.data[0]) + m.block * LANES;
+    for (int l = 0; l < LANES; ++l) counts[l] += m.counts[l] - m.tallied[l];
+    memcpy(m.tallied, m.counts, sizeof m.tallied);
+}
+
 using Function = void (*)(Machine &, const Op &);
 
 // In the order of KERNELS in search/lanes_tables.py.
@@ -18,7 +51,7 @@ const Function KERNELS[] = {
     gather_at, take_row, place_row, count, table, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,
     max_pool, average_pool, average_pool_affine, squared_distance, single_sigmoid, single_tanh, single_exp, single_log, single_sqrt,
     single_reciprocal, single_erf, single_gelu, single_softplus, single_elu, single_clip, single_div, single_softmax,
-    dense_at, numpy,
+    dense_at, numpy, load, save, tally,
 };
 constexpr int64_t LOOP = sizeof(KERNELS) / sizeof(KERNELS[0]), SLICE = LOOP + 1;
 
@@ -26,7 +59,7 @@ constexpr int64_t LOOP = sizeof(KERNELS) / sizeof(KERNELS[0]), SLICE = LOOP + 1;
 enum Given : int64_t { INT8, INT16, DECODED };
 
 struct Job {
-    int64_t op_count, tensor_count, workspace_bytes, input, output, given;
+    int64_t op_count, tensor_count, workspace_bytes, input, output, given;  // input: -1 if nothing reads it
     const Op *ops;
     const Tensor *tensors;
     int64_t samples, log_values, threads;
@@ -98,7 +131,9 @@ struct Block {
 
     void evaluate() {
         memset(m.counts, 0, sizeof m.counts);
-        read();
+        memset(m.tallied, 0, sizeof m.tallied);
+        m.block = first / LANES;
+        if (job.input >= 0) read();
         run(0, job.op_count);
         const int64_t elements = job.tensors[job.output].count;
         append(m, job.output, elements, job.outputs + first * elements, elements, count);
@@ -111,8 +146,8 @@ struct Block {
 extern "C" void hil_lanes_run(const lanes::Job *job) {
     std::atomic<int64_t> next(0);
     const auto work = [&] {
-        std::vector<uint8_t> memory(job->workspace_bytes + 64);
-        uint8_t *base = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+        const std::unique_ptr<uint8_t[]> memory(new uint8_t[job->workspace_bytes + 64]);
+        uint8_t *base = memory.get() + (64 - reinterpret_cast<uintptr_t>(memory.get()) % 64);
         lanes::Machine machine;
         machine.tensors = job->tensors;
         machine.by_numpy = job->by_numpy;

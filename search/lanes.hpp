@@ -55,7 +55,8 @@ struct Machine {
     const Tensor *tensors;
     std::vector<uint8_t *> at;
     std::vector<double> buffers[5];  // operands converted for one operation, patches
-    int32_t counts[LANES];
+    int32_t counts[LANES], tallied[LANES];
+    int64_t block = 0;  // of samples
     void (*by_numpy)(int64_t, uint8_t **, int32_t *) = nullptr;  // operations without a lockstep version
 
     template <class T>

@@ -26,7 +26,7 @@ from search.lanes_tables import (
 from tinyhil.arithmetic import load
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, SINGLE, Format
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.formats.minifloat import Minifloat
 from tinyhil.formats.posit import Posit
 from tinyhil.ops import KERNEL_BY_NAME
@@ -46,6 +46,15 @@ def _pairwise(kernel: str, *names: str) -> Maker:
     return make
 
 
+_DISTANCE = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
+
+
+def _squared_distance(flat: Operands, op: Op) -> Call:
+    if op.domain != INTEGER:
+        raise Unsupported(f"kernel 'squared_distance' in the {op.domain} domain")
+    return _pairwise("squared_distance", *_DISTANCE)(flat, op)
+
+
 def _plain(kernel: str, *names: str) -> Maker:
     """One operand."""
 
@@ -59,6 +68,15 @@ def _plain(kernel: str, *names: str) -> Maker:
 def _finished(flat: Operands, op: Op, *codes: int) -> tuple[float, ...]:
     """Codes of the output's format as numbers."""
     return tuple(float(x) for x in numbers_of(np.array(codes), flat.program.tensors[op.output].format))
+
+
+_DISTANCE = _pairwise("squared_distance", "rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
+
+
+def _squared_distance(flat: Operands, op: Op) -> Call:
+    if op.domain != INTEGER:
+        raise Unsupported("kernel 'squared_distance' of operands that are no integers")
+    return _DISTANCE(flat, op)
 
 
 def _compare(flat: Operands, op: Op) -> Call:
@@ -301,9 +319,7 @@ MAKERS: dict[str, Maker] = {
     "average_pool": _average_pool,
     "average_pool_inside": _average_pool,
     "average_pool_affine": _average_pool_affine,
-    "squared_distance": _pairwise(
-        "squared_distance", "rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift"
-    ),
+    "squared_distance": _squared_distance,
     **{name: _plain(name, *_FUNCTION) for name in KERNELS if name.startswith("single_")},
     "single_div": _pairwise("single_div", "count", "a_period", "b_period", "shift"),
     "single_softmax": _plain("single_softmax", *_REDUCE, "power"),

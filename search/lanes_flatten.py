@@ -24,6 +24,8 @@ from search.lanes_tables import (
     row_of,
     tensor_row,
 )
+from search.restart import Restart, from_the_start
+from search.versions import touched
 from tinyhil.formats.format import INTEGER, SINGLE
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.limits import CLIP, RELU
@@ -34,11 +36,11 @@ MAKERS: dict[str, Maker] = {**lanes_layers.MAKERS, **lanes_elements.MAKERS}
 
 def flatten_lanes(program: Program) -> Lanes:
     """The tables of `program`; Unsupported when a kernel or format has no lockstep version."""
-    return _Flattening(program).finished()
+    return Flattening(program).lanes(from_the_start(program))
 
 
-class _Flattening:
-    """Walks a program once. Lives for one call of `flatten_lanes`."""
+class Flattening:
+    """The calls of one program, each made when it first runs."""
 
     def __init__(self, program: Program) -> None:
         if program.output in program.constants:
@@ -46,20 +48,50 @@ class _Flattening:
         self.program = program
         self.operands = Operands(program)
         self.by_numpy: list[Op] = []
+        self._made: dict[int, tuple[np.ndarray, list[str]]] = {}
+        special = any(op.domain == SINGLE for op in walk(program.body))
+        self._rows = np.array([tensor_row(tensor, special) for tensor in program.tensors.values()], TENSOR)
 
-    def finished(self) -> Lanes:
-        ops, logged = self._body(self.program.body)
-        tensors, size = self._tensors()
+    def lanes(self, restart: Restart) -> Lanes:
+        """The tables of what runs; Unsupported when a kernel or format of that has no lockstep version."""
+        rows, logged, used = [], list[str](), {self.program.output}
+        if restart.needs_input:
+            used.add(self.program.input)
+        for step in restart.steps:
+            if step.runs:
+                made, names = self._item(step.item)
+                rows.append(made)
+                logged += names
+                used.update(touched(step.item))
+            used.update(name for name, _ in step.load)
+            extra = [self._transfer("load", *pair) for pair in step.load]
+            extra += [self._transfer("save", *pair) for pair in step.save]
+            if step.tally is not None:
+                extra.append(row_of(NUMBER["tally"], Call("", [], data=(step.tally.ctypes.data,))))
+            if extra:
+                rows.append(np.array(extra, OP))
+        tensors, size = self._tensors(used)
         return Lanes(
-            np.array(ops, OP),
+            _joined(rows),
             tensors,
             tuple(self.operands.kept),
             size,
-            self.operands.number(self.program.input),
+            self.operands.number(self.program.input) if restart.needs_input else -1,
             self.operands.number(self.program.output),
             tuple(logged),
             tuple(self.by_numpy),
         )
+
+    def _item(self, item: Op | Loop) -> tuple[np.ndarray, list[str]]:
+        if id(item) not in self._made:
+            rows, logged = self._body((item,))
+            self._made[id(item)] = np.array(rows, OP), logged
+        return self._made[id(item)]
+
+    def _transfer(self, kernel: str, name: str, array: np.ndarray) -> tuple[object, ...]:
+        """Between a tensor and what is kept of it."""
+        call = Call(kernel, [array.itemsize], data=(array.ctypes.data,))
+        return row_of(NUMBER[kernel], call, out=self.operands.number(name), count=self.program.tensors[name].count)
 
     def _body(self, body: tuple[Op | Loop, ...]) -> tuple[list[tuple[object, ...]], list[str]]:
         rows: list[tuple[object, ...]] = []
@@ -105,16 +137,25 @@ class _Flattening:
         out, count = self.operands.number(op.output), self.program.tensors[op.output].count
         return row_of(NUMBER[call.kernel], call, domain=DOMAINS[op.domain], out=out, count=count)
 
-    def _tensors(self) -> tuple[np.ndarray, int]:
-        special = any(op.domain == SINGLE for op in walk(self.program.body))
-        rows, offset = [], 0
-        for tensor in self.program.tensors.values():
-            held = tensor.role not in ("constant", "table", "slice")
-            rows.append(tensor_row(tensor, offset if held else 0, special))
-            if held:
+    def _tensors(self, used: set[str]) -> tuple[np.ndarray, int]:
+        """All of them, with room in memory for those that are used."""
+        rows, offset = self._rows.copy(), 0
+        for name in used:
+            tensor = self.program.tensors[name]
+            if tensor.role not in ("constant", "table", "slice"):
+                rows["offset"][self.operands.number(name)] = offset
                 size = tensor.count * LANES * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
                 offset += -(-size // 64) * 64
-        return np.array(rows, TENSOR), offset
+        return rows, offset
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """One array of rows; numpy's concatenate compares the fields of every part."""
+    rows, at = np.empty(sum(map(len, parts)), OP), 0
+    for part in parts:
+        rows[at : at + len(part)] = part
+        at += len(part)
+    return rows
 
 
 def base_of(kernel: str) -> str:

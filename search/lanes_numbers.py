@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinyhil.formats.affine import Affine
@@ -27,6 +29,15 @@ def kind_of(fmt: Format) -> int:
     if isinstance(fmt, Single):
         return FLOATS
     return INTS if isinstance(fmt, Affine | Codebook) or (isinstance(fmt, Fixed) and fmt.bits <= 16) else DOUBLES
+
+
+def kept_dtype(fmt: Format) -> np.dtype[Any]:
+    """How numbers of a format are kept between evaluations: as short as holds them all."""
+    kind = kind_of(fmt)
+    if kind == INTS and not isinstance(fmt, Codebook):
+        return np.dtype(np.int8 if fmt.bits <= 8 else np.int16)
+    short = kind == DOUBLES and fmt.bits <= 16  # single precision holds them, largest and smallest included
+    return np.dtype(np.float32 if short else NUMBERS[kind])
 
 
 def numbers_of(codes: np.ndarray, fmt: Format) -> np.ndarray:

@@ -23,7 +23,7 @@ KERNELS = (
     "average_pool_affine",
     *("squared_distance", "single_sigmoid", "single_tanh", "single_exp", "single_log", "single_sqrt"),
     *("single_reciprocal", "single_erf", "single_gelu", "single_softplus", "single_elu", "single_clip"),
-    *("single_div", "single_softmax", "dense_at", "numpy"),
+    *("single_div", "single_softmax", "dense_at", "numpy", "load", "save", "tally"),
 )
 NUMBER = {name: index for index, name in enumerate(KERNELS)}
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
@@ -94,10 +94,11 @@ def row_of(number: int, call: Call, *, domain: int = 0, out: int = 0, count: int
     return (number, domain, call.mode, out, count, call.clipped, *padded)
 
 
-def tensor_row(tensor: Tensor, offset: int, special: bool) -> tuple[object, ...]:
+def tensor_row(tensor: Tensor, special: bool) -> tuple[object, ...]:
+    """Its row but for the offset. `special`: numbers that are none may occur."""
     fmt = tensor.format
     row: dict[str, float] = dict.fromkeys(TENSOR.names or (), 0)
-    row |= {"kind": kind_of(fmt), "count": tensor.count, "offset": offset}
+    row |= {"kind": kind_of(fmt), "count": tensor.count}
     row |= {"bits": fmt.bits, "special": int(special)}
     if isinstance(fmt, Fixed):
         row |= {"rule": FIXED, "lowest": fmt.lowest, "highest": fmt.highest}
