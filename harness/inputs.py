@@ -76,7 +76,10 @@ def read_inputs(path: Path) -> Inputs:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise DataError(f"{path}: not a readable .npz or .npy file ({str(error)[:100]})") from None
+        reason = "no arrays of numbers" if "pickle" in str(error) else str(error)[:100]
+        raise DataError(f"{path}: not a readable .npz or .npy file ({reason})") from None
+    if x.shape[:1] == (0,):
+        raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
     if y is not None:

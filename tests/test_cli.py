@@ -100,6 +100,7 @@ def write_assignments(folder: Path) -> None:
     (folder / "format.yaml").write_text("default: fixed16\nvalues: {y: float7}\n")
     (folder / "list.yaml").write_text("[1, 2]\n")
     (folder / "broken.yaml").write_text("default: [\n")
+    (folder / "twice.yaml").write_text("default: fixed16\nvalues:\n  y: fixed8\n  y: fixed16\n")
     (folder / "boards.yaml").write_text("chips: {}\n")
 
 
@@ -138,12 +139,12 @@ BAD_INPUT: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "no inputs": ("run --board host --model {f}/tiny.onnx", 2, ("--inputs",)),
     "no such inputs": (TINY + "{f}/nothing.npz", 2, ("nothing.npz", "no such file")),
     "folder as inputs": (TINY + "{f}", 2, ("not a readable",)),
-    "text as inputs": (TINY + "{f}/text.npy", 2, ("text.npy",)),
+    "text as inputs": (TINY + "{f}/text.npy", 2, ("text.npy", "no arrays of numbers")),
     "truncated inputs": (TINY + "{f}/truncated.npz", 2, ("truncated.npz",)),
     "inputs without x": (TINY + "{f}/no_x.npz", 2, ("'x'", "z")),
     "objects as inputs": (TINY + "{f}/objects.npz", 2, ("objects.npz",)),
     "words as inputs": (TINY + "{f}/text.npz", 2, ("numbers",)),
-    "no sample": (TINY + "{f}/none.npz", 2, ("no samples",)),
+    "no sample": (TINY + "{f}/none.npz", 2, ("none.npz", "no samples")),
     "wrong shape of inputs": (TINY + "{f}/wrong_shape.npz", 2, ("32", "31")),
     "NaN in the inputs": (TINY + "{f}/nan.npz", 2, ("NaN", "sample 7")),
     "labels of another length": (TINY + "{f}/short_labels.npz", 2, ("'y'", "3")),
@@ -154,6 +155,8 @@ BAD_INPUT: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "assignment of an unknown format": (GOOD + "--assignment {f}/format.yaml", 2, ("float7",)),
     "assignment that is a list": (GOOD + "--assignment {f}/list.yaml", 2, ("default",)),
     "assignment that is no YAML": (GOOD + "--assignment {f}/broken.yaml", 2, ("broken.yaml",)),
+    "assignment with a key twice": (GOOD + "--assignment {f}/twice.yaml", 2, ("twice.yaml", "'y' is given twice")),
+    "assignment beside a format": (GOOD + "--format fixed8 --assignment {f}/list.yaml", 2, ("--format", "not both")),
     "no such assignment": (GOOD + "--assignment {f}/nothing.yaml", 2, ("nothing.yaml", "No such file")),
     "no such calibration": (GOOD + "--calibrate {f}/nothing.npz", 2, ("nothing.npz",)),
     "bad board file": (GOOD + "--boards-file {f}/boards.yaml", 2, ("boards.yaml",)),

@@ -6,14 +6,17 @@ two, `offsets: {name: -1, ...}` (-1 halves the step and the range; Shiftry, stag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
+
+if TYPE_CHECKING:
+    import yaml
 
 MOST_OFFSET = 32
 Chosen = TypeVar("Chosen", str, int)
@@ -57,7 +60,7 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
     import yaml
 
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(), Loader=_once_only())  # a SafeLoader
     except OSError as error:
         raise ConfigError(f"assignment file {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
@@ -82,3 +85,19 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
     return Assignment(
         str(data["default"]), {str(k): str(v) for k, v in values.items()}, {str(k): v for k, v in offsets.items()}
     )
+
+
+def _once_only() -> type[yaml.SafeLoader]:
+    """A loader that rejects a key given twice, of which YAML would silently keep the last."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            found = super().construct_mapping(node, deep)
+            if len(found) < len(node.value):
+                keys = [str(key.value) for key, _ in node.value]
+                twice = next(key for key in keys if keys.count(key) > 1)
+                raise ValueError(f"'{twice}' is given twice")
+            return found
+
+    return Loader

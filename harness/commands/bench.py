@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from harness.commands.common import (
+    ASSIGNMENT_OPTION,
+    BENCH_OPTION,
+    BOARDS_OPTION,
+    FORMAT_OPTION,
+    WAIT_OPTION,
+    read_boards,
+    say,
+)
 from tinyhil import errors
 
 if TYPE_CHECKING:
@@ -20,8 +28,8 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.command()
 @click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@FORMAT_OPTION
+@ASSIGNMENT_OPTION
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )

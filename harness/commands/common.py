@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,28 @@ if TYPE_CHECKING:
 BOARDS_OPTION = click.option("--boards-file", type=click.Path(path_type=Path), help="Use this instead of boards.yaml.")
 
 
+def _not_both(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """The value; a usage error when formats are given in both ways."""
+    both = [context.get_parameter_source(name) for name in ("format_", "assignment")]
+    if both == [click.core.ParameterSource.COMMANDLINE] * 2:
+        raise click.UsageError("give --format or --assignment, not both: the file says the format of every value")
+    return value
+
+
+FORMAT_OPTION = click.option(
+    "--format",
+    "format_",
+    default="fixed16",
+    show_default=True,
+    callback=_not_both,
+    help="Number format of every tensor, see `hil formats`.",
+)
+ASSIGNMENT_OPTION = click.option(
+    "--assignment",
+    type=click.Path(path_type=Path),
+    callback=_not_both,
+    help="File with a format per value, instead of --format.",
+)
 BENCH_OPTION = click.option(
     "--bench", "bench_file", type=click.Path(path_type=Path), help="Bench file; default: ~/.config/tinyhil/bench.yaml."
 )

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from harness.commands.common import (
+    ASSIGNMENT_OPTION,
+    BENCH_OPTION,
+    BOARDS_OPTION,
+    FORMAT_OPTION,
+    WAIT_OPTION,
+    read_boards,
+    say,
+)
 
 
 @click.command()
@@ -15,8 +23,8 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
     "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
 )
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@FORMAT_OPTION
+@ASSIGNMENT_OPTION
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
 @WAIT_OPTION

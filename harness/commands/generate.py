@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards, say
+from harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
 
 
 @click.command()
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@FORMAT_OPTION
+@ASSIGNMENT_OPTION
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @BOARDS_OPTION
 def generate(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BOARDS_OPTION, read_boards, say
+from harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
 from tinyhil import errors
 
 
@@ -15,8 +15,8 @@ from tinyhil import errors
 @click.argument("instance", required=False, type=click.Path(path_type=Path))
 @click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx or .dsl file.")
 @click.option("--board", help="With --model: the memory is that of this board.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@FORMAT_OPTION
+@ASSIGNMENT_OPTION
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
 @click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
 @click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/memplan.md.")

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from harness.commands.common import (
+    ASSIGNMENT_OPTION,
+    BENCH_OPTION,
+    BOARDS_OPTION,
+    FORMAT_OPTION,
+    WAIT_OPTION,
+    read_boards,
+    say,
+)
 from tinyhil import errors
 
 
@@ -22,8 +30,8 @@ from tinyhil import errors
     "Given several times: on all of them at once.",
 )
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
+@FORMAT_OPTION
+@ASSIGNMENT_OPTION
 @click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
