@@ -1,7 +1,4 @@
-"""Tables of the width search: results/search/<table>.json, and from these the tables in docs/search.md.
-
-    python benchmarks/search_tables.py peers table1 truth posit     measures (needs HIL_DATA), a table at a time
-    python benchmarks/search_tables.py --docs                       writes the tables into docs/search.md
+"""What the tables of docs/search.md show, measured row by row.
 
 RAM limits are those MinUn was run with: arena without the model input. Searches see the training part, figures are of
 the test part.
@@ -9,11 +6,12 @@ the test part.
 
 from __future__ import annotations
 
-import argparse
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +20,11 @@ import numpy as np
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
 from harness.search import SearchRequest, run_search
 from harness.toolchain import default_cache_dir
-from tinyhil.errors import ConfigError, HilError
+from tinyhil.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results" / "search"
 STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only")
+EVERY = (*STRATEGIES, "layerwise", "random", "nsga2")
+POSITS = "posit8,posit16"
 SEARCH_SAMPLES = 1000
 # model -> bytes: fixed 8/16 and posit 8/16 (MinUn, LCTES 2023, as its authors' run scripts have them)
 LIMITS = {
@@ -55,9 +53,8 @@ def measured(request: SearchRequest) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         try:
-            record = run_search(
-                _in(request, Path(folder)), default_cache_dir(), lambda line: None, lambda *_: None
-            ).record
+            inside = replace(request, results=Path(folder))
+            record = run_search(inside, default_cache_dir(), lambda line: None, lambda *_: None).record
         except ConfigError as error:
             name = Path(request.model).stem
             return {"model": name, "strategy": request.strategy, "limit": request.ram, "error": str(error)}
@@ -79,12 +76,6 @@ def measured(request: SearchRequest) -> dict[str, Any]:
     return found
 
 
-def _in(request: SearchRequest, folder: Path) -> SearchRequest:
-    from dataclasses import replace
-
-    return replace(request, results=folder)
-
-
 def table1(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Every strategy at MinUn's limits for fixed point."""
     for model in models:
@@ -100,7 +91,7 @@ def tight(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
         for limit in _limits_between(model):
             haunter = measured(SearchRequest(model, limit, "haunter", evaluations=200, samples=SEARCH_SAMPLES))
             yield haunter
-            spent = max(1, round(haunter["evaluations"]))
+            spent = math.ceil(haunter["evaluations"])
             for budget in sorted({spent, evaluations}):
                 ours = SearchRequest(model, limit, "lagrange", evaluations=budget, samples=SEARCH_SAMPLES)
                 yield {**measured(ours), "budget": budget, "haunter_evaluations": spent}
@@ -131,19 +122,21 @@ def truth(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
 
 
 def posit(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """HAUNTER and ours with posits at MinUn's limits for posits, by the numpy reference."""
+    """The same with posits, at MinUn's limits for posits."""
     for model in models:
-        for strategy in ("haunter", "lagrange"):
-            request = SearchRequest(
-                model,
-                LIMITS[model][1],
-                strategy,
-                formats="posit8,posit16",
-                evaluations=evaluations,
-                samples=300,
-                evaluator="reference",
+        for strategy in STRATEGIES:
+            limit = LIMITS[model][1]
+            yield measured(
+                SearchRequest(model, limit, strategy, formats=POSITS, evaluations=evaluations, samples=SEARCH_SAMPLES)
             )
-            yield measured(request)
+
+
+def strategies(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Every strategy there is, where memory is short."""
+    for model in models:
+        for limit in _limits_between(model)[-1:]:
+            for strategy in EVERY:
+                yield measured(SearchRequest(model, limit, strategy, evaluations=evaluations, samples=SEARCH_SAMPLES))
 
 
 def peers(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -180,116 +173,13 @@ def _peer_request(folder: Path, peer: str, limit: int, evaluations: int) -> Sear
 
 
 Measure = Callable[[int, tuple[str, ...]], Iterator[dict[str, Any]]]
+SHORT = ("fastgrnn_har", "protonn_usps2", "bonsai_usps2", "fastgrnn_usps10", "bonsai_letter26")
+# name -> how it is measured, on which models, with how many evaluations per search
 TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "peers": (peers, PEERS, 20),
-    "table1": (table1, tuple(LIMITS), 30),
-    "tight": (tight, ("fastgrnn_har", "protonn_usps2", "bonsai_usps2", "fastgrnn_usps10", "bonsai_letter26"), 30),
+    "table1": (table1, tuple(LIMITS), 200),
+    "posit": (posit, tuple(LIMITS), 200),
+    "tight": (tight, SHORT, 30),
+    "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
-    "posit": (posit, ("protonn_usps2", "bonsai_usps2", "bonsai_usps10"), 12),
 }
-
-
-def write(name: str, rows: list[dict[str, Any]]) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    text = "[\n" + ",\n".join(" " + json.dumps(row) for row in rows) + "\n]\n"
-    (RESULTS / f"{name}.json").write_text(text)
-
-
-# --- Markdown -----------------------------------------------------------------------------------------------------
-
-
-def page(name: str) -> str:
-    """The table as docs/search.md shows it."""
-    path = RESULTS / f"{name}.json"
-    rows = json.loads(path.read_text()) if path.is_file() else []
-    return {"peers": _peers_page, "table1": _by_strategy, "posit": _by_strategy, "tight": _plain, "truth": _plain}[
-        name
-    ](rows)
-
-
-def _by_strategy(rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(row["strategy"] for row in rows))
-    lines = [f"| Model | RAM limit B | {' | '.join(names)} |", "|---|---|" + "---|" * len(names)]
-    for model in dict.fromkeys(row["model"] for row in rows):
-        mine = {row["strategy"]: row for row in rows if row["model"] == model}
-        limit = next(iter(mine.values()))["limit"]
-        lines.append(f"| `{model}` | {limit} | {' | '.join(_cell(mine.get(name)) for name in names)} |")
-    return "\n".join(lines)
-
-
-def _cell(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "-"
-    if "error" in row:
-        return "not feasible"
-    return f"{row['points_lost']:+.2f} ({row['disagreements']}; {row['evaluations']:.0f}; {row['seconds']:.0f})"
-
-
-def _plain(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| Model | RAM limit B | Strategy | Evaluations | s | RAM B | Differ: search | Held out | Points lost |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        if "error" not in row:
-            lines.append(
-                f"| `{row['model']}` | {row['limit']} | {row['strategy']} | {row['evaluations']:.1f} "
-                f"| {row['seconds']:.0f} | {row['ram']} | {row['searched']} of {row['search_samples']} "
-                f"| {row['disagreements']} of {row['samples']} | {row['points_lost']:+.2f} |"
-            )
-    return "\n".join(lines)
-
-
-def _peers_page(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| Network | RAM limit B | RAM B | Points lost | Differ | Shiftry loses (at MinUn's limit) |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        if "error" in row:
-            lines.append(f"| `{row['model']}` | {row['limit']} | not feasible | | | |")
-            continue
-        at_limit = row["limit"] == RAM_LIMIT_BYTES[row["model"]]
-        loses = f"{row['shiftry_loses']:.2f}" if at_limit else ""
-        lines.append(
-            f"| `{row['model']}` | {row['limit']} | {row['ram']} | {row['points_lost']:+.2f} "
-            f"| {row['disagreements']} of {row['samples']} | {loses} |"
-        )
-    return "\n".join(lines)
-
-
-def update_docs() -> None:
-    """Replace what is between the markers of each table."""
-    path = ROOT / "docs" / "search.md"
-    text = path.read_text()
-    for name in TABLES:
-        begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
-        if begin in text:
-            head, _, rest = text.partition(begin)
-            text = head + begin + page(name) + end + rest.partition(end)[2]
-    path.write_text(text)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
-    parser.add_argument("--models", help="only these, commas between")
-    parser.add_argument("--evaluations", type=int, help="budget of every search")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/search.md")
-    arguments = parser.parse_args()
-    for name in arguments.tables:
-        measure, models, evaluations = TABLES[name]
-        chosen = tuple(arguments.models.split(",")) if arguments.models else models
-        rows: list[dict[str, Any]] = []
-        try:
-            for row in measure(arguments.evaluations or evaluations, chosen):
-                rows.append(row)
-                write(name, rows)
-        except HilError as error:
-            print(f"{name}: {error}", flush=True)
-    if arguments.docs:
-        update_docs()
-
-
-if __name__ == "__main__":
-    main()

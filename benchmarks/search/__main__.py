@@ -1,0 +1,42 @@
+"""Tables and figures of the width search: results/search/<name>.json, and from these docs/search.md and its pictures.
+
+python -m benchmarks.search peers table1 figure5     measures (needs HIL_DATA), one after the other
+python -m benchmarks.search --docs                   writes tables into docs/search.md, figures into docs/search/
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from benchmarks.search import figures, tables
+from benchmarks.search.pages import draw_figures, update_docs, write
+from tinyhil.errors import HilError
+
+MEASURES = {**tables.TABLES, **figures.FIGURES}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASURES)}")
+    parser.add_argument("--models", help="only these, commas between")
+    parser.add_argument("--evaluations", type=int, help="budget of every search")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/search.md, draw the figures")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        measure, models, evaluations = MEASURES[name]
+        chosen = tuple(arguments.models.split(",")) if arguments.models else models
+        rows: list[dict[str, Any]] = []
+        try:
+            for row in measure(arguments.evaluations or evaluations, chosen):
+                rows.append(row)
+                write(name, rows)
+        except HilError as error:
+            print(f"{name}: {error}", flush=True)
+    if arguments.docs:
+        update_docs()
+        draw_figures()
+
+
+if __name__ == "__main__":
+    main()
