@@ -40,7 +40,7 @@ def operators_page() -> str:
     lines += [
         "## Fusions",
         "",
-        "Made when a program is lowered, where formats are fixed point; `hil plan --without NAME`.",
+        "Made when a program is lowered; all but `distance` where formats are integers. `hil plan --without NAME`.",
         "",
     ]
     lines += ["| Fusion | Makes |", "|---|---|"]

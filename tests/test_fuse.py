@@ -14,6 +14,7 @@ from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
 from scan_models import CELL, HIDDEN, cell, classifier, scan
 from search_models import host_engine
+from test_kernels_formats import inputs
 
 from codegen.arena import problem_of
 from harness.config import load_boards
@@ -22,6 +23,7 @@ from memplan import plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
+from tinyhil.formats import named
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, NAMES, fuse_graph
 from tinyhil.fuse.sparse import list_pays
 from tinyhil.graph import Graph
@@ -213,6 +215,71 @@ def fused_cases(folder: Path, names: Sequence[str]) -> list[Case]:
 def test_kernels_equal_the_reference(tmp_path: Path) -> None:
     made = fused_cases(tmp_path, tuple(EXPECTED))
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+
+
+EVERYWHERE = (
+    "fixed5",
+    "fixed32",
+    "posit8es0",
+    "posit8es2",
+    "posit16es1",
+    "posit32es2",
+    "fp8e4m3",
+    "bfloat16",
+    "nf4",
+    "int8",
+)
+MIXED = (*EVERYWHERE, "fixed8", "fixed16", "fixed8pc", "posit12es3", "fp8e5m2", "float16", "float32")
+
+
+def distances(folder: Path, names: Sequence[str], mixtures: int = 0) -> list[Case]:
+    """Squared distances in these formats, and with a format of its own for every value, on codes of all sorts."""
+    graph, random = load(prototypes(), folder), np.random.default_rng(7)
+    chosen: list[tuple[str, dict[str, str]]] = [(name, {}) for name in names]
+    for _ in range(mixtures):
+        chosen.append(("fixed16", {value: str(random.choice(MIXED)) for value in "xwzpdsek"}))
+    made = []
+    for default, mix in chosen:
+        program = lowered(graph, inputs_of(graph, 40), (), default, mix)
+        assert "squared_distance" in kernels(program), (default, mix)
+        made.append(
+            Case(f"{default} {mix}", program, inputs(program.tensors[program.input].format, inputs_of(graph, 12), 1))
+        )
+    return made
+
+
+def test_squared_distances_in_every_format(tmp_path: Path) -> None:
+    made = distances(tmp_path, MIXED, mixtures=12)
+    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+
+
+@pytest.mark.parametrize("board", ["due", "h747"])
+def test_squared_distances_on_arm(board: str, tmp_path: Path) -> None:
+    made = distances(tmp_path, EVERYWHERE)
+    assert first_difference(made, run_on_board(made, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("posit8es0", "fp8e4m3"), *(pytest.param((n,), marks=pytest.mark.slow) for n in EVERYWHERE)],
+)
+def test_squared_distances_on_the_uno(names: Sequence[str], tmp_path: Path) -> None:
+    made = distances(tmp_path, names)
+    assert first_difference(made, run_on_board(made, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize("name", ["posit8es0", "posit8es1", "posit16es1", "fp8e4m3", "bfloat16", "int8"])
+def test_distances_of_other_formats_need_no_matrices(name: str, tmp_path: Path) -> None:
+    graph = load(prototypes(), tmp_path)
+    x = inputs_of(graph, 200)
+    errors = []
+    for without in ((), ["distance"]):
+        program = lowered(graph, x, without, name)
+        run = run_reference(program, quantize_inputs(program, x)[0])
+        errors.append(np.abs(dequantize_outputs(program, run.outputs) - evaluate(graph, x).reshape(200, -1)).mean())
+    assert errors[0] < errors[1]
+    wide = "fixed16" if named(name).bits == 16 else "fixed8"
+    assert arena_bytes(lowered(graph, x, (), name)) == arena_bytes(lowered(graph, x, (), wide))
 
 
 @pytest.mark.parametrize("board", ["uno", "due"])

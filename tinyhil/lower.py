@@ -9,13 +9,14 @@ import numpy as np
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.formats import named
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import AFFINE_LOWER, KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
+from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
 from tinyhil.program import Program, Tensor, walk
 from tinyhil.shared_scales import ranges_together, share_scales
@@ -56,12 +57,17 @@ def lower_node(node: Node, lowering: Lowering) -> None:
     formats_of = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
     if node.op in AFFINE_LOWER and is_affine(*formats_of, bits=8):
         AFFINE_LOWER[node.op](operator, node, lowering)
-    elif node.op in SINGLE_LOWER and (domain != INTEGER or lowering.is_skewed(node.outputs[0])):
+    elif node.op in SINGLE_LOWER and (domain != INTEGER or _is_beyond(node.op, lowering.format(node.outputs[0]))):
         SINGLE_LOWER[node.op](operator, node, lowering)
     elif operator.lower is not None:
         operator.lower(node, lowering)
     else:
         lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))
+
+
+def _is_beyond(op: str, result: Format) -> bool:
+    """Whether the operator's integer kernel can not round into `result`."""
+    return result.domain == AFFINE or (op in INTEGERS_ONLY and result.domain != INTEGER)
 
 
 def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:

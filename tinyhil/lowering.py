@@ -186,8 +186,10 @@ class Lowering:
             params = {name: value for name, value in op.params.items() if name != "shift"}
             op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
-        if domain == AFFINE or (
-            kernel.coded == SINGLE and (domain == CODED or self.tensors[op.output].format.domain == AFFINE)
+        if (
+            SINGLE in (domain, op.domain)
+            or domain == AFFINE
+            or (kernel.coded == SINGLE and (domain == CODED or self.tensors[op.output].format.domain == AFFINE))
         ):  # which holds every code of 16 bits and less
             domain = SINGLE
         if domain != INTEGER and not kernel.coded:

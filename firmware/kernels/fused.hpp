@@ -1,6 +1,7 @@
 // Operators that fusion makes (tinyhil/ops/distance.py, sparse.py).
 #pragma once
 #include "firmware/kernels/dense.hpp"
+#include "firmware/kernels/quire.hpp"
 
 namespace hil {
 
@@ -16,18 +17,67 @@ template <class A, class B>
 inline int32_t product(A a, B b) { return static_cast<int32_t>(static_cast<int16_t>(a)) * static_cast<int16_t>(b); }
 inline int16_t product(int8_t a, int8_t b) { return static_cast<int16_t>(static_cast<int16_t>(a) * static_cast<int16_t>(b)); }
 
+// sum += (a - b)^2: integers round the difference to 16 bits
+template <class Acc>
+struct SquaredDifference {
+    template <class A, class B, class L, class R, class Drop>
+    static void add(Acc &sum, A a, B b, L a_shift, R b_shift, Drop drop) {
+        const int32_t left = static_cast<int32_t>(a) * (int32_t(1) << int(a_shift));
+        const int32_t right = static_cast<int32_t>(b) * (int32_t(1) << int(b_shift));
+        const int16_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
+        add_product(sum, product(difference, difference));
+    }
+};
+
+template <>
+struct SquaredDifference<float> {
+    template <class A, class B, class L, class R, class Drop>
+    static void add(float &sum, A a, B b, L a_shift, R b_shift, Drop) {
+        const float difference = scaled(static_cast<float>(a), a_shift) - scaled(static_cast<float>(b), b_shift);
+        sum += difference * difference;
+    }
+};
+
+// Coded: 24 bits of the difference, or 30 where an operand has 32, rounded to odd
+template <int Bits, int Low, int Guard>
+struct SquaredDifference<Quire<Bits, Low, Guard>> {
+    using Sum = Quire<Bits, Low, Guard>;
+
+    template <class A, class B, class L, class R, class Drop>
+    static void add(Sum &sum, A a, B b, L a_shift, R b_shift, Drop) {
+        constexpr bool is_long = MantissaBits<A>::value > 16 || MantissaBits<B>::value > 16;
+        constexpr bool is_short = MantissaBits<A>::value <= 8 && MantissaBits<B>::value <= 8;
+        using Number = RealOf<typename WindowInteger<(is_long ? 64 : 32)>::type>;
+        const Number x = scaled(Number(a), a_shift), y = scaled(Number(b), b_shift);
+        const int16_t apart = static_cast<int16_t>(x.exponent - y.exponent);
+        if (is_short && apart <= 6 && apart >= -6) {
+            const int16_t left = static_cast<int16_t>(static_cast<int16_t>(x.mantissa) * (1 << (apart > 0 ? apart : 0)));
+            const int16_t right = static_cast<int16_t>(static_cast<int16_t>(y.mantissa) * (1 << (apart < 0 ? -apart : 0)));
+            const int16_t difference = static_cast<int16_t>(left - right), low = apart > 0 ? y.exponent : x.exponent;
+            const int32_t square = static_cast<int32_t>(difference) * difference;
+            sum += Sum(Sum::template cut_short<30>(square, static_cast<int16_t>(2 * low)));
+            return;
+        }
+        add_square(sum, x - y, Const<(is_long ? 30 : 24)>());
+    }
+
+private:
+    template <class Mantissa, int Kept>
+    HIL_SHARED static void add_square(Sum &sum, RealOf<Mantissa> difference, Const<Kept>) {
+        int16_t drop = 0;
+        for (auto more = magnitude_of(difference.mantissa) >> Kept; more != 0; more >>= 1) ++drop;
+        const int64_t kept = shift_to_odd(difference.mantissa, drop);
+        sum += Sum(Sum::cut(kept * kept, static_cast<int16_t>(2 * (difference.exponent + drop))));
+    }
+};
+
 // out[r] = sum_k (a[r][k] - b[r][k])^2; a step of 0 uses the same row for all results
 template <class Acc, class Out, class A, class B, class L, class R, class Drop, class Shift>
 void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Size b_step, L a_shift, R b_shift, Drop drop,
                       Shift shift) {
     for (; rows > 0; --rows, a = a + a_step, b = b + b_step) {
         Acc sum = Acc(0);
-        for (Size k = 0; k < inner; ++k) {
-            const int32_t left = static_cast<int32_t>(a[k]) * (int32_t(1) << int(a_shift));
-            const int32_t right = static_cast<int32_t>(b[k]) * (int32_t(1) << int(b_shift));
-            const int16_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
-            add_product(sum, product(difference, difference));
-        }
+        for (Size k = 0; k < inner; ++k) SquaredDifference<Acc>::add(sum, a[k], b[k], a_shift, b_shift, drop);
         *out++ = requantize<Out>(sum, shift);
     }
 }

@@ -42,6 +42,19 @@ def exact_product(a: np.ndarray, b: np.ndarray) -> Exact:
     return Exact(product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low)
 
 
+def odd(x: Exact, bits: int) -> np.ndarray:
+    """`bits` significant bits of x, its lowest bit set if anything was lost: rounded to odd."""
+    mantissa, power = np.frexp(x.value)
+    just_below = (np.abs(mantissa) == 0.5) & (mantissa * x.residue < 0)  # of a power of two
+    power = power - just_below - bits
+    value = np.ldexp(x.value, -power)
+    whole = np.floor(value)
+    whole = whole - ((value == whole) & (x.residue < 0))
+    lost = (value != whole) | (x.residue != 0)
+    kept = whole + (lost & (np.mod(whole, 2.0) == 0))
+    return np.ldexp(kept, power)
+
+
 def _high(x: np.ndarray) -> np.ndarray:
     scaled = _SPLIT * x
     high: np.ndarray = scaled - (scaled - x)

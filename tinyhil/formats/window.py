@@ -9,6 +9,7 @@ firmware/kernels/quire.hpp.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,15 @@ WIDTHS = (32, 64)
 FINE = 40  # a window is fine enough if its lowest bit is 2**-40 of the largest product expected
 MARGIN = 8  # powers of two that a guarded window holds above the largest product expected
 SMALL_MARGIN = 5  # the same where it buys exactness
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What is known of an operand's numbers: the largest there may be, the largest expected, multiples of what."""
+
+    largest: float
+    observed: float
+    granule: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +137,13 @@ def place_pair(a: Format, b: Format, observed: tuple[float, float], count: int) 
     peak = min(observed[0] or a.largest, a.largest) * min(observed[1] or b.largest, b.largest)
     granule = a.granule + b.granule
     return _fitted(a.largest * b.largest * count, (granule, granule), peak, count)
+
+
+def place_squares(operands: Sequence[Operand], count: int) -> Window:
+    """The window for sums of `count` squares of differences of two operands, in one unit."""
+    granule = 2 * min(operand.granule for operand in operands)
+    bound, peak = (sum(sizes) ** 2 for sizes in zip(*((o.largest, o.observed) for o in operands), strict=True))
+    return _fitted(bound * count, (granule, granule), peak, count)
 
 
 def _fitted(bound: float, lows: tuple[int, int], peak: float, terms: int) -> Window:

@@ -1,24 +1,33 @@
 """SquaredDistance: sum over the last axis of (a - b)**2 in one pass, without a matrix of differences or of squares.
 
-The difference is rounded once to 16 bits, in the scale its calibrated range asks for; its squares are exact and so is
-their sum, rounded once. The unfused operators round the difference, each square, and the sum.
+Integers: the difference is rounded once to 16 bits, in the scale its calibrated range asks for; its squares are exact
+and so is their sum, rounded once. Coded formats: the difference keeps its first 24 bits (30 of formats of 32 bits),
+rounded to odd, and its square is cut into a window like any product. Single precision: in element order. The unfused
+operators round the difference, each square, and the sum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
+from tinyhil.arithmetic import scaled, sum_along
+from tinyhil.formats.codec import Accumulator, requantize
+from tinyhil.formats.exact import exact_sum, odd
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import CODED, INTEGER, Format
+from tinyhil.formats.window import Operand, Window, granule_of, place_squares
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align
 from tinyhil.program import Op
 
 DIFFERENCE_BITS = 16
+KEPT_BITS, LONG_KEPT_BITS = 24, 30
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -52,9 +61,9 @@ def difference_bits(lowests: Sequence[int], exponents: Sequence[int], shift: int
 
 def _lower(node: Node, lowering: Lowering) -> None:
     rows, inner = lowering.count(node.outputs[0]), lowering.shape(node.inputs[0])[-1]
-    formats = [lowering.loaded(value) for value in node.inputs]
-    exponents = [fmt.exponent for fmt in formats]
-    exponent = max(int(node.attrs["exponent"]), min(exponents))
+    exponents = [lowering.loaded(value).exponent for value in node.inputs]
+    is_integer = lowering.domain(node.inputs) == INTEGER
+    exponent = max(int(node.attrs["exponent"]), min(exponents)) if is_integer else min(exponents)
     names = tuple(lowering.operand(value) for value in node.inputs)
     out = lowering.define(node.outputs[0])
     shift = out.format.exponent - 2 * exponent
@@ -67,27 +76,59 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(inner << (2 * DIFFERENCE_BITS - 2), shift)
-    lowering.emit(node, Op(SQUARED_DISTANCE.name, node.name, names, out.name, params, bits))
+    op = Op(SQUARED_DISTANCE.name, node.name, names, out.name, params, bits)
+    if not is_integer:
+        is_long = any(lowering.tensors[name].format.storage_bytes == 4 for name in names)
+        operands = [_operand(lowering, *pair) for pair in zip(node.inputs, names, lifts(exponents), strict=True)]
+        window = place_squares(operands, inner)
+        params = {**params, "kept": LONG_KEPT_BITS if is_long else KEPT_BITS}
+        op = replace(op, params=params, accumulator_bits=window.bits, low=window.low, guard=window.guard)
+    lowering.emit(node, op)
+
+
+def _operand(lowering: Lowering, value: str, tensor: str, lift: int) -> Operand:
+    """What is known of the numbers of an operand, moved left by `lift`; of a constant everything."""
+    fmt = lowering.format(value)
+    granule = 0 if fmt.domain == INTEGER else fmt.granule
+    largest = math.ldexp(fmt.largest, fmt.exponent - lowering.loaded(value).exponent)
+    observed = min(lowering.observed(value), largest) or largest
+    if lowering.constant(value) is not None:
+        numbers = lowering.magnitudes(tensor).astype(np.float64)
+        granule, largest = granule_of(numbers), float(numbers.max(initial=0.0))
+        observed = largest
+    return Operand(math.ldexp(largest, lift), math.ldexp(observed, lift), granule + lift)
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a, b = (array.reshape(len(array), -1, p["inner"]) for array in arrays)
-    difference = (a << p["a_shift"]) - (b << p["b_shift"])
-    difference = np.broadcast_to(difference, (len(difference), p["rows"], p["inner"]))
-    rounded, clipped = requantize(difference, p["drop"], Fixed(DIFFERENCE_BITS, 0))
-    codes, beyond = requantize((rounded * rounded).sum(axis=2), p["shift"], out)
+    a, b = scaled(a, p["a_shift"]), scaled(b, p["b_shift"])
+    size = (len(np.broadcast_arrays(a[:, :1, :1], b[:, :1, :1])[0]), p["rows"], p["inner"])
+    a, b = np.broadcast_to(a, size), np.broadcast_to(b, size)
+    total: Accumulator
+    if op.domain == INTEGER:
+        rounded, clipped = requantize(a - b, p["drop"], Fixed(DIFFERENCE_BITS, 0))
+        total = (rounded * rounded).sum(axis=2)
+    elif op.domain == CODED:
+        window = Window(op.accumulator_bits, op.low, op.guard)
+        difference = odd(exact_sum(a, -b), p["kept"])
+        units, clipped = window.multiply(difference, difference)
+        total = window.value(units.sum(axis=2))
+    else:
+        total, clipped = sum_along(np.square(a - b), 2), np.zeros((len(a), 1), bool)
+    codes, beyond = requantize(total, p["shift"], out)
     return codes, np.concatenate([clipped.reshape(len(clipped), -1), beyond], axis=1)
 
 
 _PARAMS = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
 SQUARED_DISTANCE = Kernel(
     "squared_distance",
-    "sums of squared differences: difference rounded to 16 bits, exact sum, one rounding",
+    "sums of squared differences: difference rounded to 16 bits (24 of coded formats), exact sum, one rounding",
     _execute,
     _PARAMS,
     ("a_shift", "b_shift", "drop", "shift"),
     is_sum=True,
+    coded=QUIRE,
 )
 KERNELS = (SQUARED_DISTANCE,)
 

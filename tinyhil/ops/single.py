@@ -177,7 +177,7 @@ def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
         "second": _bits(second),
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[node.op].name, node.name, (x,), out.name, params))
+    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[node.op].name, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 # ---- Div
@@ -198,7 +198,7 @@ def _lower_div(_: Operator, node: Node, lowering: Lowering) -> None:
         "b_period": periods[1],
         "shift": out.format.exponent - a.exponent + b.exponent,
     }
-    lowering.emit(node, Op(DIV.name, node.name, names, out.name, params))
+    lowering.emit(node, Op(DIV.name, node.name, names, out.name, params, domain=SINGLE))
 
 
 _DIV_PARAMS = ("count", "a_period", "b_period", "shift")
@@ -241,7 +241,7 @@ def _lower_softmax(_: Operator, node: Node, lowering: Lowering) -> None:
         "power": lowering.loaded(node.inputs[0]).exponent,
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(SOFTMAX.name, node.name, (x,), out.name, params))
+    lowering.emit(node, Op(SOFTMAX.name, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 SOFTMAX = Kernel(
@@ -260,3 +260,5 @@ LOWER: dict[str, Callable[[Operator, Node, Lowering], None]] = {
     "Div": _lower_div,
     "Softmax": _lower_softmax,
 }
+# Those of them whose integer kernels round into integers only.
+INTEGERS_ONLY = frozenset({"Exp", "Log", "Sqrt", "Reciprocal", "Div"})
