@@ -39,7 +39,10 @@ NO_INPUT = np.zeros(0, np.int8)
 COMPILERS = ("g++", "c++", "clang++")
 
 
-SOURCES = ("lanes.cpp", *(f"lanes{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions")))
+SOURCES = (
+    "lanes.cpp",
+    *(f"lanes{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions", "_integers")),
+)
 # Built where it runs; the order of floating-point operations is kept, their flags and traps nobody reads.
 FLAGS = (
     *("-O3", "-std=c++17", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
@@ -143,8 +146,11 @@ class Engine:
             self.notice(line)
 
 
-def load_engine(root: Path, cache_dir: Path, threads: int | None = None) -> Engine:
-    """The engine of this machine, built on first use into the cache; BuildError without a C++ compiler.
+def load_engine(
+    root: Path, cache_dir: Path, threads: int | None = None, notice: Callable[[str], None] = _to_stderr
+) -> Engine:
+    """The engine of this machine, built on first use into the cache, which `notice` is told; BuildError without a C++
+    compiler.
 
     `root` is the folder that holds `search/`.
     """
@@ -156,10 +162,11 @@ def load_engine(root: Path, cache_dir: Path, threads: int | None = None) -> Engi
         )
     path = cache_dir / f"engine-{_fingerprint(root, compiler)}.so"
     if not path.exists():
+        notice("search: compiling the host engine, once per machine")
         _build(root, compiler, path)
     library = ctypes.CDLL(str(path))
     library.hil_lanes_run.restype = None
-    return Engine(library, threads or len(os.sched_getaffinity(0)))
+    return Engine(library, threads or len(os.sched_getaffinity(0)), notice)
 
 
 def _fingerprint(root: Path, compiler: str) -> str:

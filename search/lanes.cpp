@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "search/lanes_functions.hpp"
+#include "search/lanes_integers.hpp"
 
 namespace lanes {
 
@@ -51,7 +51,8 @@ const Function KERNELS[] = {
     gather_at, take_row, place_row, count, table, sum_affine, mul_affine, reduce_sum, reduce_max, reduce_min, arg_max,
     max_pool, average_pool, average_pool_affine, squared_distance, single_sigmoid, single_tanh, single_exp, single_log, single_sqrt,
     single_reciprocal, single_erf, single_gelu, single_softplus, single_elu, single_clip, single_div, single_softmax,
-    dense_at, numpy, load, save, tally,
+    slopes, hard_sigmoid, hard_swish,
+    dense_at, div, prelu, softmax, normalize, interpolate, conv_transpose, numpy, load, save, tally,
 };
 constexpr int64_t LOOP = sizeof(KERNELS) / sizeof(KERNELS[0]), SLICE = LOOP + 1;
 

@@ -252,14 +252,20 @@ inline void relu(Machine &m, const Op &op) {
 }
 
 // params: count; reals: finished numbers below, at and above zero
-inline void sign(Machine &m, const Op &op) {
+template <class N>
+void signs(Machine &m, const Op &op) {
     Store store(m, op, 0);
-    const double *x = m.operand<double>(op, 0);
+    const N *x = m.operand<N>(op, 0);
     for (int64_t e = 0; e < op.params[0]; ++e) {
         double made[LANES];
         for (int l = 0; l < LANES; ++l) made[l] = op.reals[x[e * LANES + l] < 0 ? 0 : x[e * LANES + l] > 0 ? 2 : 1];
         store.raw(e, made);
     }
+}
+
+inline void sign(Machine &m, const Op &op) {
+    if (op.domain == SINGLE) signs<float>(m, op);
+    else signs<double>(m, op);
 }
 
 // params: count; reals: the finished number

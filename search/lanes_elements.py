@@ -26,9 +26,10 @@ from search.lanes_tables import (
 from tinyhil.arithmetic import load
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
+from tinyhil.formats.format import CODED, SINGLE, Format
 from tinyhil.formats.minifloat import Minifloat
 from tinyhil.formats.posit import Posit
+from tinyhil.formats.window import Window
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.movement import indices
 from tinyhil.ops.window import FIELDS, window_of
@@ -46,15 +47,6 @@ def _pairwise(kernel: str, *names: str) -> Maker:
     return make
 
 
-_DISTANCE = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
-
-
-def _squared_distance(flat: Operands, op: Op) -> Call:
-    if op.domain != INTEGER:
-        raise Unsupported(f"kernel 'squared_distance' in the {op.domain} domain")
-    return _pairwise("squared_distance", *_DISTANCE)(flat, op)
-
-
 def _plain(kernel: str, *names: str) -> Maker:
     """One operand."""
 
@@ -70,13 +62,31 @@ def _finished(flat: Operands, op: Op, *codes: int) -> tuple[float, ...]:
     return tuple(float(x) for x in numbers_of(np.array(codes), flat.program.tensors[op.output].format))
 
 
-_DISTANCE = _pairwise("squared_distance", "rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
-
-
 def _squared_distance(flat: Operands, op: Op) -> Call:
-    if op.domain != INTEGER:
-        raise Unsupported("kernel 'squared_distance' of operands that are no integers")
-    return _DISTANCE(flat, op)
+    names = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
+    call = _pairwise("squared_distance", *names)(flat, op)
+    if op.domain == CODED:
+        window = Window(op.accumulator_bits, op.low, op.guard)
+        call.params += [op.params["kept"], op.low]
+        call.reals = (float(window.limit) if op.guard else 0.0,)
+    return call
+
+
+def _float_bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+def _line(kernel: str, *names: str) -> Maker:
+    """A function in single precision with whole numbers as parameters."""
+
+    def make(flat: Operands, op: Op) -> Call:
+        if op.domain != SINGLE:
+            raise Unsupported(f"kernel '{kernel}' of operands in the {op.domain} domain")
+        inputs, data = flat.lanes(op, 0)
+        first, second, *more = (_float_bits(op.params[name]) for name in names)
+        return Call(kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
+
+    return make
 
 
 def _compare(flat: Operands, op: Op) -> Call:
@@ -86,8 +96,6 @@ def _compare(flat: Operands, op: Op) -> Call:
 
 
 def _sign(flat: Operands, op: Op) -> Call:
-    if op.domain != CODED:
-        raise Unsupported("kernel 'sign' in single precision")
     inputs, data = flat.lanes(op, 0)
     reals = _finished(flat, op, op.params["below"], op.params["zero"], op.params["above"])
     return Call("sign", [op.params["count"]], inputs, data, reals)
@@ -322,5 +330,8 @@ MAKERS: dict[str, Maker] = {
     "squared_distance": _squared_distance,
     **{name: _plain(name, *_FUNCTION) for name in KERNELS if name.startswith("single_")},
     "single_div": _pairwise("single_div", "count", "a_period", "b_period", "shift"),
+    "slopes": _line("slopes", "below", "above"),
+    "hard_sigmoid": _line("hard_sigmoid", "factor", "offset", "one"),
+    "hard_swish": _line("hard_swish", "factor", "offset", "one"),
     "single_softmax": _plain("single_softmax", *_REDUCE, "power"),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from search import lanes_elements, lanes_layers
+from search import lanes_elements, lanes_integers, lanes_layers
 from search.lanes_elements import TABULATED, table_of
 from search.lanes_layers import LIMITED
 from search.lanes_numbers import INTS, LANES, NUMBERS, Unsupported, kind_of
@@ -31,7 +31,7 @@ from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.limits import CLIP, RELU
 from tinyhil.program import Loop, Op, Program, walk
 
-MAKERS: dict[str, Maker] = {**lanes_layers.MAKERS, **lanes_elements.MAKERS}
+MAKERS: dict[str, Maker] = {**lanes_layers.MAKERS, **lanes_elements.MAKERS, **lanes_integers.MAKERS}
 
 
 def flatten_lanes(program: Program) -> Lanes:

@@ -156,8 +156,64 @@ inline void average_pool_affine(Machine &m, const Op &op) {
     }
 }
 
-// params: rows, inner, a_step, b_step, a_shift, b_shift, drop, shift. The difference is rounded to 16 bits first.
+// `bits` significant bits of value + residue, the lowest set if anything was lost (tinyhil/formats/exact.py).
+inline double odd(double value, double residue, int64_t bits) {
+    const int64_t word = static_cast<int64_t>(bits_of(value)), field = (word >> 52) & 0x7FF;
+    if (field == 0) return 0.0;  // no number here is that small
+    const bool just_below = (word & ((int64_t(1) << 52) - 1)) == 0 && value * residue < 0;
+    const int64_t power = field - 1022 - just_below - bits;
+    const double moved = value * power_of_two(-power), floored = std::floor(moved);
+    const double whole = floored - (moved == floored && residue < 0);
+    const bool lost = moved != whole || residue != 0, even = (static_cast<int64_t>(whole) & 1) == 0;
+    return (whole + (lost && even)) * power_of_two(power);
+}
+
+// Differences rounded to odd, their squares cut into the window.
+inline void coded_distance(Machine &m, const Op &op) {
+    const int64_t rows = op.params[0], inner = op.params[1];
+    const double left = power_of_two(op.params[4]), right = power_of_two(op.params[5]);
+    const double down = power_of_two(-op.params[9]), unit = power_of_two(op.params[9]);
+    Store store(m, op, op.params[7]);
+    const double *a = m.operand<double>(op, 0), *b = m.operand<double>(op, 1);
+    double *const units = m.buffer<double>(3, inner), *const differences = m.buffer<double>(4, inner);
+    for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t k = 0; k < inner; ++k) {
+            const double *x = a + (r * op.params[2] + k) * LANES, *y = b + (r * op.params[3] + k) * LANES;
+            for (int l = 0; l < LANES; ++l) {
+                const double p = x[l] * left, q = -y[l] * right, total = p + q, part = total - p;
+                const double kept = odd(total, (p - (total - part)) + (q - part), op.params[8]);
+                differences[k * LANES + l] = kept;
+                units[k * LANES + l] = kept * down;
+            }
+        }
+        int64_t sum[LANES] = {};
+        window_sum(units, LANES, true, differences, inner, op.reals[0], sum, m.counts);
+        Layer::window_value(store, r, sum, unit);
+    }
+}
+
+inline void single_distance(Machine &m, const Op &op) {
+    const double left = power_of_two(op.params[4]), right = power_of_two(op.params[5]);
+    Store store(m, op, op.params[7]);
+    const float *a = m.operand<float>(op, 0), *b = m.operand<float>(op, 1);
+    for (int64_t r = 0; r < op.params[0]; ++r) {
+        float sum[LANES] = {};
+        for (int64_t k = 0; k < op.params[1]; ++k) {
+            const float *x = a + (r * op.params[2] + k) * LANES, *y = b + (r * op.params[3] + k) * LANES;
+            for (int l = 0; l < LANES; ++l) {
+                const float difference = scaled_float(x[l], left) - scaled_float(y[l], right);
+                sum[l] += difference * difference;
+            }
+        }
+        store.single(r, sum);
+    }
+}
+
+// params: rows, inner, a_step, b_step, a_shift, b_shift, drop, shift; of coded operands also the bits kept of a
+// difference and the window's lowest. Differences of integers are rounded to 16 bits first.
 inline void squared_distance(Machine &m, const Op &op) {
+    if (op.domain == CODED) return coded_distance(m, op);
+    if (op.domain == SINGLE) return single_distance(m, op);
     const int64_t rows = op.params[0], inner = op.params[1];
     const int64_t half = op.params[6] > 0 ? int64_t(1) << (op.params[6] - 1) : 0;
     Store store(m, op, op.params[7]);
@@ -290,6 +346,22 @@ inline void single_clip(Machine &m, const Op &op) {
         x = x < low ? low : x;
         return x > high ? high : x;
     });
+}
+
+inline void slopes(Machine &m, const Op &op) {
+    unary(m, op, [](float x, float below, float above) { return (x < 0 ? below : above) * x; });
+}
+inline float gate(float x, float factor, float offset, float one) {
+    const float line = x * factor + offset, above = line < 0 ? 0.0f : line;
+    return above > one ? one : above;
+}
+inline void hard_sigmoid(Machine &m, const Op &op) {
+    const float one = as_float(op.params[5]);
+    unary(m, op, [one](float x, float factor, float offset) { return gate(x, factor, offset, one); });
+}
+inline void hard_swish(Machine &m, const Op &op) {
+    const float one = as_float(op.params[5]);
+    unary(m, op, [one](float x, float factor, float offset) { return gate(x, factor, offset, one) * x; });
 }
 
 // params: count, a_period, b_period, shift

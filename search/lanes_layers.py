@@ -187,8 +187,8 @@ def _matmul(flat: Operands, op: Op) -> Call:
     reals: tuple[float, ...] = ()
     if op.domain == INTEGER:
         mode = _exact_mode(op.accumulator_bits)
-        if mode != INT32 and -1 in inputs:
-            raise Unsupported("a wide product with a constant")
+        if mode != INT32:
+            data = tuple(flat.repeated(op, n, STARTS[mode]) if source < 0 else 0 for n, source in enumerate(inputs))
     elif op.domain == CODED:
         window = Window(op.accumulator_bits, op.low, op.guard)
         mode, low = WINDOW, op.low

@@ -65,6 +65,10 @@ class Operands:
             if kind_of(self.format(op, index)) != INTS:
                 raise Unsupported(f"kernel '{op.kernel}' with a condition or an index in {self.format(op, index)}")
 
+    def repeated(self, op: Op, index: int, dtype: object) -> int:
+        """The address of a constant operand as its kernel sees it, repeated for every lane."""
+        return self.keep(np.repeat(self.scalars(op, index), LANES), dtype)
+
     def _repeated(self, op: Op, index: int, raw: bool) -> int:
         name, fmt = op.inputs[index], self.format(op, index)
         key = name, "" if raw else op.domain

@@ -15,8 +15,9 @@ from search_models import host_engine, network, network_study
 
 from harness.toolchain import default_cache_dir
 from harness.zoo import find_model, zoo_names
-from search.engine import Engine
+from search.engine import FOLDER, SOURCES, Engine, load_engine
 from search.evaluate import Evaluator, NumpyExecutor, make_examples
+from search.lanes_flatten import MAKERS
 from search.space import Choice, make_space
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
@@ -170,8 +171,9 @@ def test_zoo_models_in_every_format(name: str, engine: Engine) -> None:
     assert compared or sum(a.size for a in zoo.graph.all_constants().values()) >= 40_000
 
 
-def test_what_numpy_executes_is_said_and_exact(engine: Engine, tmp_path: Path) -> None:
-    """An operation without a lockstep version, inside of a loop's samples and threads."""
+def test_what_numpy_executes_is_said_and_exact(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation without a lockstep version, in blocks of samples and threads."""
+    monkeypatch.delitem(MAKERS, "div")
     main = graph([node("Div", "x c", "y"), node("Div", "c y", "z")], {"x": ROWS}, "z", {"c": weights(8)})
     net = load(model(main), tmp_path)
     program = lower(net, Assignment("fixed16"), calibrate(net, samples_for(ROWS, 4), {}))
@@ -246,6 +248,23 @@ def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monk
     for choice in (study.space.low, study.space.high):
         study.evaluator.score(study.space.lower(study.space.uniform(choice)))
     assert sorted(default_cache_dir().glob("engine-*")) == made
+
+
+def test_the_first_compilation_is_announced(tmp_path: Path) -> None:
+    """Before it begins: it takes seconds. A library of one function, here."""
+    for name in SOURCES:
+        (tmp_path / FOLDER / name).parent.mkdir(exist_ok=True)
+        (tmp_path / FOLDER / name).write_text("")
+    (tmp_path / FOLDER / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
+    said: list[str] = []
+
+    def notice(line: str) -> None:
+        said.append(line)
+        assert not list(tmp_path.glob("cache/engine-*"))
+
+    for _ in range(2):
+        load_engine(tmp_path, tmp_path / "cache", notice=notice)
+    assert said == ["search: compiling the host engine, once per machine"]
 
 
 def test_no_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from harness.zoo import find_model, zoo_names
 from search.engine import Engine
 from search.evaluate import Evaluator, NumpyExecutor, make_examples
 from search.kept import ENTRY_BYTES, Kept
+from search.lanes_flatten import MAKERS
 from search.restart import restart, work_of
 from search.space import Candidate, Choice, Space, make_space
 from search.versions import stages_of
@@ -96,9 +97,15 @@ def walked(engine: Engine, net: Graph, space: Space, steps: int, seed: int, limi
     return compared, saturated
 
 
+@pytest.mark.parametrize("numpy", ["", "dense add mul place_more single_tanh"])
 @pytest.mark.parametrize("family", range(len(FAMILIES)))
-def test_random_models(family: int, engine: Engine, tmp_path: Path) -> None:
-    """Loops, states, views, tensors put together from parts, in mixed formats."""
+def test_random_models(
+    family: int, numpy: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops, states, views, tensors put together from parts, in mixed formats; some of it executed by numpy."""
+    engine = replace(engine, notice=lambda line: None, _told=set())
+    for kernel in numpy.split():
+        monkeypatch.delitem(MAKERS, kernel)
     compared = saturated = 0
     for seed in range(12):
         chance = np.random.default_rng([family, seed])
