@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.training.fastgrnn import Recipe, train
+from models.training.fastgrnn import Recipe, make
 from models.training.fit import Schedule
-from models.training.graphs import fastgrnn
-from models.training.publish import About, publish
-from models.training.words import FASTGRNN
-from tinyhil.data import load
 
-HERE = Path(__file__).parent
 RECIPE = Recipe(
     hidden=64,
     classes=19,
@@ -28,24 +23,5 @@ RECIPE = Recipe(
     schedule=Schedule(epochs=20, weight_decay=1e-2),
 )
 
-
-def main() -> None:
-    data = load("dsa19")
-    assert data.y_train is not None
-    weights = train(data.x_train, data.y_train, RECIPE)
-    cost = 125 * weights.step_cost + weights.classifier.size
-    about = About(
-        title="19 activities from five boxes of motion sensors with FastGRNN (125 steps of 45)",
-        dataset="dsa19",
-        summary="Recognises 19 activities from five boxes of motion sensors.",
-        family=FASTGRNN,
-        facts={
-            "Hidden, rank of W, rank of U": f"{RECIPE.hidden}, {RECIPE.rank_w or 'full'}, {RECIPE.rank_u or 'full'}",
-            "Cost": f"{weights.step_cost:,} multiply-accumulates per step, {cost:,} per sample",
-        },
-    )
-    publish(HERE, fastgrnn(HERE.name, weights, (1, 125, 45)), about)
-
-
 if __name__ == "__main__":
-    main()
+    make(Path(__file__).parent, "dsa19", "19 activities from five boxes of motion sensors", RECIPE)

@@ -10,13 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.training.fit import Schedule
-from models.training.graphs import protonn
-from models.training.protonn import Recipe, train
-from models.training.publish import About, publish
-from models.training.words import PROTONN
-from tinyhil.data import load
+from models.training.protonn import Recipe, make
 
-HERE = Path(__file__).parent
 RECIPE = Recipe(
     dimensions=16,
     prototypes=45,
@@ -25,23 +20,5 @@ RECIPE = Recipe(
     schedule=Schedule(epochs=150, batch=200, learning_rate=2e-2, weight_decay=0.0, label_smoothing=0.0),
 )
 
-
-def main() -> None:
-    data = load("letter")
-    assert data.y_train is not None
-    weights = train(data.x_train.reshape(len(data.x_train), -1), data.y_train, RECIPE)
-    about = About(
-        title="26 capital letters with ProtoNN (26 classes)",
-        dataset="letter",
-        summary="Recognises 26 capital letters by their nearness to a few prototypes in a space of few dimensions.",
-        family=PROTONN,
-        facts={
-            "Dimensions, prototypes": f"{RECIPE.dimensions}, {RECIPE.prototypes}",
-            "Cost": f"{weights.cost:,} multiply-accumulates, zeros included",
-        },
-    )
-    publish(HERE, protonn(HERE.name, weights, (1, 16)), about)
-
-
 if __name__ == "__main__":
-    main()
+    make(Path(__file__).parent, "letter", "26 capital letters", RECIPE)

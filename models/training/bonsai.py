@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 from models.training.fit import Pruning, Scaling, Schedule, centred, fit, standard, start
-from models.training.graphs import Bonsai
+from models.training.graphs import Bonsai, bonsai
+from models.training.publish import About, publish
+from models.training.words import BONSAI
+from tinyhil.data import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +81,21 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Bonsai:
         score_v=score_v,
         branch=branch[:, :, None],
     )
+
+
+def make(folder: Path, dataset: str, task: str, recipe: Recipe, verb: str = "Recognises") -> None:
+    """Train on `dataset` and publish into `folder`; its card says that the model does `task`."""
+    data = load(dataset)
+    assert data.y_train is not None
+    weights = train(data.x_train.reshape(len(data.x_train), -1), data.y_train, recipe)
+    about = About(
+        title=f"{task[0].upper()}{task[1:]} with Bonsai ({max(2, recipe.classes)} classes)",
+        dataset=dataset,
+        summary=f"{verb} {task} with one small tree, every node of which gives scores.",
+        family=BONSAI,
+        facts={
+            "Dimensions, depth": f"{recipe.dimensions}, {recipe.depth} (a path of {recipe.depth + 1} nodes)",
+            "Cost": f"{weights.cost:,} multiply-accumulates, zeros included",
+        },
+    )
+    publish(folder, bonsai(folder.name, weights, (1, *data.x_train.shape[1:])), about)

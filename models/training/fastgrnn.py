@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,7 +16,10 @@ from torch import nn
 from torch.nn import functional
 
 from models.training.fit import Schedule, fit, start
-from models.training.graphs import FastGrnn
+from models.training.graphs import FastGrnn, fastgrnn
+from models.training.publish import About, publish
+from models.training.words import FASTGRNN
+from tinyhil.data import load
 
 # 8-bit formats that training has in mind: exponents of gates and states, of the sums they are made from, of U1 h.
 GATE_EXPONENT, SUM_EXPONENT, LOW_EXPONENT = -7, -5, -6
@@ -173,3 +177,23 @@ def written(model: Network) -> FastGrnn:
         classifier=model.classifier.detach().numpy(),
         classifier_bias=model.bias.detach().numpy(),
     )
+
+
+def make(folder: Path, dataset: str, task: str, recipe: Recipe, verb: str = "Recognises") -> None:
+    """Train on `dataset` and publish into `folder`; its card says that the model does `task`."""
+    data = load(dataset)
+    assert data.y_train is not None
+    weights = train(data.x_train, data.y_train, recipe)
+    steps, channels = data.x_train.shape[1:]
+    cost = steps * weights.step_cost + weights.classifier.size
+    about = About(
+        title=f"{task[0].upper()}{task[1:]} with FastGRNN ({steps} steps of {channels})",
+        dataset=dataset,
+        summary=f"{verb} {task}.",
+        family=FASTGRNN,
+        facts={
+            "Hidden, rank of W, rank of U": f"{recipe.hidden}, {recipe.rank_w or 'full'}, {recipe.rank_u or 'full'}",
+            "Cost": f"{weights.step_cost:,} multiply-accumulates per step, {cost:,} per sample",
+        },
+    )
+    publish(folder, fastgrnn(folder.name, weights, (1, steps, channels)), about)

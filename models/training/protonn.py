@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +11,10 @@ from torch import nn
 from torch.nn import functional
 
 from models.training.fit import Pruning, Scaling, Schedule, centred, fit, standard, start
-from models.training.graphs import ProtoNn
+from models.training.graphs import ProtoNn, protonn
+from models.training.publish import About, publish
+from models.training.words import PROTONN
+from tinyhil.data import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +98,21 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> ProtoNn:
         labels=labels,
         gamma_squared=float(gamma**2),
     )
+
+
+def make(folder: Path, dataset: str, task: str, recipe: Recipe, verb: str = "Recognises") -> None:
+    """Train on `dataset` and publish into `folder`; its card says that the model does `task`."""
+    data = load(dataset)
+    assert data.y_train is not None
+    weights = train(data.x_train.reshape(len(data.x_train), -1), data.y_train, recipe)
+    about = About(
+        title=f"{task[0].upper()}{task[1:]} with ProtoNN ({recipe.classes} classes)",
+        dataset=dataset,
+        summary=f"{verb} {task} by their nearness to a few prototypes in a space of few dimensions.",
+        family=PROTONN,
+        facts={
+            "Dimensions, prototypes": f"{recipe.dimensions}, {recipe.prototypes}",
+            "Cost": f"{weights.cost:,} multiply-accumulates, zeros included",
+        },
+    )
+    publish(folder, protonn(folder.name, weights, (1, *data.x_train.shape[1:])), about)
