@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tinyhil.formats.codebook import Codebook
 from tinyhil.program import Op, Program, Tensor, walk
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
@@ -35,6 +38,22 @@ def kinds(program: Program) -> dict[str, str]:
 def format_name(tensor: Tensor) -> str:
     """The format without its scale."""
     return "table" if tensor.role == "table" else str(tensor.format).split(" * ")[0]
+
+
+def constant_bytes(program: Program) -> int:
+    """Bytes of the arrays that weights and tables become in flash, those that no operation reads not counted."""
+    used = {name for op in walk(program.body) for name in op.inputs} | {program.output}
+    return sum(stored_bytes(program.tensors[name]) for name in program.constants if name in used)
+
+
+def stored_bytes(tensor: Tensor) -> int:
+    """Of a constant: codes below 8 bits are packed, a codebook's entries follow its indices."""
+    fmt = tensor.format
+    if tensor.role == "table":
+        return 2 * tensor.count
+    if isinstance(fmt, Codebook):
+        return -(-tensor.count * fmt.bits // 8) + np.array(fmt.entries).size * (int(fmt.entry_type.strip("uint_")) // 8)
+    return -(-tensor.count * fmt.bits // 8) if fmt.bits < 8 else tensor.size_bytes
 
 
 def _kind(tensor: Tensor) -> str:

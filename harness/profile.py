@@ -171,6 +171,11 @@ def _executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterat
     return visit(body)
 
 
+def executions_of(program: Program, plan: Plan) -> Counter[int]:
+    """How often the board carries out each operation, by its number."""
+    return Counter(_executed(program, plan, program.body))
+
+
 def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
     output = program.tensors[op.output]
     macs = macs_of(program, op)

@@ -7,7 +7,7 @@ of its RAM is kept to (`--ram-total`). A board that computes other integers than
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,26 @@ from typing import Any
 import numpy as np
 
 from harness.config import Boards
-from harness.diff import Device, diff_compiled
+from harness.diff import diff_compiled
+from harness.profile import Profile, profile_run
 from harness.record import store
 from harness.run import Outcome, Request, run
-from search.space import Space
+from harness.variant import Device
+from search.costs import Limits
+from search.evaluate import Score
+from search.space import Candidate, Space
 from search.trial import Trial, TrialLog
-from tinyhil.errors import BoardDiffers, ConfigError
+from tinyhil.errors import BoardDiffers, ConfigError, DoesNotFit
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a board said of one candidate. Bytes are None where it can not measure them; `median` is in `unit`."""
+    """What a board said of one candidate. Bytes are None where it can not measure them; `median` is in `unit`.
+
+    `latency_us`: of the worst sample, which a limit is held against; None on a board that counts instructions.
+    """
 
     board: str
     samples: int
@@ -41,6 +48,11 @@ class Measured:
     total_bytes: int | None
     flash_bytes: int
     record: str
+    latency_us: float | None = None
+
+    def keeps(self, limits: Limits) -> bool:
+        slow = limits.latency_us is not None and (self.latency_us is None or self.latency_us > limits.latency_us)
+        return not slow and (limits.flash_bytes is None or self.flash_bytes <= limits.flash_bytes)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -86,9 +98,15 @@ class Bench:
             total_bytes=memory["total_bytes"],
             flash_bytes=record["flash_bytes"],
             record=str(path),
+            latency_us=_worst_us(latency),
         )
         self.log.add_device(trial, figures.as_json())
         return figures
+
+    def profile(self, candidate: Candidate) -> Profile:
+        """What each operation of the candidate costs."""
+        trial = Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))
+        return profile_run(self._run(trial), self.boards, self.cache_dir, self.say)
 
     def _run(self, trial: Trial) -> Outcome:
         with tempfile.TemporaryDirectory() as name:
@@ -137,12 +155,26 @@ def overhead_bytes(bench: Bench, narrowest: Trial) -> int:
     return found.total_bytes - found.arena_bytes
 
 
-def decide(bench: Bench, finalists: Sequence[Trial], limit_total_bytes: int | None) -> list[tuple[Trial, Measured]]:
-    """The finalists that keep to the board's whole RAM, best first: agreement on all samples, then measured time."""
-    measured = [(trial, bench.measure(trial)) for trial in finalists]
-    kept = [
-        (trial, found)
-        for trial, found in measured
-        if limit_total_bytes is None or (found.total_bytes or 0) <= limit_total_bytes
-    ]
+def _worst_us(latency: Mapping[str, Any]) -> float | None:
+    """Of a record's latency."""
+    if latency["median_us"] is None:
+        return None
+    return float(latency["max"] / latency["clock_hz"] * 1e6)
+
+
+def decide(
+    bench: Bench, finalists: Sequence[Trial], limit_total_bytes: int | None, limits: Limits
+) -> list[tuple[Trial, Measured]]:
+    """The finalists that keep to the limits, best first: agreement on all samples, then measured time."""
+    kept = []
+    for trial in finalists:
+        try:
+            found = bench.measure(trial)
+        except DoesNotFit as error:
+            if not limits:
+                raise
+            bench.say(f"search: {error}")
+            continue
+        if (limit_total_bytes is None or (found.total_bytes or 0) <= limit_total_bytes) and found.keeps(limits):
+            kept.append((trial, found))
     return sorted(kept, key=lambda pair: (pair[0].score.disagreements, pair[1].disagreements, pair[1].median))

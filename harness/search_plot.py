@@ -38,7 +38,7 @@ def plot_search(outcome: SearchOutcome, path: Path) -> tuple[Path, Path]:
     axes.step([t.ram_bytes for t in front], [100 * t.quality for t in front], "o-", where="post", label="Pareto front")
     axes.plot([best.ram_bytes], [100 * best.quality], "*", markersize=14, color="tab:red", label="chosen")
     if not outcome.request.ram_total:
-        axes.axvline(outcome.request.ram, color="tab:red", linestyle="--", linewidth=1, label="RAM limit")
+        axes.axvline(outcome.record["ram_limit_bytes"], color="tab:red", linestyle="--", linewidth=1, label="RAM limit")
     labelled = outcome.search_float_accuracy
     axes.axhline(100 * (1.0 if labelled is None else labelled), color="0.4", linewidth=1, label="float32")
     axes.set_xlabel("arena, bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -50,6 +50,7 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
     lines = {
         "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
         "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B",
+        **_costs(r),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
         "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
         "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
@@ -59,6 +60,18 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
         lines["on the board"] = _on_board(outcome.measured)
     for name, text in lines.items():
         console.print(f"{name:14} {text}", soft_wrap=True)
+
+
+def _costs(r: dict[str, Any]) -> dict[str, str]:
+    """Latency of the worst sample, and flash, where they are known, with their limits."""
+    lines = {}
+    if r["latency_us"] is not None:
+        limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
+        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} (worst sample measured)"
+    if r["flash_bytes"] is not None:
+        limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
+        lines["flash"] = f"{r['flash_bytes']:,} B{limit}"
+    return lines
 
 
 def _on_board(found: Measured) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.space import Candidate, Choice
+from search.space import ARENA, Candidate, Choice
 from search.study import Ask, Study
 from search.trial import Trial
 from tinyhil.formats import named
@@ -77,19 +77,19 @@ def measure(study: Study, wide: Choice, probe: int, lowest_offset: int, most: fl
     evaluations in all, unless that left fewer than FEWEST samples."""
     space = study.space
     offered = choices(study, lowest_offset)
-    questions = 1 + len(space.arena()) * len(offered)
+    questions = 1 + len(study.free()) * len(offered)
     probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // questions))
     everywhere = space.uniform(wide)
     base = (yield Ask(everywhere, probe=probe)).score
     losses: dict[tuple[int, Choice], float] = {}
     silent = set()
-    for index in space.arena():
+    for index in study.free():
         for choice in offered:
             score = (yield Ask(space.having(everywhere, {index: choice}), probe=probe)).score
             losses[index, choice] = max(0.0, score.loss - base.loss)
             if score == base:
                 silent.add((index, choice))
-    rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in space.arena()}
+    rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in study.free()}
     return Ladders(wide, rungs, losses, frozenset(silent))
 
 
@@ -108,6 +108,8 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
     rules, and the least sums of the integer program."""
     space = study.space
     wide = space.uniform(ladders.wide)
+    if study.anchor is not None:
+        yield widened(study, ladders, study.anchor, sorted(ladders.rungs))
     yield repaired(study, ladders, wide)
     narrow = space.having(wide, {index: rungs[-1].choice for index, rungs in ladders.rungs.items()})
     yield filled(study, ladders, narrow, per_byte=True)
@@ -160,14 +162,23 @@ def narrowed(study: Study, ladders: Ladders, candidate: Candidate, free: set[int
         for index in free:
             now = storage_bytes(candidate[index])
             below = next((rung for rung in ladders.rungs[index] if rung.bytes < now), None)
-            if below is not None:
-                saved = (now - below.bytes) * space.groups[index].elements
+            saved = 0.0 if below is None else _saved(study, candidate, index, below)
+            if below is not None and saved > 0:
                 steps.append(((below.loss - ladders.loss(index, candidate[index])) / saved, index, below.choice))
         if not steps:
-            return candidate
+            return study.mended(candidate)
         _, index, choice = min(steps, key=lambda step: step[:2])
         candidate = space.having(candidate, {index: choice})
     return candidate
+
+
+def _saved(study: Study, candidate: Candidate, index: int, below: Rung) -> float:
+    """Bytes of RAM; where that fits, the share of a limit on latency or flash."""
+    group = study.space.groups[index]
+    if study.costs is None or not study.memory.fits(candidate, study.limit_bytes):
+        return (storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0.0
+    narrower = study.space.having(candidate, {index: below.choice})
+    return study.costs.excess(candidate) - study.costs.excess(narrower)
 
 
 def widened(study: Study, ladders: Ladders, candidate: Candidate, order: list[int]) -> Candidate:
@@ -214,7 +225,7 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
     near = list(found)
     for index in set(range(len(centre))) - set(ladders.rungs):
         near += [space.having(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
-    return near[:most]
+    return near[:most] if study.costs is None else [candidate for candidate in near if study.fits(candidate)][:most]
 
 
 def _idle(ladders: Ladders, move: tuple[int, Choice], centre: Candidate) -> bool:

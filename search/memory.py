@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from memplan import Plan, Problem
-from search.space import Candidate, Space
+from search.space import Candidate, Choice, Space
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.program import Program
 
 
 class Placement(Protocol):
     """What the compiler decides about the arena of a program."""
+
+    @property
+    def program(self) -> Program: ...
 
     @property
     def problem(self) -> Problem: ...
@@ -42,8 +45,14 @@ class Memory:
     def planned_bytes(self, candidate: Candidate) -> int:
         """The arena that the compiler would plan, the model input not counted."""
         if candidate not in self._planned:
-            self._planned[candidate] = self.place(self.space.lower(candidate)).plan.peak_bytes
+            self.placed(candidate)
         return self._planned[candidate]
+
+    def placed(self, candidate: Candidate) -> Placement:
+        """As the compiler would place it; only its bytes are remembered."""
+        found = self.place(self.space.lower(candidate))
+        self._planned[candidate] = found.plan.peak_bytes
+        return found
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
         """No plan is needed where the bound does not fit, no other where the quick one does; what can not be lowered
@@ -60,16 +69,33 @@ class Memory:
             return False
 
     def require(self, limit_bytes: int) -> None:
-        """ConfigError when not even the narrowest format everywhere fits; says what is live at the worst moment."""
-        narrowest = self.space.uniform(self.space.low)
-        least = self.planned_bytes(narrowest)
+        """ConfigError when no single format everywhere fits; says what is live at the worst moment."""
+        candidate = self.least()
+        least = self.planned_bytes(candidate)
         if least <= limit_bytes:
             return
-        placed = self.place(self.space.lower(narrowest))
+        placed = self.place(self.space.lower(candidate))
         raise ConfigError(
             f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
-            f"{self.space.low.format}): {_live(placed)}; try --ram {least}"
+            f"{candidate[0].format}): {_live(placed)}; try --ram {least}"
         )
+
+    def least(self) -> Candidate:
+        """One format for all tensors, that of the smallest arena: of formats of one width not every one has the fused
+        operations that save most. ModelError if none can be lowered."""
+        found: Candidate | None = None
+        unable: ModelError | None = None
+        for name in self.space.formats:
+            candidate = self.space.uniform(Choice(name))
+            try:
+                if found is None or self.planned_bytes(candidate) < self.planned_bytes(found):
+                    found = candidate
+            except ModelError as error:
+                unable = unable or error
+        if found is None:
+            assert unable is not None
+            raise unable
+        return found
 
     def _look(self, candidate: Candidate, limit_bytes: int) -> None:
         """What is known without the compiler's plan; none is made where the bound alone decides."""

@@ -36,7 +36,7 @@ class Nsga2:
             candidate = _candidate(study.space, drawn)
             ram_bytes = study.memory.planned_bytes(candidate)
             disagreements = samples + max(0, ram_bytes - study.limit_bytes)
-            if ram_bytes <= study.limit_bytes:
+            if study.fits(candidate):
                 answer = yield Ask(candidate, complete=True)
                 disagreements = answer.score.disagreements
             evolution.tell(drawn, [float(disagreements), float(ram_bytes)])

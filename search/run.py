@@ -43,9 +43,9 @@ def search(
     log: TrialLog | None = None,
     on_trial: OnTrial = lambda trial, best: None,
 ) -> Found:
-    """Run to the strategy's end or the budget's. ConfigError if the limit can not be met at all.
+    """Run to the strategy's end or the budget's. ConfigError if the limit of RAM can not be met at all.
 
-    The result fits the limit whatever the strategy does; for the same seed and budget of evaluations it is the same,
+    The result fits the limits whatever the strategy does; for the same seed and budget of evaluations it is the same,
     also after an interruption.
     """
     study.memory.require(study.limit_bytes)
@@ -53,8 +53,8 @@ def search(
     answer, finished = _converse(strategy, session)
     if answer is not None and study.fits(answer):
         best = session.ask(Ask(answer, complete=True))
-    else:  # nothing that fits was tried before the budget's end: the narrowest formats do
-        best = session.best or session.ask(Ask(study.space.uniform(study.space.low), complete=True))
+    else:  # nothing that fits was tried before the budget's end
+        best = session.best or session.ask(Ask(study.fallback(), complete=True))
     return Found(best, tuple(session.trials), session.cost, time.monotonic() - session.begin, finished)
 
 
@@ -152,7 +152,7 @@ class _Session:
     def _evaluate(self, ask: Ask) -> Trial:
         kind, score = self._score(ask)
         ram_bytes = self.study.memory.planned_bytes(ask.candidate)
-        fits = ram_bytes <= self.study.limit_bytes
+        fits = ram_bytes <= self.study.limit_bytes and self.study.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
 
     def _score(self, ask: Ask) -> tuple[str, Score]:

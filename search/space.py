@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinyhil.assignment import Assignment
@@ -82,6 +82,13 @@ class Space:
         return lower(self.graph, self.assignment(candidate), self.ranges)
 
 
+def stored_names(members: Sequence[str]) -> Iterator[str]:
+    """What a program may call the values: of weights that became index lists those that were kept."""
+    for name in members:
+        yield name
+        yield f"{name}.kept"
+
+
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
     """The groups of `graph` that a program really stores; ConfigError without two different widths on offer."""
     ordered = tuple(sorted(dict.fromkeys(names), key=lambda name: named(name).bits))
@@ -90,7 +97,7 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
     tensors = lower(graph, Assignment(ordered[0]), ranges).tensors
     groups = []
     for members in tied_values(graph):
-        stored = [tensors[name] for name in members if name in tensors]
+        stored = [tensors[name] for name in stored_names(members) if name in tensors]
         roles = {tensor.role for tensor in stored}
         if not stored:
             continue

@@ -8,11 +8,13 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from search.costs import Costs
 from search.evaluate import Evaluator
 from search.flatten import executions
 from search.memory import Memory
 from search.space import ARENA, Candidate, Choice, Space
 from search.trial import Trial
+from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program
 
@@ -55,7 +57,8 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One model under one limit. `charge` is told the cost of what is no trial, in evaluations."""
+    """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
+    evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM."""
 
     space: Space
     memory: Memory
@@ -63,6 +66,8 @@ class Study:
     limit_bytes: int
     seed: int = 0
     charge: Callable[[float], None] = field(default=lambda cost: None)
+    costs: Costs | None = None
+    anchor: Candidate | None = None
     _parts: dict[str, Evaluator] = field(default_factory=dict)
 
     @property
@@ -89,7 +94,38 @@ class Study:
         return self._parts[name]
 
     def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
-        return self.memory.fits(candidate, int(self.limit_bytes * factor))
+        """Whether RAM (by `factor` more than the limit), latency and flash are kept to."""
+        if not self.memory.fits(candidate, int(self.limit_bytes * factor)):
+            return False
+        return self.costs is None or self.costs.fits(candidate)
+
+    def excess(self, candidate: Candidate) -> float:
+        """By which share the limits are exceeded, the worst of them; at most 0 where all are kept to."""
+        costs = -1.0 if self.costs is None else self.costs.excess(candidate)  # plans the arena, too
+        try:
+            return max(costs, self.memory.planned_bytes(candidate) / self.limit_bytes - 1)
+        except ModelError:
+            return float("inf")
+
+    def fallback(self) -> Candidate:
+        return self.memory.least() if self.anchor is None else self.anchor
+
+    def free(self) -> tuple[int, ...]:
+        """Numbers of the groups on which the limits depend: those in the arena; all where latency or flash count."""
+        return self.space.arena() if self.costs is None else tuple(range(len(self.space.groups)))
+
+    def mended(self, candidate: Candidate) -> Candidate:
+        """With limits beside that of RAM: one group after the other as the anchor has it, until all are kept to, the
+        groups first that help most alone."""
+        anchor = self.anchor
+        if anchor is None or self.fits(candidate):
+            return candidate
+        alone = [self.space.having(candidate, {index: choice}) for index, choice in enumerate(anchor)]
+        for index in sorted(range(len(anchor)), key=lambda index: (self.excess(alone[index]), index)):
+            candidate = self.space.having(candidate, {index: anchor[index]})
+            if self.fits(candidate):
+                break
+        return candidate
 
     def promote(
         self, order: Iterable[int], start: Candidate, choice: Choice, factor: float = 1.0
@@ -98,7 +134,7 @@ class Study:
 
         MinUn's PromoteWithinMemoryLimit.
         """
-        found, overshooting = start, []
+        found, overshooting = self.mended(start), []
         for index in order:
             if found[index] == choice:
                 continue

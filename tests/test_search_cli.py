@@ -17,7 +17,7 @@ from tinyhil.errors import EXIT_USAGE
 
 KEYS = {
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
-    *("disagreements", "assignment_file"),
+    *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
 }
 
 

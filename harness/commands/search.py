@@ -13,7 +13,21 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
 
 @click.command()
 @click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@click.option("--ram", type=click.IntRange(min=1), required=True, help="Most bytes of the arena, model input apart.")
+@click.option(
+    "--ram", type=click.IntRange(min=1), help="Most bytes of the arena, model input apart; default: what --board has."
+)
+@click.option("--latency-us", type=click.FloatRange(min=0, min_open=True), help="Most microseconds on --board.")
+@click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
+@click.option(
+    "--minimize", type=click.Choice(["ram", "flash", "latency"]), help="Find the least of it that costs --points."
+)
+@click.option(
+    "--points",
+    type=click.FloatRange(min=0),
+    default=0.5,
+    show_default=True,
+    help="With --minimize: points of accuracy that may be lost against float on the search's samples.",
+)
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
 @click.option("--formats", default="fixed8,fixed16", show_default=True, help="Formats on offer, with commas between.")
@@ -32,7 +46,7 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
     show_default=True,
     help="The compiled host engine, or numpy: slower, and without a compiler.",
 )
-@click.option("--board", help="Board the widths are for, named as for `hil run`.")
+@click.option("--board", help="Board the widths are for, named as for `hil run`; the firmware must fit it.")
 @click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
 @click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
 @click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
