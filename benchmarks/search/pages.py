@@ -115,6 +115,7 @@ PAGES: dict[str, Callable[[Rows], str]] = {
     "peers": _peers_page,
     "table1": _by_strategy,
     "posit": _by_strategy,
+    "mixed": _by_strategy,
     "tight": _plain,
     "strategies": _plain,
     "truth": _plain,

@@ -18,13 +18,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
-from harness.search import SearchRequest, run_search
+from harness.search import SearchRequest, placed, run_search
 from harness.toolchain import default_cache_dir
+from harness.zoo import find_model
+from search.space import make_space
+from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
+from tinyhil.frontend.load import load_model
 
 STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only")
 EVERY = (*STRATEGIES, "layerwise", "random", "nsga2")
 POSITS = "posit8,posit16"
+MIXES = (
+    ("haunter", "fixed", "fixed8,fixed16"),
+    ("haunter", "posit", POSITS),
+    ("lagrange", "fixed", "fixed8,fixed16"),
+    ("lagrange", "posit", POSITS),
+    ("lagrange", "both", f"fixed8,fixed16,{POSITS}"),
+)
 SEARCH_SAMPLES = 1000
 # model -> bytes: fixed 8/16 and posit 8/16 (MinUn, LCTES 2023, as its authors' run scripts have them)
 LIMITS = {
@@ -98,18 +109,18 @@ def tight(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
 
 
 def _limits_between(model: str) -> list[int]:
-    from harness.search import placed
-    from harness.zoo import find_model
-    from search.space import make_space
-    from tinyhil.calibrate import load_ranges
-    from tinyhil.frontend.load import load_model
+    low, high = _uniform_bytes(model)
+    return sorted({low + (high - low) // 4, low + (high - low) // 2})
 
+
+def _uniform_bytes(model: str) -> tuple[int, int]:
+    """The arena with fixed8 and with fixed16 everywhere."""
     source = find_model(model)
     loaded = load_model(source.path)
     assert source.ranges is not None
     space = make_space(loaded.graph, load_ranges(source.ranges, loaded.sha256), ("fixed8", "fixed16"))
     low, high = (placed(space.lower(space.uniform(choice))).plan.peak_bytes for choice in (space.low, space.high))
-    return sorted({low + (high - low) // 4, low + (high - low) // 2})
+    return low, high
 
 
 def truth(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -129,6 +140,17 @@ def posit(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
             yield measured(
                 SearchRequest(model, limit, strategy, formats=POSITS, evaluations=evaluations, samples=SEARCH_SAMPLES)
             )
+
+
+def mixed(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """HAUNTER and ours, with ever more formats to choose from, in as much RAM as 8 bits everywhere take."""
+    for model in models:
+        limit = _uniform_bytes(model)[0]
+        for strategy, label, formats in MIXES:
+            request = SearchRequest(
+                model, limit, strategy, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES
+            )
+            yield {**measured(request), "strategy": f"{strategy}, {label}"}
 
 
 def strategies(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -180,6 +202,7 @@ TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "table1": (table1, tuple(LIMITS), 200),
     "posit": (posit, tuple(LIMITS), 200),
     "tight": (tight, SHORT, 30),
+    "mixed": (mixed, tuple(LIMITS), 60),
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
 }
