@@ -6,9 +6,13 @@
 #include "firmware/kernels/pool.hpp"
 #include "firmware/kernels/quire.hpp"
 #include "firmware/kernels/rows.hpp"
+#ifdef __AVR__
+#include "firmware/kernels/affine_avr.hpp"
+#endif
 
 namespace hil {
 
+#ifndef __AVR__
 // x * m * 2^(shift - 31) with two roundings: the high half of the doubled product to nearest, then the right shift.
 inline int32_t rescale(int32_t x, int32_t m, int shift) {
     if (shift > 0) x = static_cast<int32_t>(static_cast<uint32_t>(x) << shift);
@@ -25,6 +29,19 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     const int right = 31 - shift;
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
 }
+
+// rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
+template <class Shift>
+inline int32_t rescale_lifted(int16_t d, int32_t m, Shift shift) {
+    return rescale(static_cast<int32_t>(d) * (int32_t(1) << 20), m, int(shift));
+}
+template <class Shift>
+inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale(sum, m, int(shift)); }
+template <class Shift>
+inline int32_t rescale_product(int16_t a, int16_t b, int32_t m, Shift shift) {
+    return rescale(static_cast<int32_t>(a) * b, m, int(shift));
+}
+#endif
 
 // For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
 inline int32_t rescale(int64_t x, int32_t m, int shift) {
@@ -94,10 +111,11 @@ void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_ze
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int32_t left = rescale((static_cast<int32_t>(a[i.next(n)]) - int(a_zero)) * (int32_t(1) << 20), a_multiplier, int(a_shift));
-        const int32_t right = rescale((static_cast<int32_t>(b[j.next(n)]) - int(b_zero)) * (int32_t(1) << 20), b_multiplier, int(b_shift));
+        const int32_t left = rescale_lifted(static_cast<int16_t>(a[i.next(n)] - int(a_zero)), a_multiplier, a_shift);
+        const int32_t right = rescale_lifted(static_cast<int16_t>(b[j.next(n)] - int(b_zero)), b_multiplier, b_shift);
         const int32_t sum = int(sign) > 0 ? left + right : left - right;
-        out[n] = saturate<Out>(static_cast<int32_t>(rescale(sum, o_multiplier, int(o_shift)) + int(zero)));
+        const auto units = rescale_sum(sum, o_multiplier, o_shift);
+        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
     }
 }
 
@@ -106,8 +124,9 @@ void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_ze
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int32_t product = (static_cast<int32_t>(a[i.next(n)]) - int(a_zero)) * (static_cast<int32_t>(b[j.next(n)]) - int(b_zero));
-        out[n] = saturate<Out>(static_cast<int32_t>(rescale(product, multiplier, int(by)) + int(zero)));
+        const int16_t left = static_cast<int16_t>(a[i.next(n)] - int(a_zero)), right = static_cast<int16_t>(b[j.next(n)] - int(b_zero));
+        const auto units = rescale_product(left, right, multiplier, by);
+        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
     }
 }
 

@@ -2,6 +2,7 @@
 // Cycles per element, loads and loop included: 8x8 12 into 24 bits and 13 into 32, 8x16 25, 16x8 26, 16x16 into 32 bits 37, into 40 bits 39.
 #pragma once
 #include "firmware/kernels/numeric.hpp"
+#include "firmware/kernels/packed_avr.hpp"
 
 namespace hil {
 
@@ -17,7 +18,8 @@ inline void accumulate(Acc48 &sum, A a, B b, Size count) {
 
 // One loop of `steps` per round. The text of a step is repeated, not .rept: the compiler counts lines to see how far
 // branches reach.
-#define HIL_ROUNDS(steps) "1:\n" steps "sbiw %[count], 1\nbrne 1b\nclr r1\n"
+// Counts are in any upper register: sbiw would take one of four pairs, of which the loop has three, and not always finds one.
+#define HIL_ROUNDS(steps) "1:\n" steps "subi %A[count], 1\nsbci %B[count], 0\nbrne 1b\nclr r1\n"
 #define HIL_FOUR(step) step step step step
 
 #define HIL_BYTE_TIMES_BYTE_24                        \
@@ -31,7 +33,7 @@ inline void accumulate(Acc48 &sum, A a, B b, Size count) {
 #define HIL_BYTE_TIMES_BYTE HIL_BYTE_TIMES_BYTE_24 "adc %D[sum], %[sign]\n"
 #define HIL_BYTE_ROUNDS(steps, rounds)                                                                          \
     asm volatile(HIL_ROUNDS(steps)                                                                              \
-                 : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
+                 : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
                    [sign] "=&r"(sign)                                                                           \
                  :                                                                                              \
                  : "r0", "memory")
@@ -70,7 +72,7 @@ inline void accumulate(__int24 &sum, Flash<int8_t> a, Ram<int8_t> b, Size count)
     "dec %D[sum]\n"
 #define HIL_MIXED_ROUNDS(steps, rounds)                                                                              \
     asm volatile("clr %[zero]\n" HIL_ROUNDS(steps)                                                                   \
-                 : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl), \
+                 : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl), \
                    [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)                                 \
                  :                                                                                                   \
                  : "r0", "memory")

@@ -1,6 +1,9 @@
 // Element by element (tinyhil/ops/elementwise.py). An operand with a shorter period repeats: trailing broadcast.
 #pragma once
 #include "firmware/kernels/numeric.hpp"
+#ifdef __AVR__
+#include "firmware/kernels/short_avr.hpp"
+#endif
 
 namespace hil {
 
@@ -28,10 +31,11 @@ inline Walk<Period, Count> walk(Period period, Count count) { return {period, co
 
 template <class Acc, int Sign, class Out, class A, class B, class Count, class I, class J, class L, class R, class Shift>
 inline void aligned_sum(Out *out, A a, B b, Count count, I i, J j, L a_shift, R b_shift, Shift shift) {
+    using Number = typename Working<Acc, Out, decltype(a[0]), decltype(b[0])>::type;
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const Acc left = scaled(static_cast<Acc>(a[i.next(n)]), a_shift);
-        const Acc right = scaled(static_cast<Acc>(b[j.next(n)]), b_shift);
-        out[n] = requantize<Out>(static_cast<Acc>(Sign > 0 ? left + right : left - right), shift);
+        const Number left = scaled(static_cast<Number>(a[i.next(n)]), a_shift);
+        const Number right = scaled(static_cast<Number>(b[j.next(n)]), b_shift);
+        out[n] = requantize<Out>(static_cast<Number>(Sign > 0 ? left + right : left - right), shift);
     }
 }
 
@@ -50,7 +54,8 @@ void mul(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift shift) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        out[n] = requantize<Out>(Multiply<Acc>::of(a[i.next(n)], b[j.next(n)]), shift);
+        using Number = typename Working<Acc, Out, decltype(a[0]), decltype(b[0])>::type;
+        out[n] = requantize<Out>(Multiply<Number>::of(a[i.next(n)], b[j.next(n)]), shift);
     }
 }
 

@@ -20,11 +20,33 @@ HIL_SHARED inline uint32_t rounded_fields(const Parts &x) {
     return body + up;
 }
 
+#ifdef __AVR__
+// The same for codes of at most 8 bits
+template <int Mantissa, int Granule>
+inline uint16_t rounded_top(uint16_t top, int16_t exponent, bool sticky) {
+    if (exponent < Granule - 1) return 0;
+    const int16_t above = static_cast<int16_t>(exponent - (Mantissa + Granule));
+    uint16_t body = 0;
+    uint8_t bits = Mantissa + 1;
+    if (above > 0) {
+        body = static_cast<uint16_t>(above << Mantissa);
+    } else {
+        bits = static_cast<uint8_t>(bits + above);
+    }
+    uint8_t whole = 0;
+    shift_in(whole, top, bits);
+    body = static_cast<uint16_t>(body + whole);
+    const bool up = top > 0x8000 || (top == 0x8000 && (sticky || (body & 1)));
+    return static_cast<uint16_t>(body + up);
+}
+#endif
+
 template <int Exponent, int Mantissa, int Bias, Top Policy>
 struct Minifloat {
     static constexpr int bits = 1 + Exponent + Mantissa;
     static constexpr int mantissa_bits = Mantissa + 1;
     static constexpr int granule = 1 - Bias - Mantissa, top = (1 << Exponent) - (Policy == Top::Ieee ? 1 : 0) - Bias;
+    static constexpr bool is_small = bits <= 8 && granule > -128 && mantissa_bits < 8;
     using Code = typename CodeOf<bits>::type;
     Code code;
 
@@ -49,7 +71,23 @@ struct Minifloat {
     static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
     explicit operator float() const { return to_float(*this); }
 
+#ifdef __AVR__
+    HIL_SHARED static Minifloat pack_top(uint16_t top, int16_t exponent, bool negative, bool sticky) {
+        if (top == 0) return {0};
+        uint16_t body = static_cast<uint16_t>(sign);
+        if (exponent <= 300) body = rounded_top<(is_small ? Mantissa : 0), granule>(top, exponent, sticky);
+        if (body > static_cast<uint16_t>(highest)) {
+            ++saturations;
+            body = static_cast<uint16_t>(highest);
+        }
+        return {static_cast<Code>(negative ? body | static_cast<uint16_t>(sign) : body)};
+    }
+#endif
+
     HIL_SHARED static Minifloat pack(Parts x) {
+#ifdef __AVR__
+        if (is_small) return pack_upper<Minifloat>(x);
+#endif
         if (x.top == 0) return {0};
         uint32_t body = x.exponent > 300 ? sign : rounded_fields<Mantissa, granule>(x);
         if (body > highest) {

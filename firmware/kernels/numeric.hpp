@@ -116,6 +116,9 @@ struct Start {
 template <bool Condition, class T = void> struct EnableIf {};
 template <class T> struct EnableIf<true, T> { using type = T; };
 
+// What elements of A and B are added and multiplied in for a result in Out: Acc, or less where that gives the same.
+template <class Acc, class Out, class A, class B, class = void> struct Working { using type = Acc; };
+
 // Coded elements and accumulators that are no integers: they bring a requantize of their own (real.hpp).
 template <class T> struct IsSpecial { static constexpr bool value = false; };
 template <class Out, class Number>

@@ -16,6 +16,7 @@ struct Posit {
     static constexpr int granule = -limit, top = limit + 1;  // multiples of 2^granule, below 2^top
     static constexpr uint32_t nar = uint32_t(1) << (Bits - 1);
     static constexpr uint32_t mask = nar | (nar - 1);
+    static constexpr bool is_small = Bits <= 8 && mantissa_bits < 8;
 
     static Posit nan() {
         ++saturations;
@@ -84,12 +85,51 @@ struct Posit {
     explicit operator float() const { return to_float(*this); }
 
     HIL_SHARED static Posit pack(Parts x) {
+#ifdef __AVR__
+        if (is_small) return pack_upper<Posit>(x);
+#endif
         if (x.top == 0) return {0};
         const uint32_t body = x.exponent >= limit ? largest(x) : x.exponent < -limit ? 1 : rounded(x);
         return {static_cast<Code>((x.negative ? 0 - body : body) & mask)};
     }
 
+#ifdef __AVR__
+    HIL_SHARED static Posit pack_top(uint16_t top, int16_t exponent, bool negative, bool sticky) {
+        if (top == 0) return {0};
+        uint8_t body = 1;
+        if (exponent >= limit) {
+            if (exponent > limit || top != 0x8000 || sticky) ++saturations;
+            body = static_cast<uint8_t>(nar - 1);
+        } else if (exponent >= -limit) {
+            body = rounded_top(top, static_cast<int8_t>(exponent), sticky);
+        }
+        return {static_cast<Code>((negative ? 0 - body : body) & mask)};
+    }
+#endif
+
 private:
+#ifdef __AVR__
+    // As rounded(), bit by bit: at most Bits - 3 bits follow the regime
+    static uint8_t rounded_top(uint16_t top, int8_t exponent, bool sticky) {
+        constexpr int es = Bits <= 8 ? Es : 0;
+        const int8_t k = static_cast<int8_t>(exponent >> es);
+        uint16_t tail = static_cast<uint16_t>(top << 1);
+        if (es > 0) {
+            sticky |= (tail & ((1 << es) - 1)) != 0;
+            tail = static_cast<uint16_t>((tail >> es) | (static_cast<uint16_t>(exponent) << (16 - (es ? es : 1))));
+        }
+        const uint8_t room = static_cast<uint8_t>(k >= 0 ? Bits - 3 - k : Bits - 2 + k);
+        uint8_t body = 1;
+        if (k >= 0) {  // k + 1 ones and a zero
+            for (int8_t n = k; n > 0; --n) body = static_cast<uint8_t>(body << 1 | 1);
+            body = static_cast<uint8_t>(body << 1);
+        }
+        shift_in(body, tail, room);
+        const bool up = tail > 0x8000 || (tail == 0x8000 && (sticky || (body & 1)));
+        return static_cast<uint8_t>(body + up);
+    }
+#endif
+
     static uint32_t largest(const Parts &x) {
         if (x.exponent > limit || x.top != 0x80000000 || x.sticky) ++saturations;
         return nar - 1;

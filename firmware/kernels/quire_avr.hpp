@@ -2,6 +2,7 @@
 // 2^(digit * place), the product of two such bytes is added to the bin of its place. Bins are put together at the end.
 #pragma once
 #include "firmware/kernels/quire.hpp"
+#include "firmware/kernels/short_avr.hpp"
 
 namespace hil {
 
@@ -30,6 +31,47 @@ struct Places {
 template <class Element, int Digit>
 const PlacesTable<Element, Digit> Places<Element, Digit>::table HIL_FLASH = PlacesTable<Element, Digit>();
 
+// Values in units of the granule, where they fit 16 bits
+template <class Element>
+struct WordUnitsTable {
+    int16_t units[1 << Element::bits];
+
+    constexpr WordUnitsTable() : units() {
+        for (int code = 0; code < 1 << Element::bits; ++code) {
+            const Real x = Element::decode(static_cast<typename Element::Code>(code));
+            int32_t whole = x.mantissa;
+            int up = x.exponent - Element::granule;  // below 0: the mantissa ends in zeros
+            for (; up < 0; ++up) whole /= 2;
+            for (; up > 0 && whole != 0; --up) whole *= 2;
+            units[code] = static_cast<int16_t>(whole);
+        }
+    }
+};
+template <class Element>
+struct WordUnits {
+    static const WordUnitsTable<Element> table;
+    static constexpr bool fits = Element::bits <= 8 && Element::top - Element::granule <= 15;
+};
+template <class Element>
+const WordUnitsTable<Element> WordUnits<Element>::table HIL_FLASH = WordUnitsTable<Element>();
+
+// The same in a byte where they fit one
+template <class Element, bool Byte = (Element::top - Element::granule <= 7)>
+struct UnitOf {
+    static int16_t at(uint8_t code) { return flash(WordUnits<Element>::table.units)[code]; }
+};
+template <class Element>
+struct UnitOf<Element, true> {
+    static int8_t at(uint8_t code) { return static_cast<int8_t>(pgm_read_byte(WordUnits<Element>::table.units + code)); }
+};
+template <int Phase, class Element>
+inline auto next_factor(const Packed<Element> &, const uint8_t *&at, uint8_t &byte) -> decltype(UnitOf<Element>::at(0)) {
+    return UnitOf<Element>::at(next_code<Element::bits, Phase>(at, byte));
+}
+template <class Element>
+inline auto factor(Element x) -> decltype(UnitOf<Element>::at(0)) { return UnitOf<Element>::at(x.code); }
+
+// How products are added up: 0 one by one, 1 in bins, 2 as whole units of 16 bits each
 template <class A, class B, int Bits, int Low, int Guard, bool Small = (IsElement<A>::value && IsElement<B>::value)>
 struct BinUse {
     static constexpr bool small = A::bits <= 8 && B::bits <= 8 && A::mantissa_bits <= 7 && B::mantissa_bits <= 7;
@@ -40,11 +82,14 @@ struct BinUse {
     // bins whose products never clip; with Guard = 0 the constants prove that none does
     static constexpr int safe = (Bits - 1 - Guard - 14 - up) / digit + 1;
     static constexpr int bins = Guard > 0 && safe < all ? safe : all;
-    static constexpr bool value = small && up >= 0 && bins > 0 && bins <= 40;
+    static constexpr bool in_bins = small && up >= 0 && bins > 0 && bins <= 40;
+    // Guard = 0: no sum of them overflows
+    static constexpr bool in_words = WordUnits<A>::fits && WordUnits<B>::fits && up >= 0 && Bits == 32 && Guard == 0;
+    static constexpr int value = in_words ? 2 : in_bins;
 };
 template <class A, class B, int Bits, int Low, int Guard>
 struct BinUse<A, B, Bits, Low, Guard, false> {
-    static constexpr bool value = false;
+    static constexpr int value = 0;
 };
 
 template <int Bits, int Low, int Guard, class A, class B>
@@ -52,18 +97,32 @@ HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, 
     for (Size i = 0; i < count; ++i) sum += Multiply<Quire<Bits, Low, Guard>>::of(a[i], b[i]);
 }
 
+// The sum of bins[k] * 2^(Digit * k) over `K` bins from the first on; a bin is below 2^22, a sum below 2^30
+template <int Digit, int K>
+struct Together {
+    static int32_t of(const __int24 *bins) { return (Together<Digit, K - 1>::of(bins + 1) << Digit) + bins[0]; }
+};
+template <int Digit>
+struct Together<Digit, 1> {
+    static int32_t of(const __int24 *bins) { return bins[0]; }
+};
+
 // sum of bins[k] * 2^(Digit * k), byte by byte from the lowest
 template <class Whole, int Digit, int Bins>
 inline Whole total(const __int24 (&bins)[Bins]) {
-    constexpr uint8_t together = 8 / Digit;
+    constexpr uint8_t together = 8 / Digit, groups = Bins / together;
+    static_assert(Bins % together == 0, "bins fill bytes");
     union {
         Whole whole;
         uint8_t bytes[sizeof(Whole)];
     } sum;
     int32_t carry = 0;
-    uint8_t bin = 0;
+    const __int24 *bin = bins;
     for (uint8_t byte = 0; byte < sizeof(Whole); ++byte) {
-        for (uint8_t k = 0; k < together && bin < Bins; ++k) carry += static_cast<int32_t>(bins[bin++]) * (1 << (Digit * k));
+        if (byte < groups) {
+            carry += Together<Digit, together>::of(bin);
+            bin += together;
+        }
         sum.bytes[byte] = static_cast<uint8_t>(carry);
         carry >>= 8;
     }
@@ -155,7 +214,7 @@ HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, 
     while (count > 0) {
         uint8_t left = count < 255 ? static_cast<uint8_t>(count) : 255;  // 255 products of 2^14 fit 24 bits
         count = static_cast<Size>(count - left);
-        __int24 bins[Use::bins] = {};
+        __int24 bins[(Use::bins * Use::digit + 7) / 8 * 8 / Use::digit] = {};  // whole bytes of them
         while (left > 0) {
             left = fill_bins<limit>(bins, Places<decltype(a[0]), Use::digit>::table, Places<decltype(b[0]), Use::digit>::table,
                                     a, b, left);
@@ -163,8 +222,118 @@ HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, 
             sum += Multiply<Sum>::of((a + static_cast<Size>(-1))[0], (b + static_cast<Size>(-1))[0]);
             --left;
         }
-        sum.units += static_cast<Whole>(static_cast<Unsigned>(total<Whole, Use::digit>(bins)) << Use::up);
+        const Whole units = total<Whole, Use::digit>(bins);
+        sum.units += Use::up == 0 ? units : static_cast<Whole>(static_cast<Unsigned>(units) << Use::up);
     }
+}
+
+template <class A, class B>
+inline void add_words(int32_t &sum, A a, B b, Size count) {
+    const auto left = flash(WordUnits<decltype(a[0])>::table.units);
+    const auto right = flash(WordUnits<decltype(b[0])>::table.units);
+    for (Size i = 0; i < count; ++i) sum += static_cast<int32_t>(left[a[i].code]) * right[b[i].code];
+}
+
+template <class T, class U>
+inline void add_words(int32_t &sum, Packed<T> a, Ram<U> b, Size count) { accumulate_codes<T::bits>(sum, a.bytes, a, b.at, count); }
+
+// The same for constants in flash: 58 cycles per product
+template <class T, class U>
+inline void add_words(int32_t &sum, Flash<T> a, Ram<U> b, Size count) {
+    if (count == 0) return;
+    uint8_t al, ah, bl, bh, p0, p1, p2, p3, zero;
+    asm volatile("clr %[zero]\n"
+                 "1:\n"
+                 "movw r30, %[a]\n"
+                 "lpm %[p0], Z+\n"
+                 "movw %[a], r30\n"
+                 "movw r30, %[left]\n"
+                 "add r30, %[p0]\n"
+                 "adc r31, %[zero]\n"
+                 "add r30, %[p0]\n"
+                 "adc r31, %[zero]\n"
+                 "lpm %[al], Z+\n"
+                 "lpm %[ah], Z\n"
+                 "ld %[p0], X+\n"
+                 "movw r30, %[right]\n"
+                 "add r30, %[p0]\n"
+                 "adc r31, %[zero]\n"
+                 "add r30, %[p0]\n"
+                 "adc r31, %[zero]\n"
+                 "lpm %[bl], Z+\n"
+                 "lpm %[bh], Z\n"
+                 "muls %[ah], %[bh]\n"
+                 "mov %[p2], r0\n"
+                 "mov %[p3], r1\n"
+                 "mul %[al], %[bl]\n"
+                 "mov %[p0], r0\n"
+                 "mov %[p1], r1\n"
+                 "mulsu %[ah], %[bl]\n"
+                 "sbc %[p3], %[zero]\n"
+                 "add %[p1], r0\n"
+                 "adc %[p2], r1\n"
+                 "adc %[p3], %[zero]\n"
+                 "mulsu %[bh], %[al]\n"
+                 "sbc %[p3], %[zero]\n"
+                 "add %[p1], r0\n"
+                 "adc %[p2], r1\n"
+                 "adc %[p3], %[zero]\n"
+                 "add %A[sum], %[p0]\n"
+                 "adc %B[sum], %[p1]\n"
+                 "adc %C[sum], %[p2]\n"
+                 "adc %D[sum], %[p3]\n"
+                 "subi %A[count], 1\n"
+                 "sbci %B[count], 0\n"
+                 "brne 1b\n"
+                 "clr r1\n"
+                 : [sum] "+r"(sum), [count] "+d"(count), [a] "+r"(a.at), "+x"(b.at), [al] "=&a"(al), [ah] "=&a"(ah),
+                   [bl] "=&a"(bl), [bh] "=&a"(bh), [p0] "=&r"(p0), [p1] "=&r"(p1), [p2] "=&r"(p2), [p3] "=&r"(p3),
+                   [zero] "=&r"(zero)
+                 : [left] "r"(WordUnits<T>::table.units), [right] "r"(WordUnits<U>::table.units)
+                 : "r0", "r30", "r31", "memory");
+}
+
+template <int Bits, int Low, int Guard, class A, class B>
+HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, Size count, Const<2>) {
+    int32_t units = 0;
+    add_words(units, a, b, count);
+    using Use = BinUse<decltype(a[0]), decltype(b[0]), Bits, Low, Guard>;
+    sum.units += static_cast<int32_t>(static_cast<uint32_t>(units) << Use::up);
+}
+
+// A number of units of 2^low, its lowest byte first; the bytes become its magnitude
+template <class Out>
+HIL_SHARED Out pack_bytes(uint8_t *bytes, uint8_t count, int16_t low) {
+    const bool negative = bytes[count - 1] & 0x80;
+    if (negative) {
+        uint8_t carry = 1;
+        for (uint8_t i = 0; i < count; ++i) {
+            bytes[i] = static_cast<uint8_t>(~bytes[i] + carry);
+            carry &= bytes[i] == 0;
+        }
+    }
+    const uint8_t *at = bytes + count - 1;
+    low = static_cast<int16_t>(low + 8 * count - 1);
+    for (; *at == 0; --at) {
+        if (at == bytes) return {0};
+        low = static_cast<int16_t>(low - 8);
+    }
+    uint16_t top = static_cast<uint16_t>(*at << 8);
+    uint8_t next = 0, rest = 0;
+    if (at > bytes) top |= *--at;
+    if (at > bytes) next = *--at;
+    while (at > bytes) rest |= *--at;
+    uint8_t up = 0;
+    for (; top < 0x8000; ++up) {
+        top = static_cast<uint16_t>(top << 1 | next >> 7);
+        next = static_cast<uint8_t>(next << 1);
+    }
+    return Out::pack_top(top, static_cast<int16_t>(low - up), negative, (next | rest) != 0);
+}
+
+template <class Out, int Bits, int Low, int Guard, class Shift>
+inline typename EnableIf<IsSmall<Out>::value, Out>::type requantize(Quire<Bits, Low, Guard> sum, Shift shift) {
+    return pack_bytes<Out>(reinterpret_cast<uint8_t *>(&sum.units), sizeof sum.units, static_cast<int16_t>(Low - int(shift)));
 }
 
 template <int Bits, int Low, int Guard, class A, class B>

@@ -20,6 +20,40 @@ struct Parts {
     bool negative, sticky;
 };
 
+#ifdef __AVR__
+// Shifts a number other than 0 left until its highest bit is set; by how many bits
+inline uint8_t normalize(uint16_t &x) {
+    uint8_t bits = 0;
+    asm("tst %B[x]\n"
+        "brmi 2f\n"
+        "1:\n"
+        "inc %[bits]\n"
+        "lsl %A[x]\n"
+        "rol %B[x]\n"
+        "brpl 1b\n"
+        "2:\n"
+        : [x] "+r"(x), [bits] "+r"(bits));
+    return bits;
+}
+// Moves the highest n bits of `from` to the low end of `to`, n < 128
+inline void shift_in(uint8_t &to, uint16_t &from, uint8_t n) {
+    asm("rjmp 2f\n"
+        "1:\n"
+        "lsl %A[from]\n"
+        "rol %B[from]\n"
+        "rol %[to]\n"
+        "2:\n"
+        "dec %[n]\n"
+        "brpl 1b\n"
+        : [to] "+r"(to), [from] "+r"(from), [n] "+r"(n));
+}
+// Elements of at most 8 bits are rounded from 16 bits, scalars all: pack_top(top, exponent, negative, sticky)
+template <class Out>
+inline Out pack_upper(const Parts &x) {
+    return Out::pack_top(static_cast<uint16_t>(x.top >> 16), x.exponent, x.negative, x.sticky || static_cast<uint16_t>(x.top) != 0);
+}
+#endif
+
 inline uint8_t leading_zeros(uint32_t x) {  // x != 0
     return static_cast<uint8_t>(__builtin_clzl(static_cast<unsigned long>(x)) - (sizeof(unsigned long) == 8 ? 32 : 0));
 }

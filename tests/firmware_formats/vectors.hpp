@@ -30,13 +30,15 @@ inline uint32_t code(float x) { return x != x ? 0x7FC00000 : hil::bits_of(x); }
 
 template <class Acc, class A, class B, class Out, int Shift>
 uint32_t add(const Pair *p, uint8_t) {
-    const Acc sum = static_cast<Acc>(element<A>(p->a)) + static_cast<Acc>(element<B>(p->b));
+    using Number = typename hil::Working<Acc, Out, A, B>::type;
+    const Number sum = static_cast<Number>(static_cast<Number>(element<A>(p->a)) + static_cast<Number>(element<B>(p->b)));
     return code(hil::requantize<Out>(sum, hil::Const<Shift>()));
 }
 
 template <class Acc, class A, class B, class Out, int Shift>
 uint32_t multiply(const Pair *p, uint8_t) {
-    return code(hil::requantize<Out>(hil::Multiply<Acc>::of(element<A>(p->a), element<B>(p->b)), hil::Const<Shift>()));
+    using Number = typename hil::Working<Acc, Out, A, B>::type;
+    return code(hil::requantize<Out>(hil::Multiply<Number>::of(element<A>(p->a), element<B>(p->b)), hil::Const<Shift>()));
 }
 
 template <class Acc, class A, class Out, int Shift>
@@ -72,6 +74,27 @@ inline float times(float a, float b) { return a * b; }
 
 template <float (*F)(float, float)>
 uint32_t function2(const Pair *p, uint8_t) { return code(F(hil::float_of(p->a), hil::float_of(p->b))); }
+
+// Zero-skew integers: p->a times the multiplier p->b. A product has its two factors in the halves of p->a.
+template <int Shift>
+uint32_t rescaled(const Pair *p, uint8_t) { return code(hil::rescale(element<int32_t>(p->a), element<int32_t>(p->b), Shift)); }
+template <int Shift>
+uint32_t rescaled_once(const Pair *p, uint8_t) {
+    return code(hil::rescale_once(element<int32_t>(p->a), element<int32_t>(p->b), Shift));
+}
+template <int Shift>
+uint32_t rescaled_lifted(const Pair *p, uint8_t) {
+    return code(hil::rescale_lifted(element<int16_t>(p->a), element<int32_t>(p->b), hil::Const<Shift>()));
+}
+template <int Shift>
+uint32_t rescaled_sum(const Pair *p, uint8_t) {
+    return code(static_cast<int32_t>(hil::rescale_sum(element<int32_t>(p->a), element<int32_t>(p->b), hil::Const<Shift>())));
+}
+template <int Shift>
+uint32_t rescaled_product(const Pair *p, uint8_t) {
+    const int16_t left = element<int16_t>(p->a), right = element<int16_t>(p->a >> 16);
+    return code(static_cast<int32_t>(hil::rescale_product(left, right, element<int32_t>(p->b), hil::Const<Shift>())));
+}
 
 void answer(uint32_t result, uint8_t saturations);
 void respond(uint8_t index, const Pair *pairs, uint8_t count);

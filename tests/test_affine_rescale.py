@@ -1,0 +1,85 @@
+"""The rescalings of zero-skew integers give the bits of numpy's 64-bit arithmetic, natively and on the Uno."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_bench import Vectors, run_natively, run_on_board
+
+from harness.config import load_boards
+from tinyhil.formats.affine import rescale, rescale_once
+
+LOWEST, HIGHEST = 1 << 30, (1 << 31) - 1  # of multipliers; 0 besides
+LIFT = 20
+SUM = 1 << 28  # two lifted operands, each times 1/2 at most
+
+
+def multipliers(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.permutation(np.resize(np.r_[LOWEST, HIGHEST, 0, LOWEST + 1, rng.integers(LOWEST, 1 << 31, 40)], count))
+
+
+def wide(rng: np.random.Generator, count: int, largest: int) -> np.ndarray:
+    """Numbers of every length, with the ends and those next to powers of two."""
+    sizes = np.exp2(rng.uniform(0, np.log2(largest), count)).astype(np.int64)
+    powers = 1 << np.arange(int(np.log2(largest)) + 1)
+    near = np.minimum(np.r_[0, powers - 1, powers, powers + 1, largest], largest)
+    x = np.r_[sizes, near]
+    return x * rng.choice([-1, 1], x.size)
+
+
+def ties(rng: np.random.Generator, shift: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums whose product with 2^30 lies on a tie of the second rounding, or next to one."""
+    x = ((2 * rng.integers(-200, 201, count) + 1) << -shift) + rng.integers(-2, 3, count)
+    return x, np.full(count, LOWEST)
+
+
+def vectors(name: str, x: np.ndarray, m: np.ndarray, codes: np.ndarray) -> Vectors:
+    mask = 0xFFFFFFFF
+    return Vectors(f"&{name}", x & mask, m & mask, codes & mask, np.zeros(len(x), np.int64))
+
+
+def made(
+    name: str, shift: int, x: np.ndarray, m: np.ndarray, want: Callable[..., np.ndarray], lift: int = 0
+) -> Vectors:
+    return vectors(f"{name}<{shift}>", x, m, want(x << lift, m, shift))
+
+
+def cases(rng: np.random.Generator, count: int) -> list[Vectors]:
+    found = []
+    for shift in (3, 0, -1, -2, -7, -8, -9, -15, -17, -25, -31):
+        x = wide(rng, count, (1 << (31 - max(shift, 0))) - 1)
+        for name, want in (("rescaled", rescale), ("rescaled_once", rescale_once)):
+            found.append(made(name, shift, x, multipliers(rng, x.size), want))
+    for shift in (0, -1, -2, -5, -16, -17, -30):
+        d = rng.integers(-255, 256, count)
+        found.append(made("rescaled_lifted", shift, d, multipliers(rng, count), rescale, LIFT))
+    for shift in (1, 0, -1, -13, -14, -15, -16, -17, -18, -20, -23, -28, -30):
+        x = wide(rng, count, SUM >> max(shift, 0))
+        m = multipliers(rng, x.size)
+        if shift < 0:
+            x, m = (np.r_[pair] for pair in zip((x, m), ties(rng, max(shift, -20), 60), strict=True))
+        found.append(made("rescaled_sum", shift, x, m, rescale))
+    for shift in (1, 0, -1, -2, -6, -7, -10, -17, -18, -31):
+        a, b, m = rng.integers(-255, 256, count), rng.integers(-255, 256, count), multipliers(rng, count)
+        a, b, m = np.r_[a, 255, -255, 1, -1, 0], np.r_[b, -255, -255, -1, 1, -3], np.r_[m, [HIGHEST] * 2, [LOWEST] * 3]
+        packed = (a & 0xFFFF) | (b << 16)
+        found.append(vectors(f"rescaled_product<{shift}>", packed, m, rescale(a * b, m, shift)))
+    return found
+
+
+def test_natively(tmp_path: Path) -> None:
+    assert run_natively(cases(np.random.default_rng(1), 3000), tmp_path) == ""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_on_the_uno(part: int, tmp_path: Path) -> None:
+    assert run_on_board(cases(np.random.default_rng(2), 200)[part::4], load_boards().board("uno"), tmp_path) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_many_on_the_uno(part: int, tmp_path: Path) -> None:
+    assert run_on_board(cases(np.random.default_rng(3), 8000)[part::4], load_boards().board("uno"), tmp_path) == ""
