@@ -35,17 +35,20 @@ class Kind:
 
 KINDS = {
     "CPU.CortexM": Kind(None, frozenset({"cpuType", "nvic"}), frozenset({"numberOfMPURegions", "cpuId"})),
+    "CPU.ATmega328P": Kind(None, frozenset({"cpuType"})),  # ours, as the next
+    "UART.ATmega328P_USART": Kind(7, frozenset({"cpu"})),
     "IRQControllers.NVIC": Kind(
         0x1000, frozenset(), frozenset({"systickFrequency", "priorityMask"}), frozenset({None, "IRQ"})
     ),
     "Miscellaneous.DWT": Kind(0x1000, frozenset({"frequency"})),
     "Memory.MappedMemory": Kind("size", frozenset({"size"})),
+    "Memory.ArrayMemory": Kind("size", frozenset({"size"}), frozenset({"initialValue"})),
     "UART.SAM_USART": Kind(0x100, frozenset(), frozenset({"uartOnlyMode", "enablePdc"}), frozenset({None, "IRQ"})),
     "UART.STM32F7_USART": Kind(
         0x400, frozenset({"frequency"}), frozenset({"lowPowerMode"}), frozenset({"IRQ", "ReceiveDmaRequest"})
     ),
 }
-CPU_TYPES = ("cortex-m3", "cortex-m7")
+CPU_TYPES = {"CPU.CortexM": ("cortex-m3", "cortex-m7"), "CPU.ATmega328P": ("atmega328p",)}
 
 
 @dataclass(slots=True)
@@ -163,11 +166,11 @@ def _check(platform: Platform) -> None:
             raise Fault(f"{where}: needs {', '.join(sorted(missing))}")
         if unknown := set(entry.settings) - kind.required - kind.optional:
             raise Fault(f"{where}: {entry.kind} has no parameter {', '.join(sorted(unknown))}")
-        if entry.parent != "sysbus" or (entry.at is None) != (entry.kind == "CPU.CortexM"):
+        if entry.parent != "sysbus" or (entry.at is None) != (entry.kind in CPU_TYPES):
             raise Fault(f"{where}: belongs on sysbus, at an address unless it is the processor")
-        if entry.kind == "CPU.CortexM" and entry.settings["cpuType"] not in CPU_TYPES:
+        if entry.settings.get("cpuType") not in CPU_TYPES.get(entry.kind, (None,)):
             raise Fault(f"{where}: no processor {entry.settings['cpuType']}")
-        references = [entry.settings["nvic"]] if "nvic" in entry.settings else []
+        references = [entry.settings[key] for key in ("nvic", "cpu") if key in entry.settings]
         references += [target for _, target, _ in entry.wires]
         if strangers := [name for name in references if name not in platform.entries]:
             raise Fault(f"{where}: no {', '.join(strangers)}")
@@ -195,6 +198,7 @@ TOKEN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in TOKENS
 # What the monitor understands: words that are literal, else the kind of the token.
 STATEMENTS = (
     ("using", "sysbus"),
+    ("include", "<path>"),
     ("mach", "create", "<string>"),
     ("machine", "LoadPlatformDescription", "<path>"),
     ("cpu", "PerformanceInMips", "<number>"),
@@ -203,9 +207,12 @@ STATEMENTS = (
     ("emulation", "CreateServerSocketTerminal", "<variable>", "<string>", "<boolean>"),
     ("connector", "Connect", "<word>", "<word>"),
     ("sysbus", "LoadBinary", "<variable>", "<number>"),
+    ("sysbus", "LoadHEX", "<variable>"),
     ("start",),
     ("log", "<string>"),
 )
+ANY_NUMBER = ("include", "log")
+LOADS = ({("sysbus", "LoadBinary"), ("cpu", "VectorTableOffset")}, {("sysbus", "LoadHEX")})  # one way or the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,15 @@ class Script:
 
     @property
     def platform(self) -> Path:
-        return self.path.parent / self.arguments("machine", "LoadPlatformDescription")[0].removeprefix("$ORIGIN/")
+        return self._file(self.arguments("machine", "LoadPlatformDescription")[0])
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """What is compiled, in order."""
+        return tuple(self._file(statement[1]) for statement in self.statements if statement[0] == "include")
+
+    def _file(self, path: str) -> Path:
+        return self.path.parent / path.removeprefix("$ORIGIN/")
 
 
 def read_script(path: Path, variables: frozenset[str]) -> Script:
@@ -262,13 +277,17 @@ def _fits(tokens: list[tuple[str, str]], form: tuple[str, ...]) -> bool:
 
 def _check_script(script: Script) -> None:
     order = [statement[: 2 if len(statement) > 1 else 1] for statement in script.statements]
-    wanted = [form[: 2 if len(form) > 1 else 1] for form in STATEMENTS]
-    beginnings = [first for first in order if first[0] != "log"]
-    if sorted(beginnings) != sorted(form for form in wanted if form[0] != "log"):
+    beginnings = sorted(first for first in order if first[0] not in ANY_NUMBER)
+    known = {form[: 2 if len(form) > 1 else 1] for form in STATEMENTS if form[0] not in ANY_NUMBER}
+    if not any(beginnings == sorted(known - other) for other in LOADS):
         raise Fault(f"{script.path.name}: a statement is missing, or there twice")
-    if beginnings[0] != ("using", "sysbus") or order[-2][0] != "start" or order[-1][0] != "log":
+    if order[0] != ("using", "sysbus") or order[-2][0] != "start" or order[-1][0] != "log":
         raise Fault(f"{script.path.name}: begins with `using sysbus`, ends with `start` and `log`")
     if order.index(("machine", "LoadPlatformDescription")) > order.index(("connector", "Connect")):
         raise Fault(f"{script.path.name}: connects a peripheral before there is one")
-    if not script.platform.is_file():
-        raise Fault(f"{script.path.name}: no {script.platform.name}")
+    between = order[order.index(("mach", "create")) : order.index(("machine", "LoadPlatformDescription"))]
+    if len(script.sources) != sum(first[0] == "include" for first in between):
+        raise Fault(f"{script.path.name}: compiles without a machine, or what the platform should have had")
+    for path in (script.platform, *script.sources):
+        if not path.is_file():
+            raise Fault(f"{script.path.name}: no {path.name}")

@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from uno_bench import (
@@ -114,8 +116,10 @@ SKIPS = {
 }
 
 
-def run_cases(folder: Path, cases: tuple[Case, ...], repeat: int) -> dict[str, tuple[int, int]]:
-    """Name -> cycles of `repeat` bodies, r24 after them."""
+def run_cases(
+    folder: Path, cases: tuple[Case, ...], repeat: int, run: Callable[..., Any] = run_to_end
+) -> dict[str, tuple[int, int]]:
+    """Name -> cycles of `repeat` bodies, r24 after them. `run`: on another emulator."""
     quoted = [
         '"' + f"{text}".replace("\n", "\\n") + '"'
         for case in cases
@@ -123,7 +127,7 @@ def run_cases(folder: Path, cases: tuple[Case, ...], repeat: int) -> dict[str, t
     ]
     triples = zip(quoted[0::3], quoted[1::3], quoted[2::3], strict=True)
     (folder / "cases.inc").write_text("".join(f"CASE({n}, {s}, {b})\n" for n, s, b in triples))
-    lines, _ = run_to_end(build_firmware(folder, "cases"))
+    lines, _ = run(build_firmware(folder, "cases"))
     fields = [line.split() for line in lines]
     return {name: (int(cycles), int(r24)) for name, cycles, r24 in fields}
 
@@ -139,9 +143,8 @@ def test_instructions_take_the_datasheets_cycles(tmp_path: Path, with_mended_ski
     }
 
 
-@pytest.mark.parametrize("skip", SKIPS)
-def test_skips_over_adiw_and_sbiw(tmp_path: Path, skip: str) -> None:
-    """One word is skipped whatever the constant: the inc after the skipped instruction is executed."""
+def skip_cases(skip: str) -> tuple[tuple[Case, ...], dict[str, tuple[int, int]]]:
+    """Skips over adiw and sbiw; name -> cycles, r24."""
     opcode, taken, not_taken = SKIPS[skip]
     cases, expected = [], {}
     for constant in (1, 11, 12, 13, 14, 15, 28, 31, 44, 63):
@@ -150,7 +153,14 @@ def test_skips_over_adiw_and_sbiw(tmp_path: Path, skip: str) -> None:
                 name = f"{word}_{constant}_{label}"
                 cases.append(Case(name, 0, f"{opcode}\n{word} r24,{constant}\ninc r24", setup))
                 expected[name] = (4 if executed else 3, (sign * constant * executed + 1) % 256)
-    assert run_cases(tmp_path, tuple(cases), repeat=1) == expected
+    return tuple(cases), expected
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+def test_skips_over_adiw_and_sbiw(tmp_path: Path, skip: str) -> None:
+    """One word is skipped whatever the constant: the inc after the skipped instruction is executed."""
+    cases, expected = skip_cases(skip)
+    assert run_cases(tmp_path, cases, repeat=1) == expected
 
 
 def test_interrupt_entry_takes_four_cycles_and_one_instruction_follows_sei(tmp_path: Path) -> None:

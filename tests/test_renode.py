@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
+import serial
 import yaml
 from hil_command import check_failure, hil, record_of
 from renode_files import Fault, Platform, Script, read_platform, read_script
+from uno_bench import GO, build_firmware
 from wire_bench import ROOT
 
 from harness.boards import renode
-from harness.boards.connection import Session
+from harness.boards.connection import Connection, Session
 from harness.config import Boards, BoardSpec, load_boards
-from tinyhil.errors import BoardError
+from tinyhil.errors import BoardError, DeviceCrashed
 
 FOLDER = ROOT / "emulators" / "renode"
 GIVEN = frozenset({"$image", "$port"})  # what the driver sets
 CHIPS = {"sam3x8e": "due", "stm32h747": "h747"}
+AVR = "atmega328p"
+BOARDS = CHIPS | {AVR: "uno"}
+TRUTH = dict.fromkeys(CHIPS, "function only") | {AVR: "exact cycles"}  # its core is ours
 UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART", "USART_IRQ")}
+every_board = pytest.mark.parametrize("chip", BOARDS)
 every_chip = pytest.mark.parametrize("chip", CHIPS)
 needs_renode = pytest.mark.skipif(shutil.which("renode") is None, reason="no renode in PATH")
 
@@ -54,11 +61,11 @@ def registers(chip: str) -> dict[str, int]:
 
 
 def test_every_file_belongs_to_a_board(boards: Boards) -> None:
-    assert {path.stem for path in FOLDER.glob("*.re*")} == set(CHIPS)
-    for chip, name in CHIPS.items():
+    assert {path.stem for path in FOLDER.glob("*.re*")} == set(BOARDS)
+    for chip, name in BOARDS.items():
         emulator = boards.board(name).chip.cross_checks["renode"]
         assert ROOT / emulator.args[0] == FOLDER / f"{chip}.resc"
-        assert (emulator.kind, emulator.truth) == ("renode", "function only")
+        assert (emulator.kind, emulator.truth) == ("renode", TRUTH[chip])
 
 
 @every_chip
@@ -115,7 +122,35 @@ def test_the_clocks_of_the_due_are_ready() -> None:
     assert awaited == status.value == 0x1000B
 
 
-@every_chip
+def test_the_platform_of_the_uno_is_the_chips(boards: Boards) -> None:
+    platform, script, spec = platform_of(AVR), script_of(AVR), boards.board("uno").chip
+    assert platform.entries["flash"].at == 0
+    assert platform.entries["flash"].settings["initialValue"] == "0xFF"  # erased
+    assert platform.entries["flash"].size == spec.flash_bytes + 512  # the boot loader's
+    assert int(script.arguments("cpu", "PerformanceInMips")[0]) * 1_000_000 == spec.clock_hz
+    assert script.arguments("connector", "Connect")[0] == "sysbus.usart0"
+    source = "".join(path.read_text() for path in script.sources)
+    assert platform.entries["usart0"].at == 0x800000 + int(re.search(r"Usart0 = (0x\w+)", source)[1], 0)  # type: ignore[index]
+    assert f"ClockHz = {spec.clock_hz};" in source
+
+
+def test_the_types_of_the_uno_are_in_its_sources() -> None:
+    """Each with the constructor that the platform file uses; every parameter of a class is set, or has a default."""
+    platform, script = platform_of(AVR), script_of(AVR)
+    assert set(script.sources) == set(FOLDER.glob("*.cs"))
+    adapter = script.sources[-1].read_text()
+    assert all("using Antmicro" not in path.read_text() for path in script.sources[:-1])
+    for entry in (platform.entries["cpu"], platform.entries["usart0"]):
+        group, name = entry.kind.split(".")
+        body = adapter.split(f"namespace Antmicro.Renode.Peripherals.{group}\n")[1]
+        constructor = re.search(rf"public {name}\(([^)]*)\)", body)
+        assert f"public class {name} : " in body
+        assert constructor is not None
+        parameters = [p.split("=")[0].split()[-1] for p in constructor[1].split(",")]
+        assert set(parameters) - {"machine"} == set(entry.settings)  # Renode adds the machine
+
+
+@every_board
 def test_the_script_says_when_it_is_done(chip: str) -> None:
     assert script_of(chip).statements[-1] == ("log", renode.READY)
     assert script_of(chip).platform == FOLDER / f"{chip}.repl"
@@ -175,6 +210,29 @@ def test_a_bad_script_is_found(old: str, new: str, fault: str, tmp_path: Path) -
         read_script(tmp_path / "bad.resc", GIVEN)
 
 
+BAD_UNO_SCRIPTS = [
+    ("include $ORIGIN/AvrCore.cs", "include $ORIGIN/Avr.cs", "no Avr.cs"),
+    ("$ORIGIN/AvrCore.cs\n", "$ORIGIN/AvrCore.cs now\n", "not a statement of ours"),
+    ("sysbus LoadHEX $image\n", "", "a statement is missing"),
+    ("sysbus LoadHEX $image", "sysbus LoadBinary $image 0", "a statement is missing"),
+    ("\ncpu Perf", "\ninclude $ORIGIN/AvrCore.cs\ncpu Perf", "compiles without a machine"),
+    ("using sysbus\n", "using sysbus\ninclude $ORIGIN/AvrCore.cs\n", "compiles without a machine"),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"), BAD_UNO_SCRIPTS, ids=[bad[1].strip() or "-" for bad in BAD_UNO_SCRIPTS]
+)
+def test_a_bad_script_of_the_uno_is_found(old: str, new: str, fault: str, tmp_path: Path) -> None:
+    for path in FOLDER.glob("*"):
+        shutil.copy(path, tmp_path)
+    text = (FOLDER / "atmega328p.resc").read_text()
+    assert old in text
+    (tmp_path / "bad.resc").write_text(text.replace(old, new))
+    with pytest.raises(Fault, match=re.escape(fault)):
+        read_script(tmp_path / "bad.resc", GIVEN)
+
+
 # ---- the driver, as far as it goes without Renode
 
 
@@ -199,6 +257,32 @@ def test_the_command_line(boards: Boards) -> None:
 
 SAYS = "echo 'Renode, version 1.16.0 (a1b2c3)'; echo '(monitor) $image=...'; "
 READY = "echo '12:00:00.0000 [INFO] Script: hil: ready'; "
+
+
+def wait_for_a_crash(device: Connection) -> DeviceCrashed:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            device.alive()
+        except DeviceCrashed as crash:
+            return crash
+        time.sleep(0.02)
+    pytest.fail("alive() reports no crash")
+
+
+FAULT = "12:00:01.0000 [ERROR] cpu: hil: fault: invalid opcode at pc 0x01f4"
+
+
+def test_a_fault_that_the_core_reports_is_a_crash(boards: Boards, tmp_path: Path) -> None:
+    """The words of Atmega328pRenode.cs, as Renode logs them."""
+    talker = tmp_path / "talker"
+    talker.write_text(f"#!/bin/sh\n{SAYS}{READY}read go; echo '{FAULT}'; sleep 60\n")
+    talker.chmod(0o755)
+    with renode.connect(due_on_renode(boards, str(talker)), Session(tmp_path / "x.hex", tmp_path)) as device:
+        device.alive()
+        device.process.send("go")
+        crash = wait_for_a_crash(device)
+    assert (str(crash), crash.pc) == ("the firmware crashed: invalid opcode at pc 0x01f4", 0x1F4)
 
 
 @pytest.mark.parametrize(
@@ -241,21 +325,47 @@ def test_without_renode_the_board_says_so(tmp_path: Path) -> None:
     check_failure(done, 3, "due: renode is not installed", "portable build", logs=True)
 
 
-def test_the_uno_has_no_renode_and_the_documentation_says_why(tmp_path: Path, boards: Boards) -> None:
-    assert "renode" not in boards.board("uno").chip.cross_checks
-    assert "Renode has no AVR" in (ROOT / "docs/emulators.md").read_text()
-
-
 # ---- with Renode
 
 
 @needs_renode
-@every_chip
+@every_board
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
 def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
-    arguments = ("--model", "fastgrnn_har", "--format", format_, "--samples", 5, "--emulator", "renode", "--json")
-    record = record_of(hil("run", "--board", CHIPS[chip], *arguments, cwd=tmp_path, timeout_s=300))
+    command = ("run", "--board", BOARDS[chip], "--model", "fastgrnn_har", "--format", format_, "--samples", 5, "--json")
+    record = record_of(hil(*command, "--emulator", "renode", cwd=tmp_path, timeout_s=300))
     assert record["bit_exact"] is True
     assert record["samples"] == record["equal_samples"] == 5
-    assert record["emulator"]["truth"] == record["latency"]["truth"] == "function only"
+    assert record["emulator"]["truth"] == record["latency"]["truth"] == TRUTH[chip]
     assert re.fullmatch(r"\d+(\.\d+)+", record["provenance"]["emulator_exit"]["emulator_version"])
+    if TRUTH[chip] == "exact cycles":
+        assert record["raw"]["ticks"] == record_of(hil(*command, cwd=tmp_path, timeout_s=300))["raw"]["ticks"]
+
+
+@needs_renode
+def test_a_fault_of_the_uno_is_told(boards: Boards, tmp_path: Path) -> None:
+    firmware = build_firmware(tmp_path, "wild", "-DWILD_WRITE=1")
+    board = boards.board("uno").emulated_by("renode")
+    with renode.connect(board, Session(firmware.hex_path, tmp_path)) as device:
+        device.alive()
+        with serial.serial_for_url(device.port) as port:
+            port.write(GO)
+            crash = wait_for_a_crash(device)
+    assert "write to 0x0900, beyond RAMEND 0x08ff at pc 0x" in str(crash)
+    assert crash.pc
+
+
+@needs_renode
+def test_folders_with_blanks(boards: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scripts, what they include, and the image."""
+    folder = tmp_path / "a b"
+    shutil.copytree(FOLDER, folder / "emulators" / "renode")
+    monkeypatch.setattr(renode, "asset", lambda name: folder / name)
+    firmware = build_firmware(folder, "echo", hal=True)
+    board = boards.board("uno").emulated_by("renode")
+    with (
+        renode.connect(board, Session(firmware.hex_path, folder)) as device,
+        serial.serial_for_url(device.port, timeout=10) as port,
+    ):
+        port.write(b"x")
+        assert port.read(1) == b"x"

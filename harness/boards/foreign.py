@@ -77,6 +77,12 @@ class ForeignProcess:
                 self._news.wait(left)
             return self._lines.pop(0)
 
+    def news(self) -> list[str]:
+        """The lines that nobody has asked for yet."""
+        with self._news:
+            lines, self._lines = self._lines, []
+        return lines
+
     def alive(self) -> None:
         """DeviceCrashed if it has ended."""
         code = self._process.poll()

@@ -14,7 +14,7 @@ from harness.assets import asset
 from harness.boards.connection import Connection, Session
 from harness.boards.foreign import ForeignProcess, find_program
 from harness.config import BoardSpec
-from tinyhil.errors import BoardError
+from tinyhil.errors import BoardError, DeviceCrashed
 
 REMEDY = "unpack the portable build of github.com/renode/renode/releases and put it into PATH"
 START_S = 60.0  # a .NET runtime; the first start takes longest
@@ -24,6 +24,7 @@ COMPLAINT = re.compile(
     r"There was an error executing command|No such (command|device|variable)|Could not (tokenize|find)|"
     r"Errors during compilation|Error E\d\d|Fatal error"
 )
+FAULT = re.compile(r"\[ERROR\] cpu: hil: fault: (.+) at pc (0x[0-9a-f]+)")  # emulators/renode/Atmega328pRenode.cs
 VERSION = re.compile(r"Renode, version (\d+(?:\.\d+)+)")
 
 
@@ -79,6 +80,10 @@ class RenodeBoard:
         self._wait_ready()
 
     def alive(self) -> None:
+        """DeviceCrashed if Renode has ended, or the Uno's program has done what the chip can not do."""
+        for line in self.process.news():
+            if fault := FAULT.search(line):
+                raise DeviceCrashed(f"the firmware crashed: {fault[1]} at pc {fault[2]}", int(fault[2], 0))
         self.process.alive()
 
     def finish(self) -> Mapping[str, Any]:
