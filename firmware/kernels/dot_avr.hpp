@@ -18,8 +18,7 @@ inline void accumulate(Acc48 &sum, A a, B b, Size count) {
 
 // One loop of `steps` per round. The text of a step is repeated, not .rept: the compiler counts lines to see how far
 // branches reach.
-// Counts are in any upper register: sbiw would take one of four pairs, of which the loop has three, and not always finds one.
-#define HIL_ROUNDS(steps) "1:\n" steps "subi %A[count], 1\nsbci %B[count], 0\nbrne 1b\nclr r1\n"
+#define HIL_ROUNDS(steps) "1:\n" steps "sbiw %[count], 1\nbrne 1b\nclr r1\n"
 #define HIL_FOUR(step) step step step step
 
 #define HIL_BYTE_TIMES_BYTE_24                        \
@@ -31,8 +30,9 @@ inline void accumulate(Acc48 &sum, A a, B b, Size count) {
     "adc %B[sum], r1\n"                               \
     "adc %C[sum], %[sign]\n"
 #define HIL_BYTE_TIMES_BYTE HIL_BYTE_TIMES_BYTE_24 "adc %D[sum], %[sign]\n"
+// The count is in any upper registers: sbiw needs one of four pairs, and beside X and Z the compiler did not always find one.
 #define HIL_BYTE_ROUNDS(steps, rounds)                                                                          \
-    asm volatile(HIL_ROUNDS(steps)                                                                              \
+    asm volatile("1:\n" steps "subi %A[count], 1\nsbci %B[count], 0\nbrne 1b\nclr r1\n"                       \
                  : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [x] "=&d"(x), [y] "=&d"(y),    \
                    [sign] "=&r"(sign)                                                                           \
                  :                                                                                              \
@@ -72,7 +72,7 @@ inline void accumulate(__int24 &sum, Flash<int8_t> a, Ram<int8_t> b, Size count)
     "dec %D[sum]\n"
 #define HIL_MIXED_ROUNDS(steps, rounds)                                                                              \
     asm volatile("clr %[zero]\n" HIL_ROUNDS(steps)                                                                   \
-                 : [sum] "+r"(sum), [count] "+d"(rounds), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl), \
+                 : [sum] "+r"(sum), [count] "+w"(rounds), "+z"(a.at), "+x"(b.at), [byte] "=&a"(byte), [wl] "=&a"(wl), \
                    [wh] "=&a"(wh), [p1] "=&r"(p1), [p2] "=&r"(p2), [zero] "=&r"(zero)                                 \
                  :                                                                                                   \
                  : "r0", "memory")
