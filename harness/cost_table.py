@@ -73,6 +73,11 @@ class CostTable:
         self._keep([*rows, line], phase)
         return True
 
+    def ran(self, candidate: Candidate, phase: int) -> bool:
+        """Whether it is known and fits the board."""
+        line = self._run_of(self._lines, candidate, phase)
+        return line is not None and line["worst"] is not None
+
     def add(self, rows: list[Row], run: Run, signatures: list[str], phase: int) -> None:
         """What a profile has found, into both files."""
         lines = [_row_line(row) for row in rows] + [_run_line(run, signatures)]

@@ -24,7 +24,7 @@ from search.costs import Limits
 from search.evaluate import Score
 from search.space import Candidate, Space
 from search.trial import Trial, TrialLog
-from tinyhil.errors import BoardDiffers, ConfigError, DoesNotFit
+from tinyhil.errors import BoardDiffers, BuildError, ConfigError
 
 Say = Callable[[str], None]
 
@@ -170,10 +170,10 @@ def decide(
     for trial in finalists:
         try:
             found = bench.measure(trial)
-        except DoesNotFit as error:
+        except BuildError as error:
             if not limits:
                 raise
-            bench.say(f"search: {error}")
+            bench.say(f"search: left out: {error}")
             continue
         if (limit_total_bytes is None or (found.total_bytes or 0) <= limit_total_bytes) and found.keeps(limits):
             kept.append((trial, found))

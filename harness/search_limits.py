@@ -22,7 +22,7 @@ from search.costs import Costs, Described, Limits, Run
 from search.space import Candidate, Choice, Space
 from search.study import Study
 from search.trial import TrialLog
-from tinyhil.errors import ConfigError, DoesNotFit, ModelError
+from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.program import walk
 
 PROFILED_SAMPLES = 5
@@ -57,14 +57,15 @@ class Meter:
         return replace(self.task.study, costs=self.costs(limits), limit_bytes=ram_bytes)
 
     def measure(self, candidate: Candidate) -> None:
-        """Profile it on the board, unless that is known; an image that does not fit the board is remembered as such."""
+        """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
+        remembered as one that keeps no limit, and said."""
         if self.table.known(candidate, self.phase):
             return
         bench = make_bench(self.task, TrialLog(None, self.task.study.space, ""), PROFILED_SAMPLES)
         try:
             found = bench.profile(candidate)
-        except DoesNotFit as error:
-            self.task.say(f"search: {error}")
+        except BuildError as error:
+            self.task.say(f"search: left out: {error}")
             self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
             return
         run = Run(candidate, found.worst, found.summed, found.outside, found.flash_bytes)
@@ -87,43 +88,50 @@ def make_meter(task: Task) -> Meter:
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
     meter = Meter(task, table, task.board.chip.clock_hz)
-    begin = time.monotonic()
-    chosen, covered, pairs = pilots(task.study.space, task.request.seed)
-    todo = [candidate for candidate in chosen if not table.known(candidate, 0)]
-    if todo:
-        cover = f"they cover {covered} of {pairs} pairs of formats"
-        task.say(f"search: profiling {len(todo)} assignments on {task.board.name}; {cover}")
-    for candidate in todo:
-        meter.measure(candidate)
-    if todo:
-        task.say(f"search: profiled in {time.monotonic() - begin:.0f} s")
+    _profile_pilots(meter)
     return meter
 
 
-def pilots(space: Space, seed: int) -> tuple[list[Candidate], int, int]:
-    """Each format for all tensors, then mixtures until every pair of formats of two operands of an operation was seen,
-    or MOST_PILOTS; also how many of how many pairs were."""
-    random = np.random.default_rng(seed)
-    chosen, seen = [], set()
-    for name in space.formats:
-        candidate = space.uniform(Choice(name))
-        if (found := _pairs(space, candidate)) is not None:
-            chosen.append(candidate)
-            seen |= found
-    wanted = {(*pair[:3], a, b) for pair in seen for a in space.formats for b in space.formats}
-    while len(chosen) < MOST_PILOTS and not wanted <= seen:
-        best: tuple[int, Candidate, set[Pair]] | None = None
-        for _ in range(DRAWN):
-            drawn = random.integers(0, len(space.formats), len(space.groups))
-            candidate = tuple(Choice(space.formats[number]) for number in drawn)
-            found = _pairs(space, candidate)
-            if found is not None and (best is None or len(found - seen) > best[0]):
-                best = len(found - seen), candidate, found
-        if best is None or best[0] == 0:
+def _profile_pilots(meter: Meter) -> None:
+    """Each format for all tensors, then mixtures until every pair of formats of two operands of an operation was
+    measured, or MOST_PILOTS were."""
+    task, table = meter.task, meter.table
+    assert task.board is not None
+    space, random = task.study.space, np.random.default_rng(task.request.seed)
+    seen: set[Pair] = set()
+    begin, measured, number = time.monotonic(), 0, 0
+    uniform = [space.uniform(Choice(name)) for name in space.formats]
+    every = set().union(*(_pairs(space, candidate) or set() for candidate in uniform))
+    wanted = {(*pair[:3], a, b) for pair in every for a in space.formats for b in space.formats}
+    while number < MOST_PILOTS and (number < len(uniform) or not wanted <= seen):
+        candidate = uniform[number] if number < len(uniform) else _covering(space, random, seen)
+        number += 1
+        if candidate is None:
             break
-        chosen.append(best[1])
-        seen |= best[2]
-    return chosen, len(wanted & seen), len(wanted)
+        if not table.known(candidate, 0):
+            measured += 1
+            if measured == 1:
+                task.say(f"search: profiling up to {MOST_PILOTS} assignments on {task.board.name}")
+            meter.measure(candidate)
+        if table.ran(candidate, 0):
+            seen |= _pairs(space, candidate) or set()
+    if measured:
+        covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
+        task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
+    if all(run.worst == float("inf") for run in table.runs(0)):
+        raise BuildError(f"search: none of {number} assignments runs on {task.board.name}; the lines above say why")
+
+
+def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Candidate | None:
+    """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
+    best: tuple[int, Candidate | None] = (0, None)
+    for _ in range(DRAWN):
+        drawn = random.integers(0, len(space.formats), len(space.groups))
+        candidate = tuple(Choice(space.formats[number]) for number in drawn)
+        found = _pairs(space, candidate)
+        if found is not None and len(found - seen) > best[0]:
+            best = len(found - seen), candidate
+    return best[1]
 
 
 def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:

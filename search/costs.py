@@ -1,16 +1,19 @@
 """Latency and flash of a candidate, from what a board has measured of others (`hil profile`).
 
 An operation whose very code was timed costs what it took then; any other what an additive model says, fitted to the
-rows of that operation: a base and an effect of each operand's format. The sum is scaled by what whole images took
-against the sum of their operations. Flash is the bytes of the constants, which follow from the formats, and an additive
-model of the code, fitted to whole images. An image that was measured itself is known.
+rows of that operation: a base, an effect of each operand's format, of each pair of them and of the accumulator. The sum
+is scaled by what whole images took against the sum of their operations. Flash is the bytes of the constants, which
+follow from the formats, and an additive model of the code, fitted to whole images. An image that was measured itself is
+known.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from statistics import mean, median
 
 import numpy as np
@@ -18,6 +21,7 @@ import numpy as np
 from search.space import Candidate
 from tinyhil.errors import ModelError
 
+COMPUTED_IN = re.compile(r"hil::\w+<((?:hil::)?(\w+)(?:<[^>]*>)?)>\(")
 RIDGE = 0.1  # of the code's model: pulls effects that no image tells apart towards each other
 
 
@@ -242,11 +246,22 @@ class Additive:
 
 
 def _operands(operation: Operation) -> list[str]:
-    return [f"{position}:{name}" for position, name in enumerate(operation.formats)]
+    """The format of each operand and of each pair of them, and what the operation computes in."""
+    single = [f"{position}:{name}" for position, name in enumerate(operation.formats)]
+    return [*single, *(f"{a} {b}" for a, b in combinations(single, 2)), *_computed_in(operation)]
 
 
-def _features(operations: Iterable[Operation]) -> list[str]:
+def _computed_in(operation: Operation) -> list[str]:
+    """The accumulator of the generated call, with and without its widths."""
+    found = COMPUTED_IN.match(operation.signature)
+    return [f"in {found[1]}", f"kind {found[2]}"] if found else []
+
+
+def _features(operations: Sequence[Operation]) -> list[str]:
     """What is instantiated, once each (code that two calls share), and the formats around each operation."""
-    once = {f"{op.kernel}({', '.join(op.formats)})" for op in operations}
-    each = [f"{op.name} {op.kernel} {operand}" for op in operations for operand in ("", *_operands(op))]
-    return [*sorted(once), *each]
+    once: dict[str, None] = {}
+    for op in operations:
+        inside = _computed_in(op)
+        shared = [f"{op.kernel} {text}" for text in ("", *inside, f"of {', '.join(op.formats)}")]
+        once.update(dict.fromkeys([*shared, *inside, *(f"any {name}" for name in op.formats)]))
+    return [*once, *(f"{op.name} {op.kernel} {operand}" for op in operations for operand in ("", *_operands(op)))]
