@@ -40,6 +40,15 @@ struct Op {
 };
 
 inline double power_of_two(int64_t n) { return std::ldexp(1.0, static_cast<int>(std::max<int64_t>(-1070, std::min<int64_t>(n, 1020)))); }
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_bit_cast)
+#define HIL_BIT_CAST  // which vectorizers see through, unlike memcpy
+#endif
+#endif
+#ifdef HIL_BIT_CAST
+inline uint64_t bits_of(double value) { return __builtin_bit_cast(uint64_t, value); }
+inline double of_bits(uint64_t bits) { return __builtin_bit_cast(double, bits); }
+#else
 inline uint64_t bits_of(double value) {
     uint64_t bits;
     memcpy(&bits, &value, 8);
@@ -50,6 +59,7 @@ inline double of_bits(uint64_t bits) {
     memcpy(&value, &bits, 8);
     return value;
 }
+#endif
 
 struct Machine {
     const Tensor *tensors;

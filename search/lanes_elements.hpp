@@ -96,6 +96,35 @@ inline void mul(Machine &m, const Op &op) {
     });
 }
 
+// params: count, a_period, b_period, one_shift, shift
+inline void prelu(Machine &m, const Op &op) {
+    Store store(m, op, op.params[4]);
+    const double one = power_of_two(op.params[3]);
+    if (op.domain == INTEGER) {
+        pairs<int32_t>(m, op, [&](int64_t e, const int32_t *x, const int32_t *slope) {
+            int64_t y[LANES];
+            for (int l = 0; l < LANES; ++l) y[l] = x[l] < 0 ? int64_t(x[l]) * slope[l] : int64_t(x[l]) << op.params[3];
+            store.ints(e, y);
+        });
+    } else if (op.domain == CODED) {
+        pairs<double>(m, op, [&](int64_t e, const double *x, const double *slope) {
+            double y[LANES], rest[LANES];
+            for (int l = 0; l < LANES; ++l) {
+                const double product = x[l] * slope[l], left_out = __builtin_fma(x[l], slope[l], -product);
+                y[l] = x[l] < 0 ? product : x[l] * one;
+                rest[l] = x[l] < 0 ? left_out : 0.0;
+            }
+            store.exact(e, y, rest);
+        });
+    } else {
+        pairs<float>(m, op, [&](int64_t e, const float *x, const float *slope) {
+            float y[LANES];
+            for (int l = 0; l < LANES; ++l) y[l] = x[l] < 0 ? x[l] * slope[l] : scaled_float(x[l], one);
+            store.single(e, y);
+        });
+    }
+}
+
 // params: count, a_period, b_period, a_shift, b_shift, shift
 inline void extreme(Machine &m, const Op &op, bool larger) {
     Store store(m, op, op.params[5]);
@@ -266,6 +295,27 @@ void signs(Machine &m, const Op &op) {
 inline void sign(Machine &m, const Op &op) {
     if (op.domain == SINGLE) signs<float>(m, op);
     else signs<double>(m, op);
+}
+
+// params: count, drop, shift; of operands that are no integers: those are tabulated
+inline void truncate(Machine &m, const Op &op) {
+    Store store(m, op, op.params[2]);
+    const double factor = power_of_two(-op.params[1]);
+    if (op.domain == CODED) {
+        const double *x = m.operand<double>(op, 0);
+        for (int64_t e = 0; e < op.params[0]; ++e) {
+            double whole[LANES];
+            for (int l = 0; l < LANES; ++l) whole[l] = std::trunc(x[e * LANES + l] * factor) + 0.0;
+            store.exact(e, whole, nullptr);
+        }
+        return;
+    }
+    const float *x = m.operand<float>(op, 0);
+    for (int64_t e = 0; e < op.params[0]; ++e) {
+        float whole[LANES];
+        for (int l = 0; l < LANES; ++l) whole[l] = std::trunc(scaled_float(x[e * LANES + l], factor)) + 0.0f;
+        store.single(e, whole);
+    }
 }
 
 // params: count; reals: the finished number

@@ -101,6 +101,12 @@ def _sign(flat: Operands, op: Op) -> Call:
     return Call("sign", [op.params["count"]], inputs, data, reals)
 
 
+def _truncate(flat: Operands, op: Op) -> Call:
+    if op.domain not in (CODED, SINGLE):
+        raise Unsupported("kernel 'truncate' of integers that have no table")
+    return _plain("truncate", "count", "drop", "shift")(flat, op)
+
+
 def _where(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
     condition, codes = flat.lanes(op, 0, raw=True)
@@ -299,10 +305,12 @@ _RESCALE = tuple(f"{key}_{what}" for key in "abo" for what in ("multiplier", "sh
 MAKERS: dict[str, Maker] = {
     **{name: _pairwise(name, *_SUM) for name in ("add", "sub", "minimum", "maximum")},
     "mul": _pairwise("mul", "count", "a_period", "b_period", "shift"),
+    "prelu": _pairwise("prelu", "count", "a_period", "b_period", "one_shift", "shift"),
     "compare": _compare,
     "where": _where,
     "relu": _plain("relu", "count", "shift"),
     "sign": _sign,
+    "truncate": _truncate,
     "fill": _fill,
     "copy": _copy,
     "move": _move,

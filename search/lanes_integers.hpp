@@ -30,17 +30,6 @@ inline void div(Machine &m, const Op &op) {
     });
 }
 
-// params: count, a_period, b_period, one_shift, shift
-inline void prelu(Machine &m, const Op &op) {
-    Store store(m, op, op.params[4]);
-    const int64_t one = int64_t(1) << op.params[3];
-    pairs<int32_t>(m, op, [&](int64_t e, const int32_t *x, const int32_t *slope) {
-        int64_t y[LANES];
-        for (int l = 0; l < LANES; ++l) y[l] = int64_t(x[l]) * (x[l] < 0 ? slope[l] : one);
-        store.ints(e, y);
-    });
-}
-
 // exp(-distance * 2^(scale - 16)) * 2^19 (tinyhil/ops/softmax.py)
 inline int64_t exp_negative(int64_t distance, int64_t scale, const int64_t *table) {
     constexpr int64_t last = 12 << 5, end = (last + 1) << 11;

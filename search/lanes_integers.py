@@ -28,6 +28,8 @@ def _of_integers(kernel: str, operands: int, *names: str, table: int | None = No
 
 
 def _conv_transpose(flat: Operands, op: Op) -> Call:
+    if op.domain != INTEGER:
+        raise Unsupported("kernel 'conv_transpose' of operands that are no integers")
     p = op.params
     inputs, data = flat.lanes(op, 1)
     weights = flat.keep(flat.scalars(op, 0), np.int64)
@@ -39,7 +41,6 @@ def _conv_transpose(flat: Operands, op: Op) -> Call:
 _NORMALIZE = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "exponent")
 MAKERS: dict[str, Maker] = {
     "div": _of_integers("div", 2, "count", "a_period", "b_period", "a_lift", "b_lift"),
-    "prelu": _of_integers("prelu", 2, "count", "a_period", "b_period", "one_shift", "shift"),
     "softmax": _of_integers("softmax", 1, "outer", "count", "inner", "scale", "fraction_bits", table=0),
     "normalize": _of_integers("normalize", 1, *_NORMALIZE),
     "interpolate": _of_integers("interpolate", 1, "outer", "chosen", "size", "inner", "shift", table=0),

@@ -17,60 +17,82 @@ inline void to_fixed(const Tensor &t, const double *v, const double *rest, doubl
     }
 }
 
+// Below, choices are made by arithmetic, every number has 64 bits and no constant is shifted by a variable: compilers
+// then take the lanes at once.
+
 // The bits of scale and fraction are cut at a place that depends on the regime: to nearest, ties to the even code.
-inline void to_posit(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
-    const int64_t limit = (t.bits - 2) << t.es, es = t.es, body_bits = t.bits - 1;
-    const double top = t.largest;
+template <bool Rest>
+void to_posit(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
+    const int64_t es = t.es, limit = (t.bits - 2) << es, body_bits = t.bits - 1;
+    const double top = t.largest, least = 1.0 / top;
+    int64_t clipped[LANES];
     for (int l = 0; l < LANES; ++l) {
-        const double size = std::fabs(v[l]);
+        const double value = v[l], size = std::fabs(value);
         const int64_t magnitude = static_cast<int64_t>(bits_of(size));
-        const double beyond = rest == nullptr ? 0.0 : v[l] < 0 ? -rest[l] : rest[l];
+        const double beyond = !Rest ? 0.0 : value < 0 ? -rest[l] : rest[l];
         const int64_t power = (magnitude >> 52) - 1023;
-        const int64_t scale = power < -limit ? -limit : power > limit - 1 ? limit - 1 : power;
-        const int64_t k = scale >> es;
-        const int64_t room = body_bits - (k >= 0 ? k + 2 : 1 - k), cut = 52 + es - room;
-        const int64_t line = (scale * (int64_t(1) << 52)) + (magnitude & ((int64_t(1) << 52) - 1));
-        const int64_t left = line & ((int64_t(1) << cut) - 1), half = int64_t(1) << (cut - 1);
-        const int64_t kept = line >> cut;
-        const bool odd = room > 0 ? (kept & 1) != 0 : k < 0;
-        const bool up = left > half || (left == half && (beyond > 0 || (beyond == 0 && odd)));
-        const int64_t rounded = (kept + up) * (int64_t(1) << cut);
+        const int64_t low = power < -limit ? -limit : power, scale = low > limit - 1 ? limit - 1 : low;
+        const int64_t k = scale >> es, negative = k >> 63;  // regime, -1 if below 1
+        const int64_t room = body_bits - ((k ^ negative) + 2), cut = 52 + es - room;
+        const int64_t line = scale * (int64_t(1) << 52) + (magnitude & ((int64_t(1) << 52) - 1));
+        const int64_t kept = line >> cut, lower = kept << cut, unit = ((kept + 1) << cut) - lower, twice = (line - lower) * 2;
+        const int64_t odd = room > 0 ? kept & 1 : -negative;
+        const int64_t tie = twice == unit ? 1 : 0, above = twice > unit ? 1 : 0;
+        const int64_t more = beyond > 0 ? 1 : 0, level = beyond == 0 ? odd : 0;
+        const int64_t rounded = lower + (-(above | (tie & (more | level))) & unit);
         double result = of_bits(static_cast<uint64_t>(rounded + (int64_t(1023) << 52)));
-        result = power < -limit ? 1.0 / top : result;
+        result = power < -limit ? least : result;
         result = size >= top ? top : result;
         result = size == 0 ? 0.0 : result;
-        counts[l] += size > top || (size == top && beyond > 0) || !(size == size);
-        result = v[l] < 0 ? -result : result;
-        out[l] = size == size ? result : v[l];
+        const int64_t over = size > top ? 1 : 0, at = size == top ? more : 0, lost = size == size ? 0 : 1;
+        clipped[l] = over | at | lost;
+        result = value < 0 ? -result : result;
+        out[l] = size == size ? result : value;
     }
+    for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
 }
 
 // Minifloats and IEEE formats; `signed_zero`: zeros keep their sign (IEEE), else only what underflows does.
-inline void to_floating(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts,
-                        bool signed_zero) {
+template <bool Rest>
+void to_floating(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts, bool signed_zero) {
     const int64_t granule = t.granule, mantissa = t.mantissa, even = t.mantissa ? 0 : 1;
-    const double top = t.largest, lost = t.has_nan ? NAN : 0.0;
+    const int64_t signs = signed_zero ? INT64_MIN : 0;
+    const double top = t.largest, nan = t.has_nan ? NAN : 0.0;
+    int64_t clipped[LANES];
     for (int l = 0; l < LANES; ++l) {
-        const double size = std::fabs(v[l]);
-        const int64_t magnitude = static_cast<int64_t>(bits_of(size));
-        const double beyond = rest == nullptr ? 0.0 : v[l] < 0 ? -rest[l] : rest[l];
+        const double value = v[l], size = std::fabs(value);
+        const int64_t magnitude = static_cast<int64_t>(bits_of(size)), word = static_cast<int64_t>(bits_of(value));
+        const double beyond = !Rest ? 0.0 : value < 0 ? -rest[l] : rest[l];
         const int64_t power = (magnitude >> 52) - 1023;
         const int64_t last = power - mantissa > granule ? power - mantissa : granule;  // weight of the lowest bit
-        const int64_t cut = 52 - power + last > 60 ? 60 : 52 - power + last;
+        const int64_t moved = 52 - power + last, cut = moved > 60 ? 60 : moved;
         const int64_t whole = magnitude == 0 ? 0 : (magnitude & ((int64_t(1) << 52) - 1)) | (int64_t(1) << 52);
-        const int64_t left = whole & ((int64_t(1) << cut) - 1), half = int64_t(1) << (cut - 1);
-        const int64_t kept = whole >> cut;
-        const bool odd = ((kept + even * (last - granule)) & 1) != 0;
-        const bool up = left > half || (left == half && (beyond > 0 || (beyond == 0 && odd)));
-        const double unit = of_bits(static_cast<uint64_t>((last > 1000 ? 1000 : last) + 1023) << 52);
-        double result = static_cast<double>(kept + up) * unit;
-        const bool over = !(result <= top) || !(size <= 1.7976931348623157e308);
-        counts[l] += over;
-        result = over ? top : result;
-        const bool negative = signed_zero ? std::signbit(v[l]) : v[l] < 0;
-        result = negative ? -result : result;
-        out[l] = size == size ? result : lost;
+        const int64_t kept = whole >> cut, lower = kept << cut, half = (((kept + 1) << (cut - 1)) - (kept << (cut - 1)));
+        const int64_t left = whole - lower;
+        const int64_t odd = (kept + even * (last - granule)) & 1;
+        const int64_t tie = left == half ? 1 : 0, above = left > half ? 1 : 0;
+        const int64_t more = beyond > 0 ? 1 : 0, level = beyond == 0 ? odd : 0;
+        const int64_t exponent = last > 1000 ? 1000 : last;
+        const double unit = of_bits(static_cast<uint64_t>(exponent + 1023) << 52);
+        const double result = static_cast<double>(kept + (above | (tie & (more | level)))) * unit;
+        const int64_t within = result <= top ? 1 : 0, finite = size <= 1.7976931348623157e308 ? 1 : 0;
+        clipped[l] = 1 - (within & finite);
+        const double limited = clipped[l] != 0 ? top : result;
+        const int64_t below = value < 0 ? INT64_MIN : 0, sign = below | (word & signs);
+        const double made = of_bits(bits_of(limited) ^ static_cast<uint64_t>(sign));
+        out[l] = size == size ? made : nan;
     }
+    for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
+}
+
+inline void to_posit(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
+    if (rest == nullptr) to_posit<false>(t, v, rest, out, counts);
+    else to_posit<true>(t, v, rest, out, counts);
+}
+inline void to_floating(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts,
+                        bool signed_zero) {
+    if (rest == nullptr) to_floating<false>(t, v, rest, out, counts, signed_zero);
+    else to_floating<true>(t, v, rest, out, counts, signed_zero);
 }
 
 inline Tensor single_precision() {

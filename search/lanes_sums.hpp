@@ -79,25 +79,41 @@ inline double largest_magnitude(const double *x, size_t count) {
 }
 
 // One sum of window units with products that may be cut, clipped, or longer than a double.
-inline void window_sum(const double *w, size_t w_step, bool lane_weights, const double *x, size_t inner, double limit,
-                       int64_t *sum, int32_t *counts) {
+template <bool Limited, bool LaneWeights>
+void window_products(const double *w, size_t w_step, const double *x, size_t inner, double limit, int64_t *sum, int32_t *counts) {
     const double ceiling = limit + 1;  // 2^n, exact
-    const int64_t most = limit > 0 ? static_cast<int64_t>(limit) : 0;
+    const int64_t most = static_cast<int64_t>(limit);
+    int64_t total[LANES], clips[LANES] = {};
+    memcpy(total, sum, sizeof total);
     for (size_t k = 0; k < inner; ++k) {
+        const double *factors = w + k * w_step, *numbers = x + k * LANES;
         for (int l = 0; l < LANES; ++l) {
-            const double a = lane_weights ? w[k * w_step + l] : w[k * w_step], b = x[k * LANES + l];
+            const double a = LaneWeights ? factors[l] : factors[0], b = numbers[l];
             const double p = a * b, rest = __builtin_fma(a, b, -p);
-            const bool over = limit > 0 && std::fabs(p) > ceiling;
-            const double kept = over ? (p < 0 ? -ceiling : ceiling) : p;
-            int64_t units = static_cast<int64_t>(std::floor(kept));
-            if (p == std::floor(p)) units += static_cast<int64_t>(std::floor(rest));
-            if (limit > 0) {
+            const bool over = Limited && std::fabs(p) > ceiling;
+            const double kept = over ? (p < 0 ? -ceiling : ceiling) : p, whole = std::floor(kept);
+            const double below = p == std::floor(p) ? std::floor(rest) : 0.0;
+            int64_t units = static_cast<int64_t>(whole) + static_cast<int64_t>(below);
+            if (Limited) {
                 const int64_t clipped = units < -most ? -most : units > most ? most : units;
-                counts[l] += clipped != units || over;
+                clips[l] += clipped != units || over;
                 units = clipped;
             }
-            sum[l] += units;
+            total[l] += units;
         }
+    }
+    memcpy(sum, total, sizeof total);
+    if (Limited) for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clips[l]);
+}
+inline void window_sum(const double *w, size_t w_step, bool lane_weights, const double *x, size_t inner, double limit,
+                       int64_t *sum, int32_t *counts) {
+    if (limit > 0) {
+        if (lane_weights) window_products<true, true>(w, w_step, x, inner, limit, sum, counts);
+        else window_products<true, false>(w, w_step, x, inner, limit, sum, counts);
+    } else if (lane_weights) {
+        window_products<false, true>(w, w_step, x, inner, limit, sum, counts);
+    } else {
+        window_products<false, false>(w, w_step, x, inner, limit, sum, counts);
     }
 }
 
@@ -343,9 +359,10 @@ void multiply(Machine &m, const Op &op, const T *a, const T *b, Store &store, in
     }
 }
 
-inline void window_multiply(Machine &m, const Op &op, Store &store) {
-    const int64_t rows = op.params[0], inner = op.params[1], columns = op.params[2];
-    const double *given = m.operand<double>(op, 0), *b = m.operand<double>(op, 1);
+inline void window_multiply(Machine &m, const Op &op, Store &store, int64_t batch) {
+    const int64_t rows = op.params[0], inner = op.params[1], columns = op.params[2], at = batch * rows * columns;
+    const double *given = m.operand<double>(op, 0) + batch * op.params[7] * LANES;
+    const double *b = m.operand<double>(op, 1) + batch * op.params[8] * LANES;
     double *const a = m.buffer<double>(3, rows * inner);
     const double down = power_of_two(-op.params[4]), unit = power_of_two(op.params[4]), limit = op.reals[3];
     for (int64_t k = 0; k < rows * inner * LANES; ++k) a[k] = given[k] * down;
@@ -358,14 +375,14 @@ inline void window_multiply(Machine &m, const Op &op, Store &store) {
             all_products<double, true, true>(b, LANES, columns * LANES, a + r * inner * LANES, columns, inner, sums);
             for (int64_t c = 0; c < columns; ++c) {
                 for (int l = 0; l < LANES; ++l) sums[c * LANES + l] *= unit;
-                store.exact(r * columns + c, sums + c * LANES, nullptr);
+                store.exact(at + r * columns + c, sums + c * LANES, nullptr);
             }
             continue;
         }
         for (int64_t c = 0; c < columns; ++c) {
             int64_t sum[LANES] = {};
             window_sum(b + c * LANES, columns * LANES, true, a + r * inner * LANES, inner, limit, sum, m.counts);
-            Layer::window_value(store, r * columns + c, sum, unit);
+            Layer::window_value(store, at + r * columns + c, sum, unit);
         }
     }
 }
@@ -450,11 +467,11 @@ inline void dense_at(Machine &m, const Op &op) {
 // params: rows, inner, columns, shift, low, flags, batches, steps of a and b
 inline void matmul(Machine &m, const Op &op) {
     Store store(m, op, op.params[3]);
-    if (op.mode == WINDOW) {
-        window_multiply(m, op, store);
-        return;
-    }
     for (int64_t n = 0; n < op.params[6]; ++n) {
+        if (op.mode == WINDOW) {
+            window_multiply(m, op, store, n);
+            continue;
+        }
         const int64_t at = n * op.params[0] * op.params[2], a = n * op.params[7] * LANES, b = n * op.params[8] * LANES;
         if (op.mode == INT32) multiply(m, op, m.operand<int32_t>(op, 0) + a, m.operand<int32_t>(op, 1) + b, store, at);
         else if (op.mode == FLOAT64) multiply(m, op, m.operand<double>(op, 0) + a, m.operand<double>(op, 1) + b, store, at);

@@ -18,7 +18,7 @@ from tinyhil.program import Op, Tensor
 # in the order of KERNELS in lanes.cpp; loop and slice are the engine's own
 KERNELS = (
     *("dense", "conv", "matmul", "add", "sub", "mul", "minimum", "maximum", "compare", "where", "relu", "sign"),
-    *("fill", "copy", "move", "place", "gather_at", "take_row", "place_row", "count", "table"),
+    *("truncate", "fill", "copy", "move", "place", "gather_at", "take_row", "place_row", "count", "table"),
     *("sum_affine", "mul_affine", "reduce_sum", "reduce_max", "reduce_min", "arg_max", "max_pool", "average_pool"),
     "average_pool_affine",
     *("squared_distance", "single_sigmoid", "single_tanh", "single_exp", "single_log", "single_sqrt"),
