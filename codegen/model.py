@@ -293,7 +293,7 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     for param in kernel.params:
         value = str(op.params[param])
         out = program.tensors[op.output].format
-        if param == "shift" and isinstance(out, Affine):
+        if param in kernel.rounds and isinstance(out, Affine):
             arguments.append(f"hil::ToAffine{{{_float_bits(1 / out.scale)}, {out.zero}, {value}}}")
         else:
             arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)

@@ -32,6 +32,7 @@ class Kernel:
     `template`: the C++ template's name where it is not the kernel's.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
     `on_codes`: the kernel that does the same to codes, where operands and result have one zero-skew format.
+    `rounds`: the params by which numbers are shifted as they are rounded into the result.
     `limit`: how its results are limited besides saturation, a wrapper of the output in `firmware/kernels/limits.hpp`
     around the C++ template `template` (tinyhil/ops/limits.py); empty for most.
     """
@@ -49,4 +50,5 @@ class Kernel:
     codes: tuple[int, ...] = ()
     on_codes: str = ""
     limit: str = ""
+    rounds: tuple[str, ...] = ("shift",)
     template: str = ""

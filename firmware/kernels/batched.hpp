@@ -19,7 +19,7 @@ void prelu(Out *out, X x, S slopes, Count count, P x_period, Q period, One one_s
     auto j = walk(period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const Acc value = static_cast<Acc>(x[i.next(n)]), slope = static_cast<Acc>(slopes[j.next(n)]);
-        out[n] = requantize<Out>(static_cast<Acc>(value < 0 ? value * slope : value * (static_cast<Acc>(1) << int(one_shift))), shift);
+        out[n] = requantize<Out>(static_cast<Acc>(value < Acc(0) ? value * slope : scaled(value, one_shift)), shift);
     }
 }
 

@@ -1,6 +1,7 @@
 // Decisions (tinyhil/ops/compare.py).
 #pragma once
 #include "firmware/kernels/elementwise.hpp"
+#include "firmware/kernels/single.hpp"
 
 namespace hil {
 
@@ -35,12 +36,27 @@ void sign(Out *out, X x, Size count, int below, int zero, int above) {
     }
 }
 
+// value * 2^-drop without its fraction
+template <class Number>
+inline Number without_fraction(Number value, int drop) {
+    return static_cast<Number>(value < 0 ? -(-value >> drop) : value >> drop);
+}
+template <class Mantissa>
+inline RealOf<Mantissa> without_fraction(RealOf<Mantissa> value, int drop) {
+    const int16_t exponent = static_cast<int16_t>(value.exponent - drop);
+    if (exponent >= 0) return {value.mantissa, exponent};
+    const auto magnitude = magnitude_of(value.mantissa);
+    const Mantissa whole = -exponent < static_cast<int>(8 * sizeof(Mantissa)) ? static_cast<Mantissa>(magnitude >> -exponent) : 0;
+    return {value.mantissa < 0 ? static_cast<Mantissa>(-whole) : whole, 0};
+}
+inline float without_fraction(float value, int drop) {
+    const float moved = scaled(value, -drop);
+    return moved < 8388608.0f && moved > -8388608.0f ? static_cast<float>(static_cast<int32_t>(moved)) : moved;
+}
+
 template <class Acc, class Out, class X, class Shift>
 void truncate(Out *out, X x, Size count, int drop, Shift shift) {
-    for (Size n = 0; n < count; ++n) {
-        const int32_t value = x[n];
-        out[n] = requantize<Out>(static_cast<Acc>(value < 0 ? -(-value >> drop) : value >> drop), shift);
-    }
+    for (Size n = 0; n < count; ++n) out[n] = requantize<Out>(without_fraction(static_cast<Acc>(x[n]), drop), shift);
 }
 
 template <class Acc, class Out, class C, class A, class B, class Count, class O, class P, class Q, class L, class R>

@@ -18,8 +18,9 @@ inline Acc rounded_quotient(Acc numerator, Acc denominator) {
 
 template <class Out>
 inline Out beyond(bool negative, bool zero) {
+    if (!zero) return saturate<Out>(negative ? static_cast<int32_t>(-65536) : static_cast<int32_t>(65536));
     ++saturations;
-    return zero ? 0 : negative ? Limits<Out>::lowest : Limits<Out>::highest;
+    return Out(0);
 }
 
 template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R>

@@ -60,8 +60,7 @@ void log(Out *out, Table table, X x, Size count, int32_t offset, Shift shift) {
         if (value > 0) {
             out[n] = requantize<Out>(static_cast<Acc>(natural_log(table, static_cast<uint16_t>(value))) + offset, shift);
         } else {
-            out[n] = Limits<Out>::lowest;
-            ++saturations;
+            out[n] = saturate<Out>(static_cast<int32_t>(-65536));
         }
     }
 }

@@ -46,6 +46,29 @@ void single_div(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift s
     }
 }
 
+template <class Acc, class Out, class X, class Centre, class Mean, class Power, class Shift>
+void single_normalize(Out *out, X x, Size outer, Size along, Size inner, Centre centre, Mean mean, uint32_t epsilon_bits,
+                      Power power, Shift shift) {
+    const auto at = [&](Size n) { return scaled(static_cast<float>(x[n]), power); };
+    const float count = static_cast<float>(along);
+    for (; outer > 0; --outer, x = x + along * inner, out += along * inner) {
+        for (Size i = 0; i < inner; ++i) {
+            const Size end = i + along * inner;
+            float middle = 0.0f, squares = 0.0f;
+            if (int(centre)) {
+                for (Size n = i; n < end; n += inner) middle += at(n);
+                middle = single::divide(middle, count);
+            }
+            const auto centred = [&](Size n) { return int(centre) ? at(n) - middle : at(n); };
+            for (Size n = i; n < end; n += inner) squares += centred(n) * centred(n);
+            const float root = single::sqrt((int(mean) ? single::divide(squares, count) : squares) + float_of(epsilon_bits));
+            for (Size n = i; n < end; n += inner) {
+                out[n] = requantize<Out>(root == 0.0f ? 0.0f : single::divide(centred(n), root), shift);
+            }
+        }
+    }
+}
+
 template <class Acc, class Out, class X, class Power, class Shift>
 void single_softmax(Out *out, X x, Size outer, Size along, Size inner, Power power, Shift shift) {
     const auto at = [&](Size n) { return scaled(static_cast<float>(x[n]), power); };

@@ -1,5 +1,6 @@
 // Transposed convolution and linear interpolation (tinyhil/ops/upsample.py).
 #pragma once
+#include "firmware/kernels/quire.hpp"
 #include "firmware/kernels/window.hpp"
 
 namespace hil {
@@ -38,14 +39,15 @@ void conv_transpose(Out *out, W weights, X x, B bias, const Window &w, Size grou
             const Taps down = taps(y, w.pad_y, w.stride_y, w.dilation_y, w.kernel_y, w.height);
             for (Size column = 0; column < w.out_width; ++column) {
                 const Taps across = taps(column, w.pad_x, w.stride_x, w.dilation_x, w.kernel_x, w.width);
-                Acc sum = Acc(static_cast<int64_t>(bias[n]) * (int64_t(1) << int(bias_shift)));
+                Acc sum = Start<Acc>::of(bias[n], bias_shift);
+                sum += Acc(0);  // -0.0 becomes 0.0
                 const Size back = across.step * w.dilation_x / w.stride_x, up = down.step * w.dilation_y / w.stride_y;
                 for (Size c = 0; c < channels; ++c) {
                     for (Size i = 0; i < down.count; ++i) {
                         Size at = c * plane + (down.at - i * up) * w.width + across.at;
                         Size tap = c * kernel + (down.first + i * down.step) * w.kernel_x + across.first;
                         for (Size j = 0; j < across.count; ++j, at -= back, tap += across.step) {
-                            sum += static_cast<Acc>(weights[tap]) * planes[at];
+                            sum += Multiply<Acc>::of(weights[tap], planes[at]);
                         }
                     }
                 }
@@ -60,9 +62,13 @@ void interpolate(Out *out, Table positions, X x, Size outer, Size chosen, Size s
     for (; outer > 0; --outer, x = x + size * inner) {
         for (Size n = 0; n < chosen; ++n) {
             const Size low = positions[2 * n];
-            const Acc weight = positions[2 * n + 1], rest = Acc(32768) - weight;
+            const int32_t weight = positions[2 * n + 1], rest = 32768 - weight;
             const X row = x + low * inner, next = low + 1 < size ? row + inner : row;
-            for (Size i = 0; i < inner; ++i) *out++ = requantize<Out>(static_cast<Acc>(row[i] * rest + next[i] * weight), shift);
+            for (Size i = 0; i < inner; ++i) {
+                Acc sum = Multiply<Acc>::of(row[i], rest);
+                sum += Multiply<Acc>::of(next[i], weight);
+                *out++ = requantize<Out>(sum, shift);
+            }
         }
     }
 }

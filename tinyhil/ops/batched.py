@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
+from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
+from tinyhil.ops.linear import placed_pair
 from tinyhil.ops.movement import spread
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
 from tinyhil.program import Op
@@ -58,15 +60,15 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(inner * left.lowest * right.lowest, shift)
-    lowering.emit(node, Op(BATCH_MATMUL.name, node.name, (a, b), out.name, params, bits))
+    op = Op(BATCH_MATMUL.name, node.name, (a, b), out.name, params, bits)
+    lowering.emit(node, placed_pair(op, node, lowering, inner))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     a = arrays[0].reshape(len(arrays[0]), -1, p["rows"], p["inner"])
     b = arrays[1].reshape(len(arrays[1]), -1, p["inner"], p["columns"])
-    total = a @ b
-    return requantize(total.reshape(len(total), -1), p["shift"], out)
+    return rounded(*sum_of_products(op, a, b, np.zeros(1, a.dtype)), op, out)
 
 
 _PARAMS = ("batch", "a_step", "b_step", "rows", "inner", "columns", "shift")
@@ -76,6 +78,7 @@ BATCH_MATMUL = Kernel(
     _execute,
     _PARAMS,
     ("shift",),
+    coded=QUIRE,
 )
 KERNELS = (BATCH_MATMUL,)
 

@@ -13,7 +13,7 @@ import numpy as np
 from tinyhil.arithmetic import scaled
 from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
@@ -145,15 +145,19 @@ def _lower_truncate(node: Node, lowering: Lowering) -> None:
         lowering.alias(node.outputs[0], x)
         return
     out = lowering.define(node.outputs[0])
-    shift = out.format.exponent - max(fmt.exponent, 0)
-    params = {"count": out.count, "drop": min(max(-fmt.exponent, 0), 31), "shift": shift}
+    shift, drop = out.format.exponent - max(fmt.exponent, 0), min(max(-fmt.exponent, 0), 31)
+    if lowering.domain(node.inputs) != INTEGER:
+        shift, drop = out.format.exponent, -fmt.exponent
+    params = {"count": out.count, "drop": drop, "shift": shift}
     bits = accumulator_bits(-fmt.lowest, shift)
     lowering.emit(node, Op(TRUNCATE.name, node.name, (x,), out.name, params, bits))
 
 
 def _execute_truncate(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p, x = op.params, arrays[0]
-    return requantize(np.where(x < 0, -(-x >> p["drop"]), x >> p["drop"]), p["shift"], out)
+    if op.domain == INTEGER:
+        return requantize(np.where(x < 0, -(-x >> p["drop"]), x >> p["drop"]), p["shift"], out)
+    return requantize(np.trunc(scaled(x, -p["drop"])) + x.dtype.type(0), p["shift"], out)  # -0.0 becomes 0.0
 
 
 # ---- Where
@@ -211,10 +215,18 @@ TRUNCATE = Kernel(
     ("count", "drop", "shift"),
     ("shift",),
     in_place=True,
+    coded=REAL,
 )
 _WHERE = ("count", "c_period", "a_period", "b_period", "a_shift", "b_shift")
 WHERE = Kernel(
-    "where", "a where c is not 0, else b, one rounding", _execute_where, _WHERE, _WHERE, coded=REAL, codes=(0,)
+    "where",
+    "a where c is not 0, else b, one rounding",
+    _execute_where,
+    _WHERE,
+    _WHERE,
+    coded=REAL,
+    codes=(0,),
+    rounds=("a_shift", "b_shift"),
 )
 KERNELS = (COMPARE, SIGN, TRUNCATE, WHERE)
 

@@ -138,12 +138,17 @@ def _matmul(node: Node, lowering: Lowering, rows: int, inner: int, columns: int)
     bits = accumulator_bits(inner * a_format.lowest * b_format.lowest, shift)
     params = {"rows": rows, "inner": inner, "columns": columns, "shift": shift}
     op = Op(MATMUL.name, node.name, (a, b), out.name, params, bits)
-    if lowering.domain(node.inputs) != INTEGER:
-        left, right = node.inputs
-        observed = (lowering.observed(left), lowering.observed(right))
-        window = place_pair(lowering.format(left), lowering.format(right), observed, inner)
-        op = replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
-    lowering.emit(node, op)
+    lowering.emit(node, placed_pair(op, node, lowering, inner))
+
+
+def placed_pair(op: Op, node: Node, lowering: Lowering, inner: int) -> Op:
+    """`op`, which sums `inner` products of the two operands of `node`, with a window where these are no integers."""
+    if lowering.domain(node.inputs) == INTEGER:
+        return op
+    left, right = node.inputs
+    observed = (lowering.observed(left), lowering.observed(right))
+    window = place_pair(lowering.format(left), lowering.format(right), observed, inner)
+    return replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)
 
 
 def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,9 @@
 y = (n x - S) / sqrt(n Q - S**2 + e), S the sum, Q the sum of squares, both exact integers; without centring S counts as
 0. The root is taken of the radicand moved to 46..48 bits, right to 2**-23 of itself, and the quotient is rounded
 once. With `unit` 1 in place of n the row is divided by its Euclidean length.
+
+Operands or results that are no integers: the mean, the differences from it, the mean of their squares, its root and the
+quotients, in single precision.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinyhil.arithmetic import sum_along
+from tinyhil.formats import single_functions as single
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops.division import rounded_quotient, whole_root
@@ -49,6 +54,10 @@ def _lower(node: Node, lowering: Lowering) -> None:
     along = element_count(shape[axis:end])
     if along > MAX_COUNT:
         raise refuse(node, f"rows of {along} elements, the limit is {MAX_COUNT}", "normalize shorter rows")
+    extent = {"outer": element_count(shape[:axis]), "along": along, "inner": element_count(shape[end:])}
+    if lowering.domain((*node.inputs, *node.outputs)) != INTEGER:
+        _lower_single(node, lowering, extent)
+        return
     x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     unit = along if node.attrs["mean"] else 1
@@ -61,9 +70,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
             )
         epsilon = math.floor(math.ldexp(scaled, -2 * fmt.exponent) + 0.5)
     params = {
-        "outer": element_count(shape[:axis]),
-        "along": along,
-        "inner": element_count(shape[end:]),
+        **extent,
         "unit": unit,
         "centre": int(node.attrs["centre"]),
         "epsilon_low": epsilon & 0x7FFFFFFF,
@@ -73,6 +80,31 @@ def _lower(node: Node, lowering: Lowering) -> None:
     if not -24 <= out.format.exponent <= 24:
         raise refuse(node, f"results in units of 2^{out.format.exponent}", "calibrate on other inputs")
     lowering.emit(node, Op(NORMALIZE.name, node.name, (x,), out.name, params, 63))
+
+
+def _lower_single(node: Node, lowering: Lowering, extent: dict[str, int]) -> None:
+    x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
+    params = {
+        **extent,
+        "centre": int(node.attrs["centre"]),
+        "mean": int(node.attrs["mean"]),
+        "epsilon": int(np.array(node.attrs["epsilon"], np.float32).view(np.uint32)),
+        "power": lowering.loaded(node.inputs[0]).exponent,
+        "shift": out.format.exponent,
+    }
+    lowering.emit(node, Op(SINGLE_NORMALIZE.name, node.name, (x,), out.name, params, domain=SINGLE))
+
+
+def _execute_single(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p, count = op.params, np.array(op.params["along"], np.float32)
+    x = single.scaled(arrays[0], p["power"]).reshape(-1, p["outer"], p["along"], p["inner"])
+    with np.errstate(all="ignore"):
+        centred = x - single.divide(sum_along(x, 2), count)[:, :, None] if p["centre"] else x
+        power = sum_along(centred * centred, 2)
+        power = single.divide(power, count) if p["mean"] else power
+        root = single.sqrt(power + np.array(p["epsilon"], np.uint32).view(np.float32))[:, :, None]
+        y = np.where(root == 0, np.float32(0), single.divide(centred, root))
+    return requantize(y.reshape(len(x), -1), p["shift"], out)
 
 
 def _bit_length(x: np.ndarray) -> np.ndarray:
@@ -107,7 +139,15 @@ NORMALIZE = Kernel(
     _execute,
     _PARAMS,
 )
-KERNELS = (NORMALIZE,)
+SINGLE_NORMALIZE = Kernel(
+    "single_normalize",
+    "rows less their mean over their deviation in single precision",
+    _execute_single,
+    ("outer", "along", "inner", "centre", "mean", "epsilon", "power", "shift"),
+    ("centre", "mean", "power", "shift"),
+    coded=SINGLE,
+)
+KERNELS = (NORMALIZE, SINGLE_NORMALIZE)
 
 OPERATORS = (
     Operator(

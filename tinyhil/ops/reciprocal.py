@@ -1,8 +1,8 @@
 """Division by a count n known when the model is compiled: an exact sum times R(n) = round(2**k / n), one rounding.
 
 mean = floor((sum * R + 2**(k + shift - 1)) / 2**(k + shift)), k = 22 for sums of 8-bit and 30 for sums of 16-bit
-elements. R is wrong by at most 1/2, the mean before its rounding therefore by at most n * 2**(bits - 1) / 2**(k + 1) =
-n * 2**-16 units of the operand; for powers of two not at all.
+elements, and of 32 bits. R is wrong by at most 1/2, the mean before its rounding therefore by at most
+n * 2**(bits - 1) / 2**(k + 1) = n * 2**-16 units of an operand of 8 or 16 bits; for powers of two not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_COUNT = 1 << 14  # the error stays below a quarter of a unit
 
 def fraction_bits(fmt: Loaded) -> int:
     """k for means of elements in `fmt`."""
-    return fmt.bits + 14
+    return min(fmt.bits, 16) + 14
 
 
 def reciprocal(count: int, bits: int) -> int:

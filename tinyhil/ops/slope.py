@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import Format
+from tinyhil.arithmetic import scaled, times
+from tinyhil.formats.codec import Accumulator, requantize
+from tinyhil.formats.exact import Exact
+from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
+from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.division import tiled
 from tinyhil.ops.elementwise import repeated
@@ -30,7 +33,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
 def _lower(node: Node, lowering: Lowering) -> None:
     (x, x_period), (slopes, period) = (repeated(node, lowering, value) for value in node.inputs)
     fmt, by = (lowering.loaded(value) for value in node.inputs)
-    if by.exponent > 0:
+    if lowering.domain(node.inputs) == INTEGER and by.exponent > 0:
         raise refuse(node, f"slopes in units of 2^{by.exponent}", "use 16 bits for them, or smaller slopes")
     out = lowering.define(node.outputs[0])
     shift = out.format.exponent - fmt.exponent - by.exponent
@@ -42,14 +45,19 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "one_shift": -by.exponent,
         "shift": shift,
     }
-    bits = accumulator_bits(-fmt.lowest * max(-by.lowest, 1 << -by.exponent), shift)
+    bits = accumulator_bits(-fmt.lowest * max(-by.lowest, 1 << max(-by.exponent, 0)), shift)
     lowering.emit(node, Op(PRELU.name, node.name, (x, slopes), out.name, params, bits))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     x, slopes = (tiled(array, p["count"]) for array in arrays)
-    return requantize(np.where(x < 0, x * slopes, x << p["one_shift"]), p["shift"], out)
+    below, above = times(x, slopes), scaled(x, p["one_shift"])
+    if isinstance(below, Exact):
+        chosen: Accumulator = Exact(np.where(x < 0, below.value, above), np.where(x < 0, below.residue, 0.0))
+    else:
+        chosen = np.where(x < 0, below, above)
+    return requantize(chosen, p["shift"], out)
 
 
 _PARAMS = ("count", "a_period", "b_period", "one_shift", "shift")
@@ -60,6 +68,7 @@ PRELU = Kernel(
     _PARAMS,
     _PARAMS,
     in_place=True,
+    coded=REAL,
 )
 KERNELS = (PRELU,)
 

@@ -8,16 +8,20 @@ by at most 2**-16.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.arithmetic import rounded, sum_of_products
+from tinyhil.formats import window as sums
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
+from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops.sums import Constant, proven
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
@@ -116,8 +120,6 @@ def _lower(node: Node, lowering: Lowering) -> None:
     bias = lowering.constant(node.inputs[2]) if len(node.inputs) == 3 else None
     if weights is None or (len(node.inputs) == 3 and bias is None):
         raise refuse(node, "weights or bias are computed at run time", "only constant ones are supported")
-    if not all(isinstance(lowering.format(name), Fixed) for name in (*node.inputs, *node.outputs)):
-        raise refuse(node, "values that are not fixed point", "give them a fixed-point format")
     groups = attr(node, "group", 1)
     w = transposed_window(node, lowering.shape(node.inputs[0]), weights.shape[2:])
     # outputs in front: (groups * outputs, inputs of the group, kernel)
@@ -130,30 +132,47 @@ def _lower(node: Node, lowering: Lowering) -> None:
 def _emit(node: Node, lowering: Lowering, weights: np.ndarray, bias: np.ndarray, params: dict[str, int]) -> None:
     """The call for `weights` with the outputs in front. The bias is never finer than the unit of the sum it joins."""
     x, fmt = node.inputs[0], lowering.format(node.inputs[1])
-    out, source = lowering.define(node.outputs[0]), lowering.loaded(x)
-    unit = source.exponent + loaded(fmt).exponent
-    like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else fmt.scaled(unit)
-    bias_format = like.scaled(max(like.exponent, unit))
+    out = lowering.define(node.outputs[0])
+    unit = lowering.loaded(x).exponent + loaded(fmt).exponent
+    like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else fmt
+    granule = loaded(like).exponent - like.exponent
+    if like.domain == INTEGER:
+        like = like.scaled(max(like.exponent if len(node.inputs) == 3 else unit - granule, unit - granule))
     names = (
         lowering.add_constant(node.inputs[1], weights, fmt),
         lowering.operand(x),
-        lowering.add_constant(node.inputs[2] if len(node.inputs) == 3 else f"{out.name}.bias", bias, bias_format),
+        lowering.add_constant(node.inputs[2] if len(node.inputs) == 3 else f"{out.name}.bias", bias, like),
     )
-    shift, bias_shift = out.format.exponent - unit, bias_format.exponent - unit
-    sums = lowering.magnitudes(names[0]).reshape(len(weights), -1).sum(axis=1).astype(object) * -source.lowest
-    bound = int((sums + lowering.magnitudes(names[2]).astype(object) * (1 << bias_shift)).max(initial=0))
-    params = {**params, "bias_shift": bias_shift, "shift": shift}
-    bits = accumulator_bits(bound, shift)
-    lowering.emit(node, Op(CONV_TRANSPOSE.name, node.name, names, out.name, params, bits))
+    params = {**params, "bias_shift": like.exponent + granule - unit, "shift": out.format.exponent - unit}
+    op = Op(CONV_TRANSPOSE.name, node.name, names, out.name, params)
+    lowering.emit(node, proven(op, lowering, Constant(node.inputs[1], weights, fmt), (names[0], names[2]), x))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     w, each = window.window_of(p), p["outputs"] // p["groups"]
+    if op.domain != INTEGER:
+        patches = _patches(arrays[1].reshape(-1, p["groups"], w.channels // p["groups"], w.height * w.width), w)
+        factors, bias = arrays[0].reshape(p["groups"], each, -1), arrays[2].reshape(p["groups"], -1, 1)
+        return rounded(*sum_of_products(op, factors, patches, bias + bias.dtype.type(0)), op, out)
     weights = arrays[0].reshape(p["groups"], each, -1, w.kernel_y, w.kernel_x).transpose(0, 2, 1, 3, 4)
     total = _scatter(arrays[1].reshape(-1, w.channels, w.height, w.width), weights, w, p["groups"])
     total = total + (arrays[2].reshape(1, -1, 1, 1) << p["bias_shift"])
     return requantize(total.reshape(len(total), -1), p["shift"], out)
+
+
+def _patches(planes: np.ndarray, w: Window) -> np.ndarray:
+    """(samples, groups, inputs * taps, pixels): what each tap meets, zeros where it meets nothing."""
+    met = np.zeros((w.kernel_y, w.kernel_x, w.out_height, w.out_width), np.int64)  # 1 + its place in the plane
+    places = np.arange(1, w.height * w.width + 1).reshape(w.height, w.width)
+    for k_y in range(w.kernel_y):
+        to_y, from_y = _span(w.out_height, w.height, w.stride_y, k_y * w.dilation_y - w.pad_y)
+        for k_x in range(w.kernel_x):
+            to_x, from_x = _span(w.out_width, w.width, w.stride_x, k_x * w.dilation_x - w.pad_x)
+            met[k_y, k_x, to_y, to_x] = places[from_y, from_x]
+    padded = np.concatenate([np.zeros_like(planes[..., :1]), planes], axis=-1)
+    found = padded[..., met.reshape(w.positions, -1)]
+    return found.reshape(*planes.shape[:2], -1, w.pixels)
 
 
 # ---- Interpolate: attributes axis, low (positions) and weight (of the next element)
@@ -192,7 +211,12 @@ def _lower_interpolate(node: Node, lowering: Lowering) -> None:
         "shift": shift,
     }
     bits = accumulator_bits(-fmt.lowest << WEIGHT_BITS, shift)
-    lowering.emit(node, Op(INTERPOLATE.name, node.name, (table, x), out.name, params, bits))
+    op = Op(INTERPOLATE.name, node.name, (table, x), out.name, params, bits)
+    if lowering.domain(node.inputs) == CODED:
+        pairs = np.stack([(1 << WEIGHT_BITS) - weights, weights], axis=1).astype(np.float64)
+        placed = sums.place(pairs, lowering.format(node.inputs[0]), lowering.observed(node.inputs[0]))
+        op = replace(op, accumulator_bits=placed.bits, low=placed.low, guard=placed.guard)
+    lowering.emit(node, op)
 
 
 def _execute_interpolate(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -200,9 +224,14 @@ def _execute_interpolate(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarra
     x = arrays[1].reshape(-1, p["outer"], p["size"], p["inner"])
     pairs = arrays[0].reshape(-1, 2)
     low, high = _pairs(pairs[:, 0], p["size"])
-    weight = pairs[:, 1][:, None]
-    total = x[:, :, low] * ((1 << WEIGHT_BITS) - weight) + x[:, :, high] * weight
-    return requantize(total.reshape(len(x), -1), p["shift"], out)
+    weights = pairs[:, 1].astype(x.dtype)[:, None]
+    both = ((x[:, :, low], (1 << WEIGHT_BITS) - weights), (x[:, :, high], weights))
+    if op.domain != CODED:
+        total = sum(np.multiply(*pair) for pair in both)
+        return rounded(total, np.zeros(total.shape, np.int64), op, out)
+    held = sums.Window(op.accumulator_bits, op.low, op.guard)
+    (first, clipped), (second, also) = (held.multiply(*np.broadcast_arrays(*pair)) for pair in both)
+    return rounded(held.value(first + second), clipped.astype(np.int64) + also, op, out)
 
 
 CONV_TRANSPOSE = Kernel(
@@ -211,6 +240,7 @@ CONV_TRANSPOSE = Kernel(
     _execute,
     ("groups", "outputs", "shift", "bias_shift"),
     ("shift", "bias_shift"),
+    coded=QUIRE,
     struct=("Window", window.FIELDS),
 )
 INTERPOLATE = Kernel(
@@ -219,6 +249,7 @@ INTERPOLATE = Kernel(
     _execute_interpolate,
     ("outer", "chosen", "size", "inner", "shift"),
     ("shift",),
+    coded=QUIRE,
 )
 KERNELS = (CONV_TRANSPOSE, INTERPOLATE)
 
