@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import serial
 import yaml
@@ -25,6 +26,7 @@ GIVEN = frozenset({"$image", "$port"})  # what the driver sets
 CHIPS = {"sam3x8e": "due", "stm32h747": "h747"}
 AVR = "atmega328p"
 BOARDS = CHIPS | {AVR: "uno"}
+DWT_INSTRUCTIONS = 64  # Renode's DWT is that close to what was executed; measured: 15
 TRUTH = dict.fromkeys(CHIPS, "function only") | {AVR: "exact cycles"}  # its core is ours
 UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART", "USART_IRQ")}
 every_board = pytest.mark.parametrize("chip", BOARDS)
@@ -338,8 +340,12 @@ def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
     assert record["samples"] == record["equal_samples"] == 5
     assert record["emulator"]["truth"] == record["latency"]["truth"] == TRUTH[chip]
     assert re.fullmatch(r"\d+(\.\d+)+", record["provenance"]["emulator_exit"]["emulator_version"])
+    usual = record_of(hil(*command, cwd=tmp_path, timeout_s=300))["raw"]
     if TRUTH[chip] == "exact cycles":
-        assert record["raw"]["ticks"] == record_of(hil(*command, cwd=tmp_path, timeout_s=300))["raw"]["ticks"]
+        assert record["raw"]["ticks"] == usual["ticks"]
+    else:
+        difference = np.subtract(record["raw"]["ticks"], usual["instructions"])
+        assert np.abs(difference).max() <= DWT_INSTRUCTIONS
 
 
 @needs_renode
