@@ -113,6 +113,11 @@ def arithmetic(name: str, a: np.ndarray, b: np.ndarray) -> Vectors:
     """Operation `name` of two float32 bit patterns: of the compiler, but for division."""
     x, y = a.astype(np.uint32).view(np.float32), b.astype(np.uint32).view(np.float32)
     with np.errstate(all="ignore"):
-        result = {"plus": x + y, "times": x * y, "hil::single::divide": single_functions.divide(x, y)}[name]
+        result = {
+            "plus": lambda: x + y,
+            "times": lambda: x * y,
+            "hil::single::divide": lambda: single_functions.divide(x, y),
+            "times_power": lambda: single_functions.scaled(x, y.astype(np.int64)).astype(np.float32),
+        }[name]()
     codes = np.where(np.isnan(result), 0x7FC00000, result.view(np.uint32))
     return Vectors(f"&function2<&{name}>", a, b, codes.astype(np.int64), np.zeros_like(a))

@@ -99,7 +99,9 @@ def functions(count: int) -> list[Vectors]:
     b[2 * some : 3 * some] = (b[2 * some : 3 * some] & 0x807FFFFF) | (a[2 * some : 3 * some] & 0x7F800000)
     a[3 * some :] &= 0xFFFFF000
     b[3 * some :] &= 0xFFFFE000
-    return [*cases, *(arithmetic(name, a, b & 0xFFFFFFFF) for name in ("plus", "times", "hil::single::divide"))]
+    powers = rng.integers(-252, 254, a.size).astype(np.float32).view(np.uint32).astype(np.int64)
+    made = [arithmetic(name, a, b & 0xFFFFFFFF) for name in ("plus", "times", "hil::single::divide")]
+    return [*cases, *made, arithmetic("times_power", a, powers)]
 
 
 def sums(fmt: Format, rng: np.random.Generator, count: int, terms: int = 16) -> tuple[np.ndarray, np.ndarray]:

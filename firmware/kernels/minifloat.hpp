@@ -12,6 +12,14 @@ template <int Mantissa, int Granule>
 HIL_SHARED inline uint32_t rounded_fields(const Parts &x) {
     if (x.top == 0 || x.exponent < Granule - 1) return 0;
     const int16_t above = static_cast<int16_t>(x.exponent - Mantissa - Granule);
+#ifdef __AVR__  // which shifts by constants in bytes, else bit by bit
+    if (above >= 0 && Mantissa <= 10) {
+        const uint16_t top = static_cast<uint16_t>(x.top >> 16), whole = top >> (Mantissa <= 10 ? 15 - Mantissa : 0);
+        const uint16_t first = static_cast<uint16_t>(top << (Mantissa <= 10 ? Mantissa + 1 : 0));
+        const bool more = (first & 0x7FFF) || static_cast<uint16_t>(x.top) || x.sticky;
+        return (static_cast<uint32_t>(above) << Mantissa) + whole + ((first & 0x8000) && (more || (whole & 1)));
+    }
+#endif
     const uint32_t steps = above > 0 ? static_cast<uint32_t>(above) : 0;
     const uint8_t drop = static_cast<uint8_t>(31 - Mantissa + (above < 0 ? -above : 0));  // 1 to 32
     const uint32_t whole = drop < 32 ? x.top >> drop : 0, rest = x.top << (32 - drop);

@@ -45,15 +45,22 @@ struct Posit {
         return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
     }
 #ifdef __AVR__
-    static Real unpack(Posit x) { return Bits <= 8 || Bits > 16 ? Decoded<Posit>::at(x.code) : unpack_word(static_cast<uint16_t>(x.code)); }
+    static Real unpack(Posit x) {
+        if (Bits <= 8 || Bits > 16) return Decoded<Posit>::at(x.code);
+        const Words made = unpack_word(static_cast<uint16_t>(x.code));
+        return Real(made.mantissa, made.exponent);
+    }
 
-    // The same in words of 16 bits
-    HIL_SHARED static Real unpack_word(uint16_t code) {
+    // The same in words of 16 bits; four bytes are returned in registers, a Real is not
+    struct Words {
+        int16_t mantissa, exponent;
+    };
+    HIL_SHARED static Words unpack_word(uint16_t code) {
         uint16_t body = static_cast<uint16_t>(code << (Bits <= 16 ? 16 - Bits : 0));
         const bool negative = body & 0x8000;
         if (negative) body = static_cast<uint16_t>(-body);
         body = static_cast<uint16_t>(body << 1);
-        if (body == 0) return Real(0, 0);
+        if (body == 0) return {0, 0};
         int8_t k = -1;
         if (body & 0x8000) {
             for (body = static_cast<uint16_t>(body << 1), k = 0; body & 0x8000; body = static_cast<uint16_t>(body << 1)) ++k;
@@ -64,7 +71,7 @@ struct Posit {
         const uint8_t low = Es == 0 ? 0 : static_cast<uint8_t>(static_cast<uint8_t>(body >> 8) >> (8 - Es));
         body = static_cast<uint16_t>(body << Es);
         const int16_t mantissa = static_cast<int16_t>(((body >> 1) | 0x8000) >> (Bits <= 16 ? 16 - mantissa_bits : 0));
-        return Real(negative ? -mantissa : mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
+        return {static_cast<int16_t>(negative ? -mantissa : mantissa), static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1))};
     }
 #else
     // The same with the run counted by one instruction
@@ -130,6 +137,44 @@ private:
     }
 #endif
 
+#ifdef __AVR__
+    // The same in words of 16 bits: at most Bits - 3 bits follow the regime, bit by bit
+    static uint16_t rounded_word(const Parts &x) {
+        constexpr int es = Bits <= 16 ? Es : 0;
+        const int8_t k = static_cast<int8_t>(static_cast<int8_t>(x.exponent) >> es);
+        const uint16_t low = static_cast<uint16_t>(x.top);
+        uint16_t tail = static_cast<uint16_t>(static_cast<uint16_t>(x.top >> 16) << 1 | low >> 15);
+        uint16_t below = static_cast<uint16_t>(low << 1);
+        if (es > 0) {
+            below = static_cast<uint16_t>(below | (tail & ((1 << es) - 1)));
+            tail = static_cast<uint16_t>((tail >> es) | (static_cast<uint16_t>(x.exponent) << (16 - (es ? es : 1))));
+        }
+        uint8_t room = static_cast<uint8_t>(k >= 0 ? Bits - 3 - k : Bits - 2 + k);
+        uint16_t body = 1;
+        if (k >= 0) {  // k + 1 ones and a zero
+            for (int8_t n = k; n > 0; --n) body = static_cast<uint16_t>(body << 1 | 1);
+            body = static_cast<uint16_t>(body << 1);
+        }
+        if (room >= 8) {
+            body = static_cast<uint16_t>(body << 8 | tail >> 8);
+            tail = static_cast<uint16_t>(tail << 8);
+            room = static_cast<uint8_t>(room - 8);
+        }
+        asm("rjmp 2f\n"
+            "1:\n"
+            "lsl %A[tail]\n"
+            "rol %B[tail]\n"
+            "rol %A[body]\n"
+            "rol %B[body]\n"
+            "2:\n"
+            "dec %[room]\n"
+            "brpl 1b\n"
+            : [tail] "+r"(tail), [body] "+r"(body), [room] "+r"(room));
+        const bool up = tail > 0x8000 || (tail == 0x8000 && (below != 0 || x.sticky || (body & 1)));
+        return static_cast<uint16_t>(body + up);
+    }
+#endif
+
     static uint32_t largest(const Parts &x) {
         if (x.exponent > limit || x.top != 0x80000000 || x.sticky) ++saturations;
         return nar - 1;
@@ -137,6 +182,9 @@ private:
 
     // regime, exponent and fraction as one bit string, cut to Bits - 1, to nearest, ties to even
     static uint32_t rounded(const Parts &x) {
+#ifdef __AVR__
+        if (Bits <= 16) return rounded_word(x);
+#endif
         const int16_t k = static_cast<int16_t>(x.exponent >> Es);
         const uint32_t fraction = x.top << 1, low = static_cast<uint32_t>(x.exponent & ((1 << Es) - 1));
         const uint32_t tail = Es == 0 ? fraction : (low << (32 - (Es ? Es : 1))) | (fraction >> Es);

@@ -68,7 +68,17 @@ template <int Bits, int Low, int Guard>
 struct Multiply<Quire<Bits, Low, Guard>> {
     using Sum = Quire<Bits, Low, Guard>;
     template <class A, class B>
-    static Sum of(A a, B b) { return decoded<MantissaBits<A>::value + MantissaBits<B>::value>(Real(a), Real(b)); }
+    static Sum of(A a, B b) {
+#ifdef __AVR__
+        constexpr int left = MantissaBits<A>::value, right = MantissaBits<B>::value;
+        if (left < 16 && right < 16) {  // multiplied as words
+            const Real x(a), y(b);
+            const int32_t product = static_cast<int32_t>(static_cast<int16_t>(x.mantissa)) * static_cast<int16_t>(y.mantissa);
+            return Sum(Sum::template cut_short<(left + right < 31 ? left + right : 30)>(product, static_cast<int16_t>(x.exponent + y.exponent)));
+        }
+#endif
+        return decoded<MantissaBits<A>::value + MantissaBits<B>::value>(Real(a), Real(b));
+    }
 
     // `Most`: bits of the longest product
     template <int Most>

@@ -52,6 +52,14 @@ struct SingleOf {
 private:
     // binary16 to binary32: the exponent's bias grows by 112; subnormals become normal
     float widened() const {
+#ifdef __AVR__  // normal numbers in words: 32-bit shifts cost it four instructions per bit
+        const uint16_t word = static_cast<uint16_t>(code), inside = word & 0x7C00;
+        if (bits == 16 && Exponent == 5 && inside != 0 && inside != 0x7C00) {
+            const uint16_t high = static_cast<uint16_t>(((word & 0x7FFF) >> 3) + (112 << 7)) | (word & 0x8000);
+            const uint16_t low = static_cast<uint16_t>(static_cast<uint8_t>(static_cast<uint8_t>(word) << 5)) << 8;
+            return float_of(static_cast<uint32_t>(high) << 16 | low);
+        }
+#endif
         const uint32_t body = code & (sign - 1), negative = (code & sign) ? 0x80000000 : 0;
         if (body >= infinity) return float_of(negative | 0x7F800000 | ((body & ((uint32_t(1) << Mantissa) - 1)) << (23 - Mantissa)));
         if (body >> Mantissa) return float_of(negative | ((body << (23 - Mantissa)) + (uint32_t(127 - (1 << (Exponent - 1)) + 1) << 23)));
@@ -77,6 +85,15 @@ HIL_SHARED inline float to_float(Number x) { return static_cast<float>(Float32::
 template <class Shift>
 inline float scaled(float x, Shift shift) {
     int n = int(shift);
+#ifdef __AVR__  // between normal numbers a sum of exponents: no multiplication in software
+    if (n == 0) return x;
+    const uint32_t whole = bits_of(x);
+    const uint16_t high = static_cast<uint16_t>(whole >> 16);
+    const int16_t field = static_cast<uint8_t>(high >> 7), moved = static_cast<int16_t>(field + n);
+    if (n > -256 && n < 256 && field != 0 && field != 255 && moved > 0 && moved < 255) {
+        return float_of(static_cast<uint32_t>(static_cast<uint16_t>(high + (static_cast<uint16_t>(n) << 7))) << 16 | static_cast<uint16_t>(whole));
+    }
+#endif
     if (n > 127) { x *= float_of(254ul << 23); n -= 127; }
     if (n < -126) { x *= float_of(1ul << 23); n += 126; }
     return x * float_of(static_cast<uint32_t>(n + 127) << 23);

@@ -72,6 +72,9 @@ uint32_t function(const Pair *p, uint8_t) { return code(F(hil::float_of(p->a)));
 inline float plus(float a, float b) { return a + b; }
 inline float times(float a, float b) { return a * b; }
 
+// a * 2^b, b a whole number from -252 to 253
+inline float times_power(float a, float b) { return hil::scaled(a, static_cast<int>(b)); }
+
 template <float (*F)(float, float)>
 uint32_t function2(const Pair *p, uint8_t) { return code(F(hil::float_of(p->a), hil::float_of(p->b))); }
 
