@@ -75,7 +75,7 @@ def _find(task: Task) -> tuple[Found, Measured | None]:
     if request.minimize is not None:
         return minimized(task, meter, request.minimize)
     if request.measures:
-        return searched_on_device(task, meter, request.limits)
+        return searched_on_device(task, meter, request.limits, request.limits)
     return search_once(task, task.study, task.stem(task.ram_bytes), None), None
 
 

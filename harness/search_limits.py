@@ -72,6 +72,13 @@ class Meter:
         rows = rows_of(found.operations)
         self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)
 
+    def correct(self, candidate: Candidate, latency_us: float) -> None:
+        """More samples than those of the profile have shown a worse one."""
+        worst = round(latency_us * self.clock_hz / 1e6)
+        for run in self.table.runs(self.phase):
+            if run.candidate == candidate and worst > run.worst:
+                self.table.add([], replace(run, worst=worst), [], self.phase)
+
     def next_phase(self) -> None:
         self.phase += 1
 

@@ -18,6 +18,7 @@ from tinyhil.errors import ConfigError
 
 MOST_ROUNDS = 6
 STEPS = 5  # of halving between the least value and that of an answer without the limit
+SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
 MakeBench = Callable[[TrialLog], Bench]
@@ -55,8 +56,11 @@ class _Spent:
         return replace(found, evaluations=self.evaluations, seconds=self.seconds)
 
 
-def searched_on_device(task: Task, meter: Meter | None, limits: Limits, tag: str = "") -> tuple[Found, Measured]:
-    """Search and measure the finalists; again with what was learnt from them while none keeps to all limits."""
+def searched_on_device(
+    task: Task, meter: Meter | None, limits: Limits, required: Limits, tag: str = ""
+) -> tuple[Found, Measured]:
+    """Search under `limits` and measure the finalists; again with what was learnt from them while none keeps to those
+    `required`."""
     request, limit = task.request, task.ram_bytes
     total = request.ram if request.ram_total else None
     if total is not None:
@@ -74,35 +78,37 @@ def searched_on_device(task: Task, meter: Meter | None, limits: Limits, tag: str
         stem = f"{task.stem(limit)}{tag}" + (f"-{number}" if meter is not None and number else "")
         found = spent.add(search_once(task, study, stem, bench))
         finalists = _finalists(found, count)
-        kept = decide(benches[0], finalists, total, limits)
+        kept = decide(benches[0], finalists, total, required)
         if kept:
             return replace(found, best=kept[0][0]), kept[0][1]
         if total is not None and (over := _over(benches[0], finalists, total)) > 0:
             limit -= over
             task.say(f"search: no finalist keeps to {total} B in all; again with {limit} B of arena")
         if meter is not None:
-            _learn(task, meter, limits, finalists)
+            _learn(meter, limits, finalists, benches[0])
     if meter is None:
         raise ConfigError(f"search: after {MOST_ROUNDS} searches none keeps to {total} B in all; raise --ram")
-    return _measured_before(task, meter, limits, limit, found)
+    return _measured_before(task, meter, required, limit, found)
 
 
 def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
     return min((bench.measure(trial).total_bytes or 0) for trial in finalists) - total
 
 
-def _learn(task: Task, meter: Meter, limits: Limits, finalists: list[Trial]) -> None:
+def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -> None:
     """What exceeded the limits is profiled, and estimates are trusted less by as much as they were wrong."""
     expected = meter.costs(limits)
     meter.next_phase()
     for trial in finalists:
         meter.measure(trial.candidate)
+        known = bench.log.device(trial)
+        if known is not None and known["latency_us"] is not None:
+            meter.correct(trial.candidate, known["latency_us"])
     after = meter.costs(limits)
-    excess = max(0.0, *(after.excess(trial.candidate) for trial in finalists))
-    meter.margin += min(0.05, excess) if excess else 0.01
+    meter.margin += min(LARGEST_STEP, max(SMALLEST_STEP, *(after.excess(trial.candidate) for trial in finalists)))
     was, now = expected.estimate(finalists[0].candidate), after.estimate(finalists[0].candidate)
     if was is not None and now is not None:
-        task.say(
+        bench.say(
             f"search: the answer takes {now.latency_us:,.0f} us and {now.flash_bytes:,.0f} B of flash, expected were "
             f"{was.latency_us:,.0f} us and {was.flash_bytes:,.0f} B; going on with what was learnt"
         )
@@ -168,7 +174,7 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
         return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), None
     if objective == "ram":
         task = replace(task, ram_bytes=found.best.ram_bytes)
-    answer, measured = searched_on_device(task, meter, _with(limits, objective, high), "-min")
+    answer, measured = searched_on_device(task, meter, _with(limits, objective, high), limits, "-min")
     return spent.add(answer), measured
 
 
