@@ -22,6 +22,11 @@ def convert_model(name: str, out: Path) -> list[Path]:
     if out.exists() and out.samefile(source.path):
         raise ConfigError(f"{out}: would replace the model itself; choose another name")
     model = load_model(source.path)
+    for name in model.graph.pinned:
+        raise ModelError(
+            f"{source.path}: input '{name}' is of integers, `hil convert` writes inputs of real numbers only; "
+            "let the model begin with a QuantizeLinear of its own"
+        )
     try:
         if out.suffix.lower() == ".onnx":
             from tinyhil.frontend.onnx_writer import write_onnx
@@ -49,6 +54,6 @@ def npz(arrays: dict[str, np.ndarray]) -> bytes:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+            np.lib.format.write_array(content, np.asarray(array, order="C"), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue(), zipfile.ZIP_DEFLATED)
     return packed.getvalue()

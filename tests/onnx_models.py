@@ -84,9 +84,11 @@ def load(proto: onnx.ModelProto, folder: Path, name: str = "m") -> Graph:
     return load_onnx(path).graph
 
 
-def onnxruntime_outputs(proto: onnx.ModelProto, inputs: np.ndarray) -> np.ndarray:
+def onnxruntime_outputs(proto: onnx.ModelProto, inputs: np.ndarray, optimized: bool = True) -> np.ndarray:
     """Outputs of each sample, one after the other, (samples, elements)."""
     options = onnxruntime.SessionOptions()
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])

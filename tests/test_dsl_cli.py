@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from dsl_models import from_text
 from hil_command import check_failure, hil, record_of
+from onnx_models import node
+from quantized_models import written
 
 from tinyhil.classes import class_count, classes_of
 from tinyhil.frontend.functions import FUNCTIONS
@@ -70,11 +73,19 @@ def test_convert_there_and_back(tmp_path: Path) -> None:
 def test_convert_refuses(tmp_path: Path) -> None:
     (tmp_path / "m.dsl").write_text("input x = (2) in relu(x)")
     (tmp_path / "bad.dsl").write_text("input x = (2) in\nrelu(y)")
+    codes = written(
+        [node("DequantizeLinear", "x s", "y")],
+        {"s": np.float32(0.5)},
+        ((2,), (2,)),
+        (onnx.TensorProto.INT8, onnx.TensorProto.FLOAT),
+    )
+    onnx.save(codes, tmp_path / "q.onnx")
     for arguments, words in (
         (("m.dsl", "m.txt"), ("m.txt: the languages are .onnx, .dsl",)),
         (("m.dsl", "./m.dsl"), ("would replace the model itself",)),
         (("bad.dsl", "m.onnx"), ("bad.dsl:2:6: 'y' is not defined",)),
         (("nosuch", "m.onnx"), ("no model 'nosuch'", "path to an .onnx or .dsl file")),
+        (("q.onnx", "q.dsl"), ("input 'x' is of integers", "begin with a QuantizeLinear")),
     ):
         check_failure(hil("convert", *arguments, cwd=tmp_path), 2, *words)
     assert not (tmp_path / "m.onnx").exists()

@@ -11,6 +11,8 @@ import onnx
 import pytest
 from dsl_models import from_text, through_dsl, through_onnx, without_names
 from onnx_models import compiled, graph, model, node, onnxruntime_outputs, samples_for, simple
+from onnxruntime.quantization import QuantFormat
+from quantized_models import quantized
 from random_models import random_model
 from scan_models import SCANS, WIDTH, cell, classifier, scan, weights
 from test_ops_shapes import MODELS as SHAPES
@@ -119,6 +121,17 @@ def round_trip(first: Model, folder: Path) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_loops_and_names(name: str, tmp_path: Path) -> None:
     round_trip(read(GRAPHS[name]()), tmp_path)
+
+
+@pytest.mark.parametrize("style", [QuantFormat.QDQ, QuantFormat.QOperator], ids=str)
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_quantized_models(style: QuantFormat, kind: str, tmp_path: Path) -> None:
+    """Their integers, scales and zero points come back in either language, and onnxruntime reads what is written."""
+    proto = quantized(tmp_path, style, kind)
+    first = read(proto)
+    round_trip(first, tmp_path)
+    again, x = onnx.load(tmp_path / "third.onnx"), inputs_of(first.graph)
+    np.testing.assert_array_equal(*(onnxruntime_outputs(made, x, optimized=False) for made in (proto, again)))
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.onnx_types import FLOAT, INT64, result_type, wanted_type, whole_numbers
+from tinyhil.frontend.rewrite_quantized import DOMAIN, OWN
 
 OPSET = 21
 IR_VERSION = 10
@@ -28,7 +29,10 @@ def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
     (source,), (output,) = block.inputs, block.outputs
     values = [writer.info(source, source)], [writer.info(output, output)]
     graph = helper.make_graph(nodes, name, *values, [*constants, *writer.parameters])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    opsets = [helper.make_opsetid("", OPSET)]
+    if any(call.op in OWN for call in block.walk()):
+        opsets.append(helper.make_opsetid(DOMAIN, 1))
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     model.producer_name = "tinyhil"
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -69,7 +73,8 @@ class _Writer:
                 made.append(self._loop(call, inputs))
                 continue
             bodies = {key: self._body(call, key, body) for key, body in call.bodies.items()}
-            made.append(helper.make_node(call.op, inputs, call.outputs, name=call.name, **attrs, **bodies))
+            domain = DOMAIN if call.op in OWN else None
+            made.append(helper.make_node(call.op, inputs, call.outputs, call.name, domain=domain, **attrs, **bodies))
         return made
 
     def _carried(self, name: str) -> int:
