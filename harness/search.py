@@ -1,4 +1,4 @@
-"""`hil search`: widths found on training data under a RAM limit, reported on data that the search has not seen."""
+"""`hil search`: widths found on training data under limits, reported on data that the search has not seen."""
 
 from __future__ import annotations
 

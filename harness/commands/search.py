@@ -67,7 +67,7 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
 @BENCH_OPTION
 @BOARDS_OPTION
 def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
-    """Choose a format for every tensor under a RAM limit, so that the fewest outputs differ from the float model."""
+    """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
 
     from rich.console import Console
