@@ -248,7 +248,11 @@ class Additive:
 def _operands(operation: Operation) -> list[str]:
     """The format of each operand and of each pair of them, and what the operation computes in."""
     single = [f"{position}:{name}" for position, name in enumerate(operation.formats)]
-    return [*single, *(f"{a} {b}" for a, b in combinations(single, 2)), *_computed_in(operation)]
+    among_inputs = [f"{a} {b}" for a, b in combinations(single[:-1], 2)]
+    with_output = [f"{single[-1]} {a}" for a in single[:-1]]
+    # repeated ones get the larger share of a difference that several could explain: inner loops are chosen by what is
+    # multiplied and by the accumulator
+    return [*single, *with_output, *among_inputs * 2, *_computed_in(operation) * 3]
 
 
 def _computed_in(operation: Operation) -> list[str]:
