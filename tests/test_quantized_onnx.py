@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from kernel_cases import Case, first_difference, run_natively, run_on_board
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from onnx_models import load, node, onnxruntime_outputs
 from onnxruntime.quantization import QuantFormat
 from quantized_models import inputs, own, quantized, written
@@ -231,6 +232,42 @@ REFUSED = [
 def test_refusals_are_precise(nodes: list, constants: dict, says: str, tmp_path: Path) -> None:  # type: ignore[type-arg]
     with pytest.raises(ModelError, match=r"node '\w+' \(\w+\): .*" + re.escape(says)):
         load(written(nodes, constants, ((2, 4), (2, 4)), opset=23), tmp_path)
+
+
+BETWEEN: dict[str, tuple[onnx.NodeProto, Sequence[int]]] = {
+    "transposed": (node("ConvTranspose", "r w", "v", strides=[2, 2]), (1, 4, 5, 5)),
+    "slopes": (node("PRelu", "r slopes", "v"), (1, 4, 5, 5)),
+    "normalized": (node("LayerNormalization", "r scale", "v", axis=-1), (3, 8)),
+    "batches": (node("MatMul", "r matrices", "v"), (2, 3, 8)),
+    "resized": (helper.make_node("Resize", ["r", "", "sizes"], ["v"], name="resize", mode="linear"), (1, 1, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_operators_without_integers_of_their_own(name: str, tmp_path: Path) -> None:
+    """What they read and make keeps the model's scales; between, they compute in single precision."""
+    made, shape = BETWEEN[name]
+    draws = np.random.default_rng(4)
+    constants = {
+        "s": np.float32(0.03), "z": np.int8(5), "t": np.float32(0.08), "u": np.int8(-3),
+        "w": draws.normal(size=(4, 3, 3, 3)).astype(np.float32) * np.float32(0.2), "slopes": np.float32(0.3),
+        "scale": np.float32(draws.uniform(0.5, 2.0, 8)), "sizes": np.float32([1, 1, 2, 2]),
+        "matrices": draws.normal(size=(2, 8, 4)).astype(np.float32) * np.float32(0.5),
+    }  # fmt: skip
+    used = {key: constants[key] for key in ("s", "z", "t", "u", *made.input) if key in constants}
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "r"), made]
+    nodes += [node("QuantizeLinear", "v t u", "p"), node("DequantizeLinear", "p t u", "y")]
+    x = draws.normal(size=(SAMPLES, *shape)).astype(np.float32)
+    proto = written(nodes, used, (shape, (None,) * len(shape)))
+    wanted = onnxruntime_outputs(proto, x)
+    for default in ("fixed16", "posit16es1"):
+        found = case(default, load(proto, tmp_path), x, default)
+        assert isinstance(found.program.tensors[found.program.output].format, Affine)
+        assert isinstance(found.program.tensors[found.program.input].format, Affine)
+        difference = np.abs(real(found) - wanted)
+        assert difference.max() < 1.01 * 0.08
+        assert (difference < 0.04).mean() > 0.95
+        assert first_difference([found], run_natively([found], tmp_path)) == ""
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,6 @@ CHOOSING = frozenset(
     | {"Squeeze", "Transpose", "Unsqueeze", "Dropout"}
 )
 LAYERS = frozenset({"Conv", "Gemm", "MatMul"})
-# Operators that compute with fixed point only: what they read and make keeps the assignment's format
-FIXED_POINT = frozenset({"BatchMatMul", "ConvTranspose", "Interpolate", "Normalize", "PRelu", "Truncate"})
 
 
 def chooses(node: Node) -> bool:
@@ -36,9 +34,8 @@ def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str,
         return {}
     groups = list(groups)
     leader = {name: group[0] for group in groups for name in group}
-    apart = {leader[name] for node in nodes if node.op in FIXED_POINT for name in (*node.inputs, *node.outputs)}
-    pins = _own(graph, nodes, leader, apart)
-    _backwards(graph, nodes, leader, pins, apart)
+    pins = _own(graph, nodes, leader)
+    _backwards(graph, nodes, leader, pins)
     constants = graph.all_constants()
     for node in nodes:
         if chooses(node) or node.op == "Relu":
@@ -46,14 +43,13 @@ def pinned_formats(graph: Graph, groups: Iterable[tuple[str, ...]]) -> dict[str,
             fmt = found.pop() if len(found) == 1 else None
             if fmt is not None and len(node.inputs) == sum(name not in constants for name in node.inputs):
                 for name in node.outputs:
-                    if leader[name] not in apart:
-                        pins.setdefault(leader[name], fmt)
+                    pins.setdefault(leader[name], fmt)
     return {name: pins[top] for name, top in leader.items() if top in pins}
 
 
-def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str], apart: set[str]) -> dict[str, Affine]:
+def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str]) -> dict[str, Affine]:
     """By the leader of a group; a group of which two formats are stated has none."""
-    pins, torn = {leader[name]: fmt for name, fmt in graph.pinned.items()}, set(apart)
+    pins, torn = {leader[name]: fmt for name, fmt in graph.pinned.items()}, set[str]()
     for node in nodes:
         fmt = stated(node)
         if fmt is not None and pins.setdefault(leader[node.outputs[0]], fmt) != fmt:
@@ -61,16 +57,14 @@ def _own(graph: Graph, nodes: Iterable[Node], leader: Mapping[str, str], apart: 
     return {name: fmt for name, fmt in pins.items() if name not in torn}
 
 
-def _backwards(
-    graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins: dict[str, Affine], apart: set[str]
-) -> None:
+def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins: dict[str, Affine]) -> None:
     readers: dict[str, list[Node]] = {}
     for node in nodes:
         for name in node.inputs:
             if leader[name] != leader[node.outputs[0]] or stated(node):
                 readers.setdefault(leader[name], []).append(node)
     kept = {leader[name] for level in graph.levels() for name in level.outputs}
-    kept |= {leader[name] for name in graph.all_constants()} | apart
+    kept |= {leader[name] for name in graph.all_constants()}
     makers = [node.outputs for node in reversed(nodes)]
     for name in (*(name for outputs in makers for name in outputs), *graph.inputs):
         top = leader[name]
