@@ -64,6 +64,46 @@ HIL_SHARED inline int32_t high_product(int32_t x, int32_t m, uint8_t round) {
     return high;
 }
 
+// floor((x * m + 2^30 - 2^31 (x < 0)) / 2^32), or up to 4 less: the product without its three lowest columns, which are below 2^34.
+// Where the lowest byte is below 0xFC the others are right.
+HIL_SHARED inline int32_t upper_product(int32_t x, int32_t m) {
+    int32_t high;
+    uint8_t low, zero;
+    asm("clr %[zero]\n"
+        "ldi %[low],0x40\n"
+        "sbrc %D[x],7\n"
+        "ldi %[low],0xC0\n"
+        "clr %A[high]\n"
+        "clr %B[high]\n"
+        HIL_COLUMN("%A[x]", "%D[m]", "%[low]", "%A[high]", "%B[high]")
+        HIL_COLUMN("%B[x]", "%C[m]", "%[low]", "%A[high]", "%B[high]")
+        HIL_COLUMN("%C[x]", "%B[m]", "%[low]", "%A[high]", "%B[high]")
+        HIL_COLUMN("%D[x]", "%A[m]", "%[low]", "%A[high]", "%B[high]")
+        "clr %C[high]\n"
+        HIL_COLUMN("%B[x]", "%D[m]", "%A[high]", "%B[high]", "%C[high]")
+        HIL_COLUMN("%C[x]", "%C[m]", "%A[high]", "%B[high]", "%C[high]")
+        HIL_COLUMN("%D[x]", "%B[m]", "%A[high]", "%B[high]", "%C[high]")
+        "clr %D[high]\n"
+        HIL_COLUMN("%C[x]", "%D[m]", "%B[high]", "%C[high]", "%D[high]")
+        HIL_COLUMN("%D[x]", "%C[m]", "%B[high]", "%C[high]", "%D[high]")
+        "mul %D[x],%D[m]\n"
+        "add %C[high],r0\n"
+        "adc %D[high],r1\n"
+        "clr r1\n"
+        "sbrs %D[x],7\n"
+        "rjmp 1f\n"
+        "sec\n"
+        "sbc %A[high],%A[m]\n"
+        "sbc %B[high],%B[m]\n"
+        "sbc %C[high],%C[m]\n"
+        "sbc %D[high],%D[m]\n"
+        "1:\n"
+        : [high] "=&r"(high), [low] "=&d"(low), [zero] "=&r"(zero)
+        : [x] "r"(x), [m] "r"(m)
+        : "r0");
+    return high;
+}
+
 // floor(x * m / 2^8)
 inline int32_t high_of_byte(uint8_t x, int32_t m) {
     int32_t high;
@@ -154,6 +194,12 @@ template <int Shift>
 inline typename ShortOr<(Shift <= -14)>::type rescale_sum(int32_t sum, int32_t m, Const<Shift>) {
     constexpr int n = -Shift;
     if (n <= 0 || n > 28) return rescale(sum, m, Shift);
+    if (n >= 17) {  // floor((sum * m + 2^30 - 2^31 (sum < 0) + 2^(n + 30)) / 2^(n + 31))
+        const int32_t upper = upper_product(sum, m) + (int32_t(1) << (n >= 17 && n <= 28 ? n - 2 : 0));
+        if (static_cast<uint8_t>(upper) < 0xFC) {
+            return static_cast<int16_t>(static_cast<int16_t>(upper >> 16) >> (n >= 17 && n <= 28 ? n - 17 : 0));
+        }
+    }
     constexpr int32_t half = int32_t(1) << (n > 0 && n <= 28 ? n - 1 : 0);
     int32_t high = high_product(sum, m, 0x40);
     if (high < 0) high += half - 1; else high += half;

@@ -2,7 +2,7 @@
 // 2^(digit * place), the product of two such bytes is added to the bin of its place. Bins are put together at the end.
 #pragma once
 #include "firmware/kernels/quire.hpp"
-#include "firmware/kernels/short_avr.hpp"
+#include "firmware/kernels/window_avr.hpp"
 
 namespace hil {
 
@@ -94,7 +94,24 @@ struct BinUse<A, B, Bits, Low, Guard, false> {
 
 template <int Bits, int Low, int Guard, class A, class B>
 HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, Size count, Const<0>) {
-    for (Size i = 0; i < count; ++i) sum += Multiply<Quire<Bits, Low, Guard>>::of(a[i], b[i]);
+    using Sum = Quire<Bits, Low, Guard>;
+    constexpr int left = MantissaBits<decltype(a[0])>::value, right = MantissaBits<decltype(b[0])>::value;
+    constexpr bool in_words = Bits == 64 && left < 16 && right < 16;
+    for (Size i = 0; i < count; ++i) {
+        if (!in_words) {
+            sum += Multiply<Sum>::of(a[i], b[i]);
+            continue;
+        }
+        const Real x(a[i]), y(b[i]);
+        const int32_t product = static_cast<int32_t>(static_cast<int16_t>(x.mantissa)) * static_cast<int16_t>(y.mantissa);
+        const int16_t exponent = static_cast<int16_t>(x.exponent + y.exponent), shift = static_cast<int16_t>(exponent - Low);
+        if (product == 0) continue;
+        if (shift >= 0 && shift <= (Guard > 0 ? Bits - 1 - Guard - left - right : 63)) {
+            add_shifted(sum.units, product, static_cast<uint8_t>(shift));
+        } else {
+            sum += Sum(Sum::template cut_short<(in_words ? left + right : 30)>(product, exponent));
+        }
+    }
 }
 
 // The sum of bins[k] * 2^(Digit * k) over `K` bins from the first on; a bin is below 2^22, a sum below 2^30
@@ -299,36 +316,6 @@ HIL_SHARED inline void accumulate_quire(Quire<Bits, Low, Guard> &sum, A a, B b, 
     add_words(units, a, b, count);
     using Use = BinUse<decltype(a[0]), decltype(b[0]), Bits, Low, Guard>;
     sum.units += static_cast<int32_t>(static_cast<uint32_t>(units) << Use::up);
-}
-
-// A number of units of 2^low, its lowest byte first; the bytes become its magnitude
-template <class Out>
-HIL_SHARED Out pack_bytes(uint8_t *bytes, uint8_t count, int16_t low) {
-    const bool negative = bytes[count - 1] & 0x80;
-    if (negative) {
-        uint8_t carry = 1;
-        for (uint8_t i = 0; i < count; ++i) {
-            bytes[i] = static_cast<uint8_t>(~bytes[i] + carry);
-            carry &= bytes[i] == 0;
-        }
-    }
-    const uint8_t *at = bytes + count - 1;
-    low = static_cast<int16_t>(low + 8 * count - 1);
-    for (; *at == 0; --at) {
-        if (at == bytes) return {0};
-        low = static_cast<int16_t>(low - 8);
-    }
-    uint16_t top = static_cast<uint16_t>(*at << 8);
-    uint8_t next = 0, rest = 0;
-    if (at > bytes) top |= *--at;
-    if (at > bytes) next = *--at;
-    while (at > bytes) rest |= *--at;
-    uint8_t up = 0;
-    for (; top < 0x8000; ++up) {
-        top = static_cast<uint16_t>(top << 1 | next >> 7);
-        next = static_cast<uint8_t>(next << 1);
-    }
-    return Out::pack_top(top, static_cast<int16_t>(low - up), negative, (next | rest) != 0);
 }
 
 template <class Out, int Bits, int Low, int Guard, class Shift>
