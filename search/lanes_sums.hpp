@@ -92,7 +92,7 @@ void window_products(const double *w, size_t w_step, const double *x, size_t inn
             const double p = a * b, rest = __builtin_fma(a, b, -p);
             const bool over = Limited && std::fabs(p) > ceiling;
             const double kept = over ? (p < 0 ? -ceiling : ceiling) : p, whole = std::floor(kept);
-            const double below = p == std::floor(p) ? std::floor(rest) : 0.0;
+            const double below = !over && p == std::floor(p) ? std::floor(rest) : 0.0;
             int64_t units = static_cast<int64_t>(whole) + static_cast<int64_t>(below);
             if (Limited) {
                 const int64_t clipped = units < -most ? -most : units > most ? most : units;

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinyhil.formats import codebook
-from tinyhil.formats.exact import Exact, exact_product, exact_sum
+from tinyhil.formats.exact import Exact, exact_product, exact_sum, odd
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.minifloat import E2M1, E3M0, E4M3, E5M2, Minifloat
 from tinyhil.formats.posit import Posit
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
+from tinyhil.formats.window import Window
 
 POSITS = tuple(Posit(bits, es) for bits in range(6, 17) for es in range(4))
 ML_DTYPES = (
@@ -342,3 +343,31 @@ def test_limits_are_refused() -> None:
         with pytest.raises(ValueError, match=r"limits|ascend|policy"):
             make()
     assert Fixed(8, 0).largest == 128
+
+
+def test_products_far_beyond_a_window_are_clipped() -> None:
+    """Their residues are long themselves; 52 digits of the product do not hold them."""
+    window = Window(64, -40, 3)
+    x, y = np.array([134217727.0, -134217727.0, 134217725.0]) * 2.0**50, np.full(3, 268435455.0 * 2.0**40)
+    units, clipped = window.multiply(x, y)
+    assert units.tolist() == [window.limit, -window.limit, window.limit]
+    assert clipped.all()
+
+
+@pytest.mark.parametrize("bits", [24, 30])
+def test_rounding_to_odd(bits: int) -> None:
+    """Against exact fractions: that many significant bits towards zero, the last one set if anything was lost."""
+    rng = np.random.default_rng(bits)
+    a, b = (rng.integers(-(1 << 28), 1 << 28, 4000) * 2.0 ** rng.integers(-70, 70, 4000) for _ in "ab")
+    a = np.concatenate([a, [2.0**60, -(2.0**60), 2.0**60, 1.0, 0.0]])
+    b = np.concatenate([b, [-(2.0**-60), 2.0**-60, 2.0**-60, -1.0, 0.0]])
+    for value, *pair in zip(odd(exact_sum(a, b), bits).tolist(), a.tolist(), b.tolist(), strict=True):
+        total = Fraction(pair[0]) + Fraction(pair[1])
+        size, unit = abs(total), Fraction(1)
+        while size >= unit * 2**bits:
+            unit *= 2
+        while total and size < unit * 2 ** (bits - 1):
+            unit /= 2
+        whole, rest = divmod(size, unit)
+        kept = whole | 1 if rest else whole
+        assert Fraction(value) == (kept if total > 0 else -kept) * unit

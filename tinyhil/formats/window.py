@@ -56,7 +56,8 @@ class Window:
         ceiling = float(self.limit + 1)
         whole = np.floor(np.clip(value, -ceiling, ceiling))
         units = whole.astype(np.int64) if self.guard else np.floor(value).astype(np.int64)
-        units = units + np.where(value == np.floor(value), np.floor(residue), 0.0).astype(np.int64)
+        within = (np.abs(value) <= ceiling) | (self.guard == 0)  # beyond, a residue may be long itself
+        units = units + np.where((value == np.floor(value)) & within, np.floor(residue), 0.0).astype(np.int64)
         if not self.guard:
             return units, np.zeros(units.shape, bool)
         clipped = np.clip(units, -self.limit, self.limit)
