@@ -1,6 +1,9 @@
-"""Speed of the host engine against a program per candidate, and the strategies against each other; prints Markdown.
+"""Speed of the host engine against a program per candidate, with and without restart, and the strategies against each
+other; prints Markdown.
 
-Needs HIL_DATA with the HAR data. `--limits` RAM limits in bytes, `--evaluations` the budget of every strategy.
+Needs HIL_DATA with the HAR and USPS data. `--limits` RAM limits in bytes (none: no comparison of strategies),
+`--evaluations` the budget of every strategy. Neighbours are compared in processor time of one thread, on noise: what is
+computed does not depend on what the samples show.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +24,23 @@ from harness.run import run as run_request
 from harness.search import SearchRequest, run_search, write_assignment
 from harness.toolchain import default_cache_dir
 from harness.zoo import find_model
-from search.engine import load_engine
+from search.engine import Engine, load_engine
 from search.evaluate import Evaluator, NumpyExecutor, Score, make_examples
+from search.kept import Kept
 from search.space import Candidate, Choice, Space, make_space
 from search.trial import Trial
 from tinyhil import data
 from tinyhil.calibrate import load_ranges
+from tinyhil.errors import HilError
 from tinyhil.frontend.onnx import load_onnx
 
 MODEL = "fastgrnn_har"
+SMALL = "protonn_usps2"
+NEIGHBOURS = ("digits_cnn", "lenet5_mnist", "bonsai_usps2", "fastgrnn_har", "dscnn_kws")
+FAMILIES = ("fixed8,fixed16", "posit8es0,posit16es1")
+NEIGHBOUR_SAMPLES = 256
+MOST_NEIGHBOURS = 30
+REPEATS = 2
 STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only", "layerwise", "random")
 
 
@@ -37,7 +49,7 @@ def drawn(space: Space, count: int) -> list[Candidate]:
     return [tuple(Choice(str(random.choice(space.formats))) for _ in space.groups) for _ in range(count)]
 
 
-def speed(assignments: int, programs: int) -> None:
+def speed(assignments: int, programs: int) -> Engine:
     """Seconds per assignment: engine, numpy reference, and generate + compile + run."""
     source = find_model(MODEL)
     model = load_onnx(source.path)
@@ -62,6 +74,61 @@ def speed(assignments: int, programs: int) -> None:
     print("\n| evaluation of one assignment | seconds | slower than the engine |\n|---|---|---|")
     for name, value in seconds.items():
         print(f"| {name} | {value:.4f} | {value / seconds['host engine']:.1f} x |")
+    return engine
+
+
+def small(engine: Engine) -> None:
+    """One assignment of a small model on the whole test part."""
+    source = find_model(SMALL)
+    model = load_onnx(source.path)
+    assert source.ranges is not None
+    assert source.dataset is not None
+    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), ("fixed8", "fixed16"))
+    found = data.load(source.dataset)
+    evaluator = Evaluator(engine, make_examples(model.graph, found.x_test, found.y_test))
+    seconds = []
+    for candidate in drawn(space, 20):
+        begin = time.perf_counter()
+        evaluator.score(space.lower(candidate))
+        seconds.append(time.perf_counter() - begin)
+    print(f"\n{SMALL}: one assignment on {len(found.x_test)} points in {1000 * float(np.median(seconds)):.2f} ms")
+
+
+def neighbours(engine: Engine) -> None:
+    """Assignments that differ from one in one tensor: processor time without and with what that one left."""
+    print("\n| model | formats | neighbours | ms from the start | ms restarted | ratio | MB kept |")
+    print("|---|---|---|---|---|---|---|")
+    for name in NEIGHBOURS:
+        for formats in FAMILIES:
+            try:
+                print(neighbour_row(engine, name, formats), flush=True)
+            except HilError as error:
+                print(f"| {name} | {formats} | {error} | | | | |")
+
+
+def neighbour_row(engine: Engine, name: str, formats: str) -> str:
+    source = find_model(name)
+    model = load_onnx(source.path)
+    assert source.ranges is not None
+    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), formats.split(","))
+    shape = (NEIGHBOUR_SAMPLES, *model.graph.shapes[model.graph.inputs[0]])
+    noise = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    examples, base = make_examples(model.graph, noise, None), drawn(space, 1)[0]
+    changes = [{i: c} for i, old in enumerate(base) for c in map(Choice, space.formats) if c != old]
+    chosen = changes[:: -(-len(changes) // MOST_NEIGHBOURS)]
+    programs = [space.lower(candidate) for candidate in (base, *(space.having(base, change) for change in chosen))]
+    best, scores, kept = {}, {}, Kept()
+    for limit in (0, kept.limit_bytes) * REPEATS:
+        kept = Kept(limit)
+        evaluator = Evaluator(replace(engine, threads=1, kept=kept, _latest=[]), examples)
+        evaluator.score(programs[0])
+        begin = time.process_time()
+        found = [evaluator.score(program) for program in programs[1:]]
+        best[limit] = min(best.get(limit, np.inf), (time.process_time() - begin) / len(chosen))
+        assert scores.setdefault("all", found) == found
+    without, restarted = (1000 * seconds for seconds in best.values())
+    numbers = f"{without:.2f} | {restarted:.2f} | {without / restarted:.1f} | {kept.bytes / 1e6:.0f}"
+    return f"| {name} | {formats} | {len(chosen)} | {numbers} |"
 
 
 def per_program(space: Space, candidates: Sequence[Candidate]) -> float:
@@ -105,9 +172,13 @@ def main() -> None:
     parser.add_argument("--assignments", type=int, default=100)
     parser.add_argument("--programs", type=int, default=3)
     arguments = parser.parse_args()
-    speed(arguments.assignments, arguments.programs)
-    print()
-    compare([int(limit) for limit in arguments.limits.split(",") if limit], arguments.evaluations)
+    engine = speed(arguments.assignments, arguments.programs)
+    small(engine)
+    neighbours(engine)
+    limits = [int(limit) for limit in arguments.limits.split(",") if limit]
+    if limits:
+        print()
+        compare(limits, arguments.evaluations)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Which stages of a program run, and which are taken from what earlier evaluations of the same samples left.
 
 A stage is left out if its saturations are known and each of its results is kept or wanted by nobody: where tensors
-changed, evaluation restarts from the values in front of them.
+changed, evaluation restarts from the values in front of them. Saturations are kept at once, results when a stage runs
+for the second time: then others share it, while most of what one candidate changes is never asked for again.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class _Planning:
         self.wanted.update(stage.reads.values())
         counts = np.zeros((self._blocks, LANES), np.int32)
         self.tallies.append(((self._part, stage.key), counts))
-        return Step(stage.item, save=self._saved(stage), tally=counts)
+        return Step(stage.item, save=() if tally is None else self._saved(stage), tally=counts)
 
     def _saved(self, stage: Stage) -> tuple[tuple[str, np.ndarray], ...]:
         """Room for the results that are read later on and not kept yet."""
