@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from harness.search_device import Bench, Measured, decide, overhead_bytes
@@ -14,7 +15,7 @@ from search.run import Budget, Found, search
 from search.space import Candidate
 from search.study import Study
 from search.trial import Trial, TrialLog
-from tinyhil.errors import ConfigError
+from tinyhil.errors import BuildError, ConfigError
 
 MOST_ROUNDS = 6
 STEPS = 5  # of halving between the least value and that of an answer without the limit
@@ -92,7 +93,12 @@ def searched_on_device(
 
 
 def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
-    return min((bench.measure(trial).total_bytes or 0) for trial in finalists) - total
+    """By how much the best of them exceeds the RAM of the board; 0 if none fits it at all."""
+    needed = []
+    for trial in finalists:
+        with suppress(BuildError):  # said when it was measured
+            needed.append(bench.measure(trial).total_bytes or 0)
+    return min(needed) - total if needed else 0
 
 
 def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -> None:
