@@ -46,11 +46,12 @@ struct SquaredDifference<Quire<Bits, Low, Guard>> {
     template <class A, class B, class L, class R, class Drop>
     static void add(Sum &sum, A a, B b, L a_shift, R b_shift, Drop) {
         constexpr bool is_long = MantissaBits<A>::value > 16 || MantissaBits<B>::value > 16;
-        constexpr bool is_short = MantissaBits<A>::value <= 8 && MantissaBits<B>::value <= 8;
+        constexpr int longest = MantissaBits<A>::value > MantissaBits<B>::value ? MantissaBits<A>::value : MantissaBits<B>::value;
+        constexpr int reach = longest <= 8 ? 14 - longest : -1;  // so far apart 16 bits hold the difference
         using Number = RealOf<typename WindowInteger<(is_long ? 64 : 32)>::type>;
         const Number x = scaled(Number(a), a_shift), y = scaled(Number(b), b_shift);
         const int16_t apart = static_cast<int16_t>(x.exponent - y.exponent);
-        if (is_short && apart <= 6 && apart >= -6) {
+        if (reach >= 0 && apart <= reach && apart >= -reach) {
             const int16_t left = static_cast<int16_t>(static_cast<int16_t>(x.mantissa) * (1 << (apart > 0 ? apart : 0)));
             const int16_t right = static_cast<int16_t>(static_cast<int16_t>(y.mantissa) * (1 << (apart < 0 ? -apart : 0)));
             const int16_t difference = static_cast<int16_t>(left - right), low = apart > 0 ? y.exponent : x.exponent;
@@ -66,8 +67,15 @@ private:
     HIL_SHARED static void add_square(Sum &sum, RealOf<Mantissa> difference, Const<Kept>) {
         int16_t drop = 0;
         for (auto more = magnitude_of(difference.mantissa) >> Kept; more != 0; more >>= 1) ++drop;
-        const int64_t kept = shift_to_odd(difference.mantissa, drop);
-        sum += Sum(Sum::cut(kept * kept, static_cast<int16_t>(2 * (difference.exponent + drop))));
+        const bool lost = (difference.mantissa & ((Mantissa(1) << drop) - 1)) != 0;
+        const int32_t kept = static_cast<int32_t>(difference.mantissa >> drop) | static_cast<int32_t>(lost);
+        const int16_t exponent = static_cast<int16_t>(difference.exponent + drop);
+        if (Kept == 24 && (kept & 0x1FF) == 0) {  // the last of the 24 bits are zeros: 16 bits hold the others
+            const int16_t few = static_cast<int16_t>(kept >> 9);
+            sum += Sum(Sum::template cut_short<31>(static_cast<int32_t>(few) * few, static_cast<int16_t>(2 * (exponent + 9))));
+            return;
+        }
+        sum += Sum(Sum::cut(static_cast<int64_t>(kept) * kept, static_cast<int16_t>(2 * exponent)));
     }
 };
 
