@@ -28,7 +28,9 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
         if compiled.plan.peak_bytes:
             check_arena(image, arrays(compiled.plan))
     except DoesNotFit as error:
-        raise DoesNotFit(f"{error}; the assignment is in {assignment} for a larger board") from None
+        raise DoesNotFit(
+            f"{error}; the assignment is in {assignment}; try a smaller --ram, or a larger board"
+        ) from None
     chip = board.chip
     flash = f"{image.flash_bytes:,} B" + (f" of {chip.flash_bytes:,} B" if chip.flash_bytes else "")
     limit = chip.ram_bytes - (chip.stack_reserve_bytes or 0) if chip.ram_bytes else None

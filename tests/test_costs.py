@@ -308,7 +308,7 @@ def test_firmware_that_does_not_fit_the_board(tmp_path: Path) -> None:
     assert done.returncode == EXIT_BUILD
     line = done.stderr.strip().splitlines()[-1]
     assert "uno: weights 80000 B > 32256 B of flash" in line
-    assert re.search(r"the assignment is in \S+\.yaml for a larger board", line)
+    assert re.search(r"the assignment is in \S+\.yaml; try a smaller --ram", line)
 
 
 @pytest.mark.parametrize(
