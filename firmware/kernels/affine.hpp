@@ -32,13 +32,13 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
 
 // rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
 template <class Shift>
-inline int32_t rescale_lifted(int16_t d, int32_t m, Shift shift) {
+inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
     return rescale(static_cast<int32_t>(d) * (int32_t(1) << 20), m, int(shift));
 }
 template <class Shift>
 inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale(sum, m, int(shift)); }
 template <class Shift>
-inline int32_t rescale_product(int16_t a, int16_t b, int32_t m, Shift shift) {
+inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
     return rescale(static_cast<int32_t>(a) * b, m, int(shift));
 }
 #endif
@@ -111,8 +111,8 @@ void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_ze
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int32_t left = rescale_lifted(static_cast<int16_t>(a[i.next(n)] - int(a_zero)), a_multiplier, a_shift);
-        const int32_t right = rescale_lifted(static_cast<int16_t>(b[j.next(n)] - int(b_zero)), b_multiplier, b_shift);
+        const int32_t left = rescale_lifted(a[i.next(n)] - int(a_zero), a_multiplier, a_shift);
+        const int32_t right = rescale_lifted(b[j.next(n)] - int(b_zero), b_multiplier, b_shift);
         const int32_t sum = int(sign) > 0 ? left + right : left - right;
         const auto units = rescale_sum(sum, o_multiplier, o_shift);
         out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
@@ -124,7 +124,7 @@ void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_ze
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int16_t left = static_cast<int16_t>(a[i.next(n)] - int(a_zero)), right = static_cast<int16_t>(b[j.next(n)] - int(b_zero));
+        const int left = a[i.next(n)] - int(a_zero), right = b[j.next(n)] - int(b_zero);
         const auto units = rescale_product(left, right, multiplier, by);
         out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
     }

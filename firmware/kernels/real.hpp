@@ -242,7 +242,11 @@ inline float float_of(uint32_t bits) {
 // An infinity is 2^200, beyond every format's range. NaN must be asked for.
 HIL_SHARED inline Parts parts(float x) {
     const uint32_t bits = bits_of(x);
+#ifdef __AVR__  // a shift by 23 bits takes it 160 cycles
     const uint8_t field = static_cast<uint8_t>(static_cast<uint16_t>(bits >> 16) >> 7);
+#else
+    const uint8_t field = static_cast<uint8_t>(bits >> 23);
+#endif
     const uint32_t fraction = bits & 0x7FFFFF;
     const bool negative = bits >> 31;
     if (field == 255) return {0x80000000, 200, negative, false};
