@@ -22,6 +22,7 @@ from search.space import Candidate
 from tinyhil.errors import ModelError
 
 COMPUTED_IN = re.compile(r"hil::\w+<((?:hil::)?(\w+)(?:<[^>]*>)?)>\(")
+FIRST, ACCUMULATOR = 8, 3  # weights of what explains most, against 1 of any other format or pair
 RIDGE = 0.1  # of the code's model: pulls effects that no image tells apart towards each other
 
 
@@ -248,11 +249,11 @@ class Additive:
 def _operands(operation: Operation) -> list[str]:
     """The format of each operand and of each pair of them, and what the operation computes in."""
     single = [f"{position}:{name}" for position, name in enumerate(operation.formats)]
-    among_inputs = [f"{a} {b}" for a, b in combinations(single[:-1], 2)]
-    with_output = [f"{single[-1]} {a}" for a in single[:-1]]
+    pairs = [f"{a} {b}" for a, b in combinations(single, 2)]
+    first = [name for name in single[:-1] if not name.endswith("table")][:2]
     # repeated ones get the larger share of a difference that several could explain: inner loops are chosen by what is
-    # multiplied and by the accumulator
-    return [*single, *with_output, *among_inputs * 2, *_computed_in(operation) * 3]
+    # multiplied, the first two operands, and by the accumulator
+    return [*single, *pairs, *[f"first {' '.join(first)}"] * FIRST, *_computed_in(operation) * ACCUMULATOR]
 
 
 def _computed_in(operation: Operation) -> list[str]:
