@@ -90,13 +90,15 @@ void window_products(const double *w, size_t w_step, const double *x, size_t inn
         for (int l = 0; l < LANES; ++l) {
             const double a = LaneWeights ? factors[l] : factors[0], b = numbers[l];
             const double p = a * b, rest = __builtin_fma(a, b, -p);
-            const bool over = Limited && std::fabs(p) > ceiling;
-            const double kept = over ? (p < 0 ? -ceiling : ceiling) : p, whole = std::floor(kept);
-            const double below = !over && p == std::floor(p) ? std::floor(rest) : 0.0;
-            int64_t units = static_cast<int64_t>(whole) + static_cast<int64_t>(below);
+            const double size = std::fabs(p), down = std::floor(p);
+            const int64_t over = Limited && size > ceiling ? 1 : 0;
+            const double kept = !Limited ? down : down > ceiling ? ceiling : down < -ceiling ? -ceiling : down;
+            const double more = std::floor(rest), apart = p == down ? more : 0.0, below = over != 0 ? 0.0 : apart;
+            int64_t units = static_cast<int64_t>(kept) + static_cast<int64_t>(below);
             if (Limited) {
-                const int64_t clipped = units < -most ? -most : units > most ? most : units;
-                clips[l] += clipped != units || over;
+                const int64_t above = units > most ? most : units, clipped = above < -most ? -most : above;
+                const int64_t cut = clipped != units ? 1 : 0;
+                clips[l] += cut | over;
                 units = clipped;
             }
             total[l] += units;
