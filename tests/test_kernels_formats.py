@@ -147,6 +147,20 @@ def test_fitted_formats_hold_the_magnitude(fmt: object) -> None:
     assert -6 < dequantize(codes, fitted)[0] < -2
 
 
+@pytest.mark.parametrize(("name", "tolerance"), [("float32", 1e-6), ("posit32es2", 1e-6), ("posit16es1", 5e-4)])
+def test_means_of_many_are_as_precise_as_their_format(name: str, tolerance: float, tmp_path: Path) -> None:
+    from tinyhil.evaluate import evaluate
+
+    nodes = [node("ReduceMean", "x", "m", axes=[2], keepdims=1), node("AveragePool", "m", "y", kernel_shape=[1, 3])]
+    graph = load(model(onnx_graph(nodes, {"x": (1, 1, 100, 3)}, "y", {})), tmp_path)
+    x = np.abs(np.random.default_rng(3).normal(size=(SAMPLES, 1, 1, 100, 3))).astype(np.float32)
+    made = case(name, Assignment(name), (graph, calibrate(graph, x, {}), x))
+    wanted = evaluate(graph, x).reshape(SAMPLES, -1)
+    outputs = dequantize_outputs(made.program, run_reference(made.program, made.inputs[:SAMPLES]).outputs)
+    assert np.abs(outputs / wanted - 1).max() < tolerance
+    assert first_difference([made], run_natively([made], tmp_path)) == ""
+
+
 @pytest.mark.parametrize(
     ("name", "tolerance"), [("fixed16", 1e-3), ("posit16es1", 1e-3), ("fp8e4m3", 0.1), ("float32", 1e-6)]
 )

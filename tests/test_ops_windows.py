@@ -142,8 +142,9 @@ def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 49, 169, 4096, reciprocal.MAX_COUNT - 1])
 def test_mean_error_bound(bits: int, count: int) -> None:
     from tinyhil.formats.fixed import Fixed
+    from tinyhil.lowering import loaded
 
-    k = reciprocal.fraction_bits(Fixed(bits, 0))
+    k = reciprocal.fraction_bits(loaded(Fixed(bits, 0)))
     sums = np.arange(-(1 << (bits - 1)) * count, ((1 << (bits - 1)) - 1) * count + 1, max(1, count // 7))
     error = np.abs(sums * reciprocal.reciprocal(count, k) / 2.0**k - sums / count)
     assert error.max() <= count * 2.0**-16

@@ -29,6 +29,7 @@ class Loaded:
     lowest: int
     highest: int
     bits: int
+    is_integer: bool = True
 
 
 def loaded(fmt: Format) -> Loaded:
@@ -36,7 +37,7 @@ def loaded(fmt: Format) -> Loaded:
     if isinstance(fmt, Fixed):
         return Loaded(fmt.exponent, fmt.lowest, fmt.highest, fmt.bits)
     if fmt.domain != INTEGER:
-        return Loaded(fmt.exponent, -1, 1, 2)
+        return Loaded(fmt.exponent, -1, 1, 2, False)
     largest = int(fmt.largest * 2.0**-fmt.granule)
     return Loaded(fmt.exponent + fmt.granule, -largest, largest, largest.bit_length() + 1)
 

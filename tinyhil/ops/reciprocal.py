@@ -12,11 +12,12 @@ import numpy as np
 from tinyhil.lowering import Loaded
 
 MAX_COUNT = 1 << 14  # the error stays below a quarter of a unit
+MOST_BITS = 30  # in single precision the reciprocal has its 24 bits whatever the count
 
 
 def fraction_bits(fmt: Loaded) -> int:
     """k for means of elements in `fmt`."""
-    return min(fmt.bits, 16) + 14
+    return min(fmt.bits, 16) + 14 if fmt.is_integer else MOST_BITS
 
 
 def reciprocal(count: int, bits: int) -> int:
