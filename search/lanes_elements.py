@@ -341,5 +341,6 @@ MAKERS: dict[str, Maker] = {
     "slopes": _line("slopes", "below", "above"),
     "hard_sigmoid": _line("hard_sigmoid", "factor", "offset", "one"),
     "hard_swish": _line("hard_swish", "factor", "offset", "one"),
+    "single_normalize": _plain("single_normalize", *_REDUCE, "power", "centre", "mean", "epsilon"),
     "single_softmax": _plain("single_softmax", *_REDUCE, "power"),
 }

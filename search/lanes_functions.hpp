@@ -406,4 +406,37 @@ inline void single_softmax(Machine &m, const Op &op) {
     }
 }
 
+// params: outer, along, inner, shift, power, centre, mean, epsilon (bits of a float)
+inline void single_normalize(Machine &m, const Op &op) {
+    const int64_t outer = op.params[0], along = op.params[1], inner = op.params[2];
+    const float count = static_cast<float>(along), epsilon = as_float(op.params[7]);
+    Store store(m, op, op.params[3]);
+    const float *x = m.operand<float>(op, 0);
+    float *const row = m.buffer<float>(4, along);
+    for (int64_t o = 0; o < outer; ++o) {
+        for (int64_t i = 0; i < inner; ++i) {
+            float total[LANES] = {}, power[LANES] = {}, root[LANES];
+            for (int64_t k = 0; k < along; ++k) {
+                const float *from = x + ((o * along + k) * inner + i) * LANES;
+                for (int l = 0; l < LANES; ++l) {
+                    row[k * LANES + l] = scaled_single(from[l], op.params[4]);
+                    total[l] += row[k * LANES + l];
+                }
+            }
+            for (int64_t k = 0; k < along; ++k) {
+                for (int l = 0; l < LANES; ++l) {
+                    if (op.params[5]) row[k * LANES + l] -= total[l] / count;
+                    power[l] += row[k * LANES + l] * row[k * LANES + l];
+                }
+            }
+            for (int l = 0; l < LANES; ++l) root[l] = std::sqrt((op.params[6] ? power[l] / count : power[l]) + epsilon);
+            for (int64_t k = 0; k < along; ++k) {
+                float y[LANES];
+                for (int l = 0; l < LANES; ++l) y[l] = root[l] == 0 ? 0.0f : row[k * LANES + l] / root[l];
+                store.single((o * along + k) * inner + i, y);
+            }
+        }
+    }
+}
+
 }  // namespace lanes

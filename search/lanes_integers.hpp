@@ -1,4 +1,4 @@
-// Functions of integers alone, as their numpy references have them: quotients, rows normalized, softmax, resizing.
+// Functions of integers, as their numpy references have them: quotients, rows normalized, softmax; resizing.
 #pragma once
 #include "search/lanes_functions.hpp"
 
@@ -110,22 +110,48 @@ inline void normalize(Machine &m, const Op &op) {
     }
 }
 
-// params: outer, chosen, size, inner, shift; data[1]: position and weight of the next one, for each of the chosen
-inline void interpolate(Machine &m, const Op &op) {
+// Calls `each(element, a, b, weight of b)` for the two neighbours of each result.
+template <class N, class Each>
+void neighbours(Machine &m, const Op &op, Each each) {
     const int64_t outer = op.params[0], chosen = op.params[1], size = op.params[2], inner = op.params[3];
-    Store store(m, op, op.params[4]);
-    const int32_t *x = m.operand<int32_t>(op, 0);
+    const N *x = m.operand<N>(op, 0);
     const int64_t *pairs = op.constants<int64_t>(1);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t c = 0; c < chosen; ++c) {
-            const int64_t low = pairs[2 * c], high = std::min(low + 1, size - 1), weight = pairs[2 * c + 1];
-            for (int64_t i = 0; i < inner; ++i) {
-                const int32_t *a = x + ((o * size + low) * inner + i) * LANES, *b = x + ((o * size + high) * inner + i) * LANES;
-                int64_t sum[LANES];
-                for (int l = 0; l < LANES; ++l) sum[l] = a[l] * (32768 - weight) + b[l] * weight;
-                store.ints((o * chosen + c) * inner + i, sum);
-            }
+            const int64_t low = pairs[2 * c], high = std::min(low + 1, size - 1);
+            const N *a = x + (o * size + low) * inner * LANES, *b = x + (o * size + high) * inner * LANES;
+            for (int64_t i = 0; i < inner; ++i, a += LANES, b += LANES) each((o * chosen + c) * inner + i, a, b, pairs[2 * c + 1]);
         }
+    }
+}
+
+// params: outer, chosen, size, inner, shift, the window's lowest; reals: its limit; data[1]: position and weight of
+// the next one, for each of the chosen
+inline void interpolate(Machine &m, const Op &op) {
+    Store store(m, op, op.params[4]);
+    if (op.domain == INTEGER) {
+        neighbours<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b, int64_t weight) {
+            int64_t sum[LANES];
+            for (int l = 0; l < LANES; ++l) sum[l] = a[l] * (32768 - weight) + b[l] * weight;
+            store.ints(e, sum);
+        });
+    } else if (op.domain == CODED) {
+        const double down = power_of_two(-op.params[5]), unit = power_of_two(op.params[5]);
+        neighbours<double>(m, op, [&](int64_t e, const double *a, const double *b, int64_t weight) {
+            const double weights[] = {static_cast<double>(32768 - weight) * down, static_cast<double>(weight) * down};
+            double both[2 * LANES];
+            memcpy(both, a, sizeof both / 2);
+            memcpy(both + LANES, b, sizeof both / 2);
+            int64_t sum[LANES] = {};
+            window_sum(weights, 1, false, both, 2, op.reals[0], sum, m.counts);
+            Layer::window_value(store, e, sum, unit);
+        });
+    } else {
+        neighbours<float>(m, op, [&](int64_t e, const float *a, const float *b, int64_t weight) {
+            float sum[LANES];
+            for (int l = 0; l < LANES; ++l) sum[l] = a[l] * static_cast<float>(32768 - weight) + b[l] * static_cast<float>(weight);
+            store.single(e, sum);
+        });
     }
 }
 

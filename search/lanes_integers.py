@@ -1,4 +1,4 @@
-"""Calls of the lockstep engine for functions of integers alone: quotients, rows normalized, softmax, resizing."""
+"""Calls of the lockstep engine for functions of integers: quotients, rows normalized, softmax; and resizing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 from search.lanes_numbers import Unsupported
 from search.lanes_operands import Maker, Operands
 from search.lanes_tables import WINDOW_AT, Call
-from tinyhil.formats.format import INTEGER
+from tinyhil.formats.format import CODED, INTEGER
+from tinyhil.formats.window import Window
 from tinyhil.ops.window import FIELDS
 from tinyhil.program import Op
 
@@ -27,6 +28,15 @@ def _of_integers(kernel: str, operands: int, *names: str, table: int | None = No
     return make
 
 
+def _interpolate(flat: Operands, op: Op) -> Call:
+    inputs, data = flat.lanes(op, 1)
+    params = [op.params[name] for name in ("outer", "chosen", "size", "inner", "shift")]
+    window = Window(op.accumulator_bits, op.low, op.guard)
+    limit = float(window.limit) if op.domain == CODED and op.guard else 0.0
+    table = flat.keep(flat.codes(op, 0), np.int64)
+    return Call("interpolate", [*params, op.low], inputs, (*data, table), (limit,))
+
+
 def _conv_transpose(flat: Operands, op: Op) -> Call:
     if op.domain != INTEGER:
         raise Unsupported("kernel 'conv_transpose' of operands that are no integers")
@@ -43,6 +53,6 @@ MAKERS: dict[str, Maker] = {
     "div": _of_integers("div", 2, "count", "a_period", "b_period", "a_lift", "b_lift"),
     "softmax": _of_integers("softmax", 1, "outer", "count", "inner", "scale", "fraction_bits", table=0),
     "normalize": _of_integers("normalize", 1, *_NORMALIZE),
-    "interpolate": _of_integers("interpolate", 1, "outer", "chosen", "size", "inner", "shift", table=0),
+    "interpolate": _interpolate,
     "conv_transpose": _conv_transpose,
 }

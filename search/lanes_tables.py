@@ -23,7 +23,7 @@ KERNELS = (
     "average_pool_affine",
     *("squared_distance", "single_sigmoid", "single_tanh", "single_exp", "single_log", "single_sqrt"),
     *("single_reciprocal", "single_erf", "single_gelu", "single_softplus", "single_elu", "single_clip"),
-    *("single_div", "single_softmax", "slopes", "hard_sigmoid", "hard_swish", "dense_at"),
+    *("single_div", "single_softmax", "single_normalize", "slopes", "hard_sigmoid", "hard_swish", "dense_at"),
     *("div", "prelu", "softmax", "normalize", "interpolate", "conv_transpose"),
     *("numpy", "load", "save", "tally"),
 )

@@ -33,7 +33,7 @@ MORE_FORMATS = (
     *("fixed8", "fixed16", "fixed32", "posit8es0", "posit8es2", "posit32es2", "fp8e4m3", "fp8e5m2", "fp4e2m1"),
     *("bfloat16", "float32", "int16x8", "fixed8pc", "fixed16pc", "kmeans16", "ternary", "fp8e4m3pc"),
 )
-BY_NUMPY = {"conv_transpose", "interpolate", "single_normalize"}  # of operands that are no integers
+BY_NUMPY = {"conv_transpose"}  # of operands that are no integers
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,14 @@ import pytest
 from onnx_models import graph, load, model, node, samples_for
 from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
-from search_models import host_engine, network, network_study
+from search_models import ROOT, host_engine, network, network_study
 
 from harness.toolchain import default_cache_dir
 from harness.zoo import find_model, zoo_names
 from search.engine import FOLDER, SOURCES, Engine, load_engine
 from search.evaluate import Evaluator, NumpyExecutor, make_examples
 from search.lanes_flatten import MAKERS
+from search.lanes_tables import KERNELS
 from search.space import Choice, make_space
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
@@ -248,6 +249,12 @@ def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monk
     for choice in (study.space.low, study.space.high):
         study.evaluator.score(study.space.lower(study.space.uniform(choice)))
     assert sorted(default_cache_dir().glob("engine-*")) == made
+
+
+def test_kernels_have_the_same_numbers_on_both_sides() -> None:
+    source = (ROOT / FOLDER / SOURCES[0]).read_text()
+    listed = source.split("const Function KERNELS[] = {")[1].split("};")[0]
+    assert tuple(name.strip() for name in listed.split(",") if name.strip()) == KERNELS
 
 
 def test_the_first_compilation_is_announced(tmp_path: Path) -> None:
