@@ -126,13 +126,14 @@ def describer(place: Callable[[Candidate], Placement]) -> Callable[[Candidate], 
     return describe
 
 
-def rows_of(costs: tuple[OperationCost, ...]) -> list[Row]:
+def rows_of(costs: tuple[OperationCost, ...], scale: float) -> list[Row]:
+    """What a profile has found, times `scale`."""
     rows = []
     for cost in costs:
         size = cost.elements if cost.macs is None else cost.macs
         size //= cost.executions
         operation = Operation(cost.name, cost.kernel, cost.formats, cost.signature, size, cost.executions)
-        rows.append(Row(operation, cost.ticks / cost.executions))
+        rows.append(Row(operation, scale * cost.ticks / cost.executions))
     return rows
 
 

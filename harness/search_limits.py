@@ -68,8 +68,10 @@ class Meter:
             self.task.say(f"search: left out: {error}")
             self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
             return
-        run = Run(candidate, found.worst, found.summed, found.outside, found.flash_bytes)
-        rows = rows_of(found.operations)
+        # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
+        scale = found.whole / found.summed
+        run = Run(candidate, found.worst, found.whole, found.outside * scale, found.flash_bytes)
+        rows = rows_of(found.operations, scale)
         self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)
 
     def correct(self, candidate: Candidate, latency_us: float) -> None:

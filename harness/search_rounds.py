@@ -20,6 +20,7 @@ from tinyhil.errors import BuildError, ConfigError
 MOST_ROUNDS = 6
 STEPS = 5  # of halving between the least value and that of an answer without the limit
 SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
+SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
 FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
 
 MakeBench = Callable[[TrialLog], Bench]
@@ -180,8 +181,15 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
         return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), None
     if objective == "ram":
         task = replace(task, ram_bytes=found.best.ram_bytes)
-    answer, measured = searched_on_device(task, meter, _with(limits, objective, high), limits, "-min")
-    return spent.add(answer), measured
+    for slack in SLACKS:
+        try:
+            tight = _with(limits, objective, high * slack)
+            answer, measured = searched_on_device(task, meter, tight, limits, f"-min{slack:g}")
+            return spent.add(answer), measured
+        except ConfigError:  # measurements have made the bound infeasible
+            if slack == SLACKS[-1]:
+                raise
+    raise AssertionError("the last slack returns or raises")
 
 
 def _with(limits: Limits, objective: str, bound: float | None) -> Limits:

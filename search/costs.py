@@ -2,7 +2,7 @@
 
 An operation whose very code was timed costs what it took then; any other what an additive model says, fitted to the
 rows of that operation: a base, an effect of each operand's format, of each pair of them and of the accumulator. The sum
-is scaled by what whole images took against the sum of their operations. Flash is the bytes of the constants, which
+is scaled by what the worst sample took on whole images against the mean. Flash is the bytes of the constants, which
 follow from the formats, and an additive model of the code, fitted to whole images. An image that was measured itself is
 known.
 """
@@ -49,7 +49,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`ticks` of one execution of an operation, measured."""
+    """`ticks` of one execution of an operation, measured, in proportion to what its image took in all."""
 
     operation: Operation
     ticks: float
@@ -57,8 +57,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A whole image, measured: the `worst` ticks of a sample, of `summed` in the mean that a profile accounts for, of
-    these `outside` of operations. Ticks are infinite if the image did not fit the board."""
+    """A whole image, measured: the `worst` ticks of a sample, in the mean `summed`, of these `outside` of operations.
+    Ticks are infinite if the image did not fit the board."""
 
     candidate: Candidate
     worst: float
@@ -168,8 +168,7 @@ class Costs:
         key = (operation.name, operation.kernel)
         if key not in self._models:
             self._models[key] = self._model(operation)
-        ticks = self._models[key].predict(_operands(operation))
-        return operation.executions * max(0.0, ticks), False
+        return operation.executions * self._models[key].predict(_operands(operation)), False
 
     def _model(self, operation: Operation) -> Additive:
         """Of rows of this operation; else of its kernel, in proportion to size; else of what the operation took with
@@ -223,10 +222,13 @@ Features = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """A base, and an effect per feature; features never seen have none."""
+    """A base, and an effect per feature; features never seen have none. Predictions stay between the lowest and the
+    highest value it was fitted to: uniform formats, the extremes, are always among them."""
 
     base: float
     effects: dict[str, float]
+    lowest: float
+    highest: float
 
     @classmethod
     def fitted(cls, seen: Sequence[Features], values: Iterable[float], ridge: float = 1e-6) -> Additive:
@@ -235,15 +237,17 @@ class Additive:
         y = np.array(list(values), float)
         table = np.array([[features.count(name) for name in names] for features in map(list, seen)], float)
         if not names or len(y) < 2:
-            return cls(float(y.mean()), {})
+            return cls(float(y.mean()), {}, float(y.min()), float(y.max()))
         centre = table.mean(axis=0)
         away = table - centre
         # as many unknowns as images: solved in the space of the fewer
         weights = away.T @ np.linalg.solve(away @ away.T + ridge * np.eye(len(y)), y - y.mean())
-        return cls(float(y.mean() - centre @ weights), dict(zip(names, weights.tolist(), strict=True)))
+        base, effects = float(y.mean() - centre @ weights), dict(zip(names, weights.tolist(), strict=True))
+        return cls(base, effects, float(y.min()), float(y.max()))
 
     def predict(self, features: Features) -> float:
-        return self.base + sum(self.effects.get(name, 0.0) for name in features)
+        found = self.base + sum(self.effects.get(name, 0.0) for name in features)
+        return min(max(found, self.lowest), self.highest)
 
 
 def _operands(operation: Operation) -> list[str]:
