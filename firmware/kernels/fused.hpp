@@ -5,8 +5,8 @@
 
 namespace hil {
 
-template <class Acc>
-inline void add_product(Acc &sum, int32_t product) { sum += product; }
+template <class Acc, class Product>
+inline void add_product(Acc &sum, Product product) { sum += product; }
 #ifdef __AVR__
 inline void add_product(Acc40 &sum, int32_t product) { sum.add(product); }
 inline void add_product(Acc48 &sum, int32_t product) { sum.add(product); }
@@ -17,24 +17,24 @@ template <class A, class B>
 inline int32_t product(A a, B b) { return static_cast<int32_t>(static_cast<int16_t>(a)) * static_cast<int16_t>(b); }
 inline int16_t product(int8_t a, int8_t b) { return static_cast<int16_t>(static_cast<int16_t>(a) * static_cast<int16_t>(b)); }
 
-// sum += (a - b)^2: integers round the difference to 16 bits
+// (a - b)^2: integers round the difference to 16 bits
 template <class Acc>
 struct SquaredDifference {
     template <class A, class B, class L, class R, class Drop>
-    static void add(Acc &sum, A a, B b, L a_shift, R b_shift, Drop drop) {
+    static int32_t of(A a, B b, L a_shift, R b_shift, Drop drop) {
         const int32_t left = static_cast<int32_t>(a) * (int32_t(1) << int(a_shift));
         const int32_t right = static_cast<int32_t>(b) * (int32_t(1) << int(b_shift));
         const int16_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
-        add_product(sum, product(difference, difference));
+        return product(difference, difference);
     }
 };
 
 template <>
 struct SquaredDifference<float> {
     template <class A, class B, class L, class R, class Drop>
-    static void add(float &sum, A a, B b, L a_shift, R b_shift, Drop) {
+    static float of(A a, B b, L a_shift, R b_shift, Drop) {
         const float difference = scaled(static_cast<float>(a), a_shift) - scaled(static_cast<float>(b), b_shift);
-        sum += difference * difference;
+        return difference * difference;
     }
 };
 
@@ -44,7 +44,7 @@ struct SquaredDifference<Quire<Bits, Low, Guard>> {
     using Sum = Quire<Bits, Low, Guard>;
 
     template <class A, class B, class L, class R, class Drop>
-    static void add(Sum &sum, A a, B b, L a_shift, R b_shift, Drop) {
+    static Sum of(A a, B b, L a_shift, R b_shift, Drop) {
         constexpr bool is_long = MantissaBits<A>::value > 16 || MantissaBits<B>::value > 16;
         constexpr int longest = MantissaBits<A>::value > MantissaBits<B>::value ? MantissaBits<A>::value : MantissaBits<B>::value;
         constexpr int reach = longest <= 8 ? 14 - longest : -1;  // so far apart 16 bits hold the difference
@@ -55,16 +55,15 @@ struct SquaredDifference<Quire<Bits, Low, Guard>> {
             const int16_t left = static_cast<int16_t>(static_cast<int16_t>(x.mantissa) * (1 << (apart > 0 ? apart : 0)));
             const int16_t right = static_cast<int16_t>(static_cast<int16_t>(y.mantissa) * (1 << (apart < 0 ? -apart : 0)));
             const int16_t difference = static_cast<int16_t>(left - right), low = apart > 0 ? y.exponent : x.exponent;
-            const int32_t square = static_cast<int32_t>(difference) * difference;
-            sum += Sum(Sum::template cut_short<30>(square, static_cast<int16_t>(2 * low)));
-            return;
+            const int32_t exact = static_cast<int32_t>(difference) * difference;
+            return Sum(Sum::template cut_short<30>(exact, static_cast<int16_t>(2 * low)));
         }
-        add_square(sum, x - y, Const<(is_long ? 30 : 24)>());
+        return square(x - y, Const<(is_long ? 30 : 24)>());
     }
 
 private:
     template <class Mantissa, int Kept>
-    HIL_SHARED static void add_square(Sum &sum, RealOf<Mantissa> difference, Const<Kept>) {
+    HIL_SHARED static Sum square(RealOf<Mantissa> difference, Const<Kept>) {
         int16_t drop = 0;
         for (auto more = magnitude_of(difference.mantissa) >> Kept; more != 0; more >>= 1) ++drop;
         const bool lost = (difference.mantissa & ((Mantissa(1) << drop) - 1)) != 0;
@@ -72,10 +71,9 @@ private:
         const int16_t exponent = static_cast<int16_t>(difference.exponent + drop);
         if (Kept == 24 && (kept & 0x1FF) == 0) {  // the last of the 24 bits are zeros: 16 bits hold the others
             const int16_t few = static_cast<int16_t>(kept >> 9);
-            sum += Sum(Sum::template cut_short<31>(static_cast<int32_t>(few) * few, static_cast<int16_t>(2 * (exponent + 9))));
-            return;
+            return Sum(Sum::template cut_short<31>(static_cast<int32_t>(few) * few, static_cast<int16_t>(2 * (exponent + 9))));
         }
-        sum += Sum(Sum::cut(static_cast<int64_t>(kept) * kept, static_cast<int16_t>(2 * exponent)));
+        return Sum(Sum::cut(static_cast<int64_t>(kept) * kept, static_cast<int16_t>(2 * exponent)));
     }
 };
 
@@ -85,7 +83,7 @@ void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Si
                       Shift shift) {
     for (; rows > 0; --rows, a = a + a_step, b = b + b_step) {
         Acc sum = Acc(0);
-        for (Size k = 0; k < inner; ++k) SquaredDifference<Acc>::add(sum, a[k], b[k], a_shift, b_shift, drop);
+        for (Size k = 0; k < inner; ++k) add_product(sum, SquaredDifference<Acc>::of(a[k], b[k], a_shift, b_shift, drop));
         *out++ = requantize<Out>(sum, shift);
     }
 }
