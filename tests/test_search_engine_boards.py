@@ -82,7 +82,7 @@ def test_random_assignments(board: str, name: str, family: str, engine: Engine, 
         timeout_s=300,
     )
     outcome = run(request, load_boards(), default_cache_dir(), lambda line: None, lambda *_: None)
-    found = engine.run(space.lower(candidate), outcome.integers, "these samples")
+    found = engine.run(space.lower(candidate), outcome.integers, (board, name))
     np.testing.assert_array_equal(found.outputs, outcome.outputs)
     np.testing.assert_array_equal(found.saturations, outcome.saturations)
     assert len(outcome.outputs) == len(x)
