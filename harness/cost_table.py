@@ -17,7 +17,7 @@ from codegen.model import signature_of
 from codegen.profile_calls import constant_bytes, format_name
 from harness.config import BoardSpec
 from harness.pipeline import runtime_sources
-from harness.profile import OperationCost, executions_of, macs_of
+from harness.profile import OperationCost, elements_of, executions_of, macs_of
 from harness.toolchain import find_compiler
 from search.costs import Described, Operation, Row, Run
 from search.memory import Placement
@@ -139,7 +139,8 @@ def rows_of(costs: tuple[OperationCost, ...], scale: float) -> list[Row]:
 
 def _operation(program: Program, op: Op, times: int) -> Operation:
     formats = tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output))
-    size = macs_of(program, op) or program.tensors[op.output].count
+    elements = elements_of(program, op, times)
+    size = (macs_of(program, op, elements) or elements) // times
     return Operation(op.name, op.kernel, formats, signature_of(program, op), size, times)
 
 

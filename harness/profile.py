@@ -30,6 +30,7 @@ from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.kernel import Kernel
 from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op, Program, walk
 
 Say = Callable[[str], None]
@@ -177,8 +178,7 @@ def executions_of(program: Program, plan: Plan) -> Counter[int]:
 
 
 def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
-    output = program.tensors[op.output]
-    macs = macs_of(program, op)
+    elements = elements_of(program, op, times)
     return OperationCost(
         name=op.name,
         output=op.output,
@@ -186,20 +186,38 @@ def _cost(program: Program, op: Op, times: int, ticks: float, instructions: floa
         formats=tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output)),
         signature=signature_of(program, op),
         executions=times,
-        elements=output.count * times,
-        macs=None if macs is None else macs * times,
+        elements=elements,
+        macs=macs_of(program, op, elements),
         ticks=ticks,
         instructions=instructions,
     )
 
 
-def macs_of(program: Program, op: Op) -> int | None:
-    """Products that one execution sums; None for operations that are no layer. Zeros that a sparse layer leaves out
-    count."""
+def elements_of(program: Program, op: Op, times: int) -> int:
+    """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
+    which rows it makes; its buffer may hold more of them, or fewer."""
+    if op.kernel not in ROWED:
+        return program.tensors[op.output].count * times
+    sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
+    bounds = program.constants[sequences.get(op.inputs[0], op.inputs[0])].reshape(-1, 2)
+    p = op.params
+    channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
+    return int((bounds[:, 1] - bounds[:, 0]).sum()) * channels * width
+
+
+def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
+    for item in body:
+        if isinstance(item, Loop):
+            yield item
+            yield from _loops(item.body)
+
+
+def macs_of(program: Program, op: Op, elements: int) -> int | None:
+    """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
+    out count."""
     kernel: Kernel = KERNEL_BY_NAME[op.kernel]
     if not kernel.is_sum:
         return None
-    elements = program.tensors[op.output].count
     if "inner" in op.params:
         return elements * op.params["inner"]
     weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == "constant"]

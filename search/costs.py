@@ -168,20 +168,18 @@ class Costs:
         key = (operation.name, operation.kernel)
         if key not in self._models:
             self._models[key] = self._model(operation)
-        return operation.executions * self._models[key].predict(_operands(operation)), False
+        each = operation.size * self._models[key].predict(_operands(operation))
+        return operation.executions * each, False
 
     def _model(self, operation: Operation) -> Additive:
-        """Of rows of this operation; else of its kernel, in proportion to size; else of what the operation took with
-        other kernels."""
+        """Ticks per product or element, of which one execution may hold more or less where rows are cut otherwise: of
+        rows of this operation; else of its kernel; else of the operation with other kernels."""
         own = [row for row in self.rows if row.operation.name == operation.name]
         rows = [row for row in own if row.operation.kernel == operation.kernel]
-        if rows:
-            return Additive.fitted([_operands(row.operation) for row in rows], [row.ticks for row in rows])
-        rows = [row for row in self.rows if row.operation.kernel == operation.kernel]
-        if rows:
-            per_size = [row.ticks / max(1, row.operation.size) for row in rows]
-            return Additive.fitted([()] * len(rows), [each * operation.size for each in per_size])
-        return Additive.fitted([()], [max((row.ticks for row in own), default=0.0)])
+        if not rows:
+            rows = [row for row in self.rows if row.operation.kernel == operation.kernel] or own
+        values = [row.ticks / max(1, row.operation.size) for row in rows]
+        return Additive.fitted([_operands(row.operation) for row in rows], values or [0.0])
 
     @cached_property
     def _models(self) -> dict[tuple[str, str], Additive]:

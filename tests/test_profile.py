@@ -17,16 +17,18 @@ from test_diff import broken
 
 import harness.pipeline
 from codegen.model import OPERATIONS, VALUES
+from codegen.placement import Passes
 from harness.config import load_boards
 from harness.inputs import read_inputs
 from harness.pipeline import Compiled, compile_model
-from harness.profile import Profile, macs_of, profile, read_costs
+from harness.profile import Profile, elements_of, executions_of, macs_of, profile, read_costs
 from harness.protocol import Position, Result, Timed, decode
 from harness.run import Request
 from harness.toolchain import default_cache_dir
 from harness.variant import Told
+from harness.zoo import find_model
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.frontend.load import load_model
 from tinyhil.program import walk
@@ -176,4 +178,22 @@ def test_products_of_a_convolution(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(4, 2, 6, 6)).astype(np.float32))
     program = compiled(tmp_path).program
     (op,) = [op for op in walk(program.body) if op.kernel.startswith("conv")]
-    assert macs_of(program, op) == 4 * 4 * 4 * 2 * 9
+    assert elements_of(program, op, 1) == 4 * 4 * 4
+    assert macs_of(program, op, 64) == 64 * 2 * 9
+
+
+@pytest.mark.parametrize(("arena", "rows"), [("fixed8", True), ("fixed16", True), ("fixed16", False)])
+def test_products_do_not_depend_on_how_rows_are_cut(arena: str, rows: bool) -> None:
+    source = find_model("digits_cnn")
+    model = load_model(source.path)
+    assert source.ranges is not None
+    chosen = Assignment("fixed8", {"relu2": arena, "pool1": arena})
+    boards = [load_boards().board("host")]
+    ranges = load_ranges(source.ranges, model.sha256)
+    made = compile_model(model, chosen, ranges, boards, {"host"}, Passes(rows=rows))
+    times = executions_of(made.program, made.plan)
+    found = {}
+    for number, op in enumerate(walk(made.program.body)):
+        if op.name in ("conv1", "conv2"):
+            found[op.name] = macs_of(made.program, op, elements_of(made.program, op, times[number]))
+    assert found == {"conv1": 6 * 6 * 8 * 9, "conv2": 4 * 4 * 16 * 8 * 9}
