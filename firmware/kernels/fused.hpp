@@ -21,7 +21,7 @@ inline int16_t product(int8_t a, int8_t b) { return static_cast<int16_t>(static_
 template <class Acc>
 struct SquaredDifference {
     template <class A, class B, class L, class R, class Drop>
-    static int32_t of(A a, B b, L a_shift, R b_shift, Drop drop) {
+    __attribute__((always_inline)) static inline int32_t of(A a, B b, L a_shift, R b_shift, Drop drop) {
         const int32_t left = static_cast<int32_t>(a) * (int32_t(1) << int(a_shift));
         const int32_t right = static_cast<int32_t>(b) * (int32_t(1) << int(b_shift));
         const int16_t difference = requantize<int16_t>(static_cast<int32_t>(left - right), drop);
