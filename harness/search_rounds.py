@@ -84,7 +84,7 @@ def searched_on_device(
         if kept:
             return replace(found, best=kept[0][0]), kept[0][1]
         if total is not None and (over := _over(benches[0], finalists, total)) > 0:
-            limit -= over
+            limit = max(limit - over, task.study.memory.planned_bytes(task.study.memory.least()))
             task.say(f"search: no finalist keeps to {total} B in all; again with {limit} B of arena")
         if meter is not None:
             _learn(meter, limits, finalists, benches[0])

@@ -16,6 +16,7 @@ from harness.config import Boards, BoardSpec
 from harness.run import Request, find_place, find_ranges
 from harness.search_data import Split, load_split
 from harness.search_device import Bench
+from harness.search_total import wider_input
 from harness.zoo import ModelSource, find_model
 from memplan import Budget as PlanBudget
 from memplan import Plan, plan
@@ -170,7 +171,8 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     executor: Executor = (
         NumpyExecutor() if request.evaluator == "reference" else load_engine(asset("firmware").parent, cache_dir)
     )
-    study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed)
+    beside = wider_input(memory, board) if request.ram_total and board is not None else None
+    study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
     return Task(
         request, ram_bytes, strategy, source, model, ranges, split, study, boards, board, cache_dir, say, progress
     )

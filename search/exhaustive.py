@@ -23,7 +23,7 @@ class Exhaustive:
 
     def propose(self, study: Study) -> Asking:
         space = study.space
-        free = space.arena() if self.arena_only else tuple(range(len(space.groups)))
+        free = study.in_ram() if self.arena_only else tuple(range(len(space.groups)))
         if len(free) > self.most_groups:
             raise ConfigError(
                 f"exhaustive: {len(free)} tensors are free, {len(space.formats)}^{len(free)} assignments; "

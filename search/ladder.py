@@ -175,9 +175,10 @@ def narrowed(study: Study, ladders: Ladders, candidate: Candidate, free: set[int
 def _saved(study: Study, candidate: Candidate, index: int, below: Rung) -> float:
     """Bytes of RAM; where that fits, the share of a limit on latency or flash."""
     group = study.space.groups[index]
-    if study.costs is None or not study.memory.fits(candidate, study.limit_bytes):
-        return (storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0.0
     narrower = study.space.having(candidate, {index: below.choice})
+    if study.costs is None or not study.fits_ram(candidate):
+        beside = study.beside_bytes(candidate) - study.beside_bytes(narrower)
+        return beside + ((storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0)
     return study.costs.excess(candidate) - study.costs.excess(narrower)
 
 

@@ -12,7 +12,7 @@ from search.costs import Costs
 from search.evaluate import Evaluator
 from search.flatten import executions
 from search.memory import Memory
-from search.space import ARENA, Candidate, Choice, Space
+from search.space import ARENA, INPUT, Candidate, Choice, Space
 from search.trial import Trial
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
@@ -58,7 +58,8 @@ class Strategy(Protocol):
 @dataclass(frozen=True, slots=True)
 class Study:
     """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
-    evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM."""
+    evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
+    candidate takes beside the arena, of which the limit must hold, too (`--ram-total`)."""
 
     space: Space
     memory: Memory
@@ -68,6 +69,7 @@ class Study:
     charge: Callable[[float], None] = field(default=lambda cost: None)
     costs: Costs | None = None
     anchor: Candidate | None = None
+    beside: Callable[[Candidate], int] | None = None
     _parts: dict[str, Evaluator] = field(default_factory=dict)
 
     @property
@@ -95,15 +97,22 @@ class Study:
 
     def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
         """Whether RAM (by `factor` more than the limit), latency and flash are kept to."""
-        if not self.memory.fits(candidate, int(self.limit_bytes * factor)):
+        if not self.fits_ram(candidate, factor):
             return False
         return self.costs is None or self.costs.fits(candidate)
+
+    def fits_ram(self, candidate: Candidate, factor: float = 1.0) -> bool:
+        return self.memory.fits(candidate, int(self.limit_bytes * factor) - self.beside_bytes(candidate))
+
+    def beside_bytes(self, candidate: Candidate) -> int:
+        return 0 if self.beside is None else self.beside(candidate)
 
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where all are kept to."""
         costs = -1.0 if self.costs is None else self.costs.excess(candidate)  # plans the arena, too
         try:
-            return max(costs, self.memory.planned_bytes(candidate) / self.limit_bytes - 1)
+            needed = self.memory.planned_bytes(candidate) + self.beside_bytes(candidate)
+            return max(costs, needed / self.limit_bytes - 1)
         except ModelError:
             return float("inf")
 
@@ -111,8 +120,13 @@ class Study:
         return self.memory.least() if self.anchor is None else self.anchor
 
     def free(self) -> tuple[int, ...]:
-        """Numbers of the groups on which the limits depend: those in the arena; all where latency or flash count."""
-        return self.space.arena() if self.costs is None else tuple(range(len(self.space.groups)))
+        """Numbers of the groups on which the limits depend: those in RAM; all where latency or flash count."""
+        return self.in_ram() if self.costs is None else tuple(range(len(self.space.groups)))
+
+    def in_ram(self) -> tuple[int, ...]:
+        """Numbers of the groups whose RAM counts: those in the arena; the input's buffers with `beside`."""
+        roles = (ARENA,) if self.beside is None else (ARENA, INPUT)
+        return tuple(index for index, group in enumerate(self.space.groups) if group.role in roles)
 
     def mended(self, candidate: Candidate) -> Candidate:
         """With limits beside that of RAM: one group after the other as the anchor has it, until all are kept to, the
