@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from harness.toolchain import find_compiler
 from search.costs import Described, Operation, Row, Run
 from search.memory import Placement
 from search.space import Candidate, Choice
+from tinyhil.errors import ConfigError
+from tinyhil.formats import named
 from tinyhil.program import Op, Program, walk
 
 Line = dict[str, Any]
@@ -58,7 +61,7 @@ class CostTable:
 
     def __init__(self, path: Path, own: Path, version: Version) -> None:
         self._path, self._own, self._version = path, own, version
-        self._lines: list[Line] = list(_read(own, version))
+        self._lines: list[Line] = [line for line in _read(own, version) if isinstance(line.get("phase"), int)]
         self._shared = list(_read(path, version))
         self._keys = {_key(line) for line in self._shared}
 
@@ -145,17 +148,30 @@ def _operation(program: Program, op: Op, times: int) -> Operation:
 
 
 def _read(path: Path, version: Version) -> Iterator[Line]:
-    """The lines of this version; a torn last one is left out."""
+    """The lines of this version; a torn or damaged one is left out."""
     if not path.is_file():
         return
     wanted = version.as_json().items()
-    for text in path.read_text().splitlines():
+    for text in path.read_text(errors="replace").splitlines():
         try:
             line = json.loads(text)
-        except ValueError:
+            if wanted <= line.items() and _is_sound(line):
+                yield line
+        except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
             continue
-        if wanted <= line.items():
-            yield line
+
+
+def _is_sound(line: Line) -> bool:
+    """Whether it states a fact in full: known formats, and numbers that can be. What it lacks is raised."""
+    if line["kind"] == "operation":
+        row = _row(line)
+        return math.isfinite(row.ticks) and row.ticks >= 0 and row.operation.executions > 0 and row.operation.size >= 0
+    run = _run(line)
+    for choice in run.candidate:
+        named(choice.format)
+    numbers = run.summed, run.outside, run.flash_bytes
+    fits = run.worst > 0 and run.summed > 0 if run.worst != float("inf") else True
+    return fits and all(math.isfinite(number) for number in numbers) and all(map(str, line["signatures"]))
 
 
 def _append(path: Path, line: Line) -> None:

@@ -53,7 +53,7 @@ class TrialLog:
         """The trials of an earlier run of the same search; a torn last line is dropped, as is another search's log."""
         if self._path is None or not self._path.is_file():
             return []
-        lines = self._path.read_text().split("\n")
+        lines = self._path.read_text(errors="replace").split("\n")
         if not lines or lines[0] != json.dumps(self._header):
             return []
         trials = []
@@ -117,6 +117,7 @@ def _record(trial: Trial) -> dict[str, Any]:
 
 def _parse(data: dict[str, Any]) -> Trial:
     candidate = tuple(Choice(fmt, offset) for fmt, offset in zip(data["formats"], data["offsets"], strict=True))
-    fields = ("samples", "disagreements", "correct", "saturations", "loss")
-    score = Score(*(data[name] for name in fields))
-    return Trial(data["number"], candidate, data["kind"], data["ram_bytes"], data["fits"], score)
+    counts = [int(data[name]) for name in ("samples", "disagreements")]
+    correct = None if data["correct"] is None else int(data["correct"])
+    score = Score(counts[0], counts[1], correct, int(data["saturations"]), float(data["loss"]))
+    return Trial(int(data["number"]), candidate, str(data["kind"]), int(data["ram_bytes"]), bool(data["fits"]), score)

@@ -21,6 +21,7 @@ from scan_models import weights
 from search_models import FORMATS, network_study
 
 from harness.cli import main
+from harness.cost_table import CostTable, Version
 from search.anchor import least
 from search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
 from search.run import Budget, search
@@ -70,6 +71,36 @@ def costs_of(
     limits: Limits = Limits(1.0),  # noqa: B008
 ) -> Costs:
     return Costs(lambda candidate: Described(known[candidate], 1000), rows, runs, CLOCK_HZ, limits)
+
+
+@pytest.mark.parametrize(
+    ("text", "damaged"),
+    [
+        ('"ticks": 40.0', '"ticks": null'),
+        ('"ticks": 40.0', '"ticks": NaN'),
+        ('"ticks": 40.0', '"ticks": -4'),
+        ('"ticks": 40.0', '"tocks": 40.0'),
+        ('"executions": ', '"executions": -'),
+        ('"worst": 50', '"worst": "much"'),
+        ('"summed": 45', '"summed": 0'),
+        ('"candidate": ["fixed8"', '"candidate": ["fixed8q"'),
+        ('"kind"', '"was"'),
+        ('"phase": 0', '"phase": null'),
+        ('{"kind"', 'null\n[1]\n\xff{"kind"'),
+    ],
+)
+def test_damaged_lines_of_costs_are_left_out(text: str, damaged: str, tmp_path: Path) -> None:
+    """Each line that the damage touches, and no other."""
+    version = Version("uno", "emulated", "f", "c", "m")
+    own, candidate = tmp_path / "own.jsonl", (Choice("fixed8"), Choice("fixed16", -1))
+    row = Row(operation(("fixed8", "fixed16")), 40.0)
+    CostTable(tmp_path / "uno.jsonl", own, version).add([row], Run(candidate, 50, 45.0, 5.0, 100), ["s"], 0)
+    whole = own.read_text()
+    assert text in whole
+    own.write_bytes(whole.replace(text, damaged).encode("latin-1"))
+    table = CostTable(tmp_path / "none.jsonl", own, version)
+    touched = [text in line for line in whole.splitlines()]
+    assert [len(table.rows(0)), len(table.runs(0))] == [0 if hit else 1 for hit in touched]
 
 
 def test_what_was_measured_is_known_and_the_rest_is_scaled() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,31 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert measured["accuracy"] == record["accuracy"]
     assert measured["saturations"] == stored["saturations"]
     assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda log: log[: len(log) // 2],
+        lambda log: b"\x89\xff\x00\n" + log,
+        lambda log: log.replace(b"}\n", b"}\n\xb5\xff", 3),
+        lambda log: log.replace(b'"disagreements": ', b'"disagreements": null, "was": '),
+        lambda log: log.replace(b'"loss": ', b'"loss": [], "was": '),
+        lambda log: log.replace(b'"fixed8"', b'"fixed999"'),
+        lambda log: b"null\n[1, 2]\n{}\n",
+        lambda log: b"",
+    ],
+)
+def test_a_damaged_log_changes_no_trial(damage: Callable[[bytes], bytes], folder: Path) -> None:
+    arguments = ("--ram", "11", "--strategy", "accuracy_only", "--evaluator", "reference")
+    assert search(folder, *arguments).returncode == 0
+    (log,) = (folder / "results" / "search" / "net").glob("*.jsonl")
+    whole = log.read_bytes()
+    assert damage(whole) != whole
+    log.write_bytes(damage(whole))
+    again = search(folder, *arguments)
+    assert again.returncode == 0, again.stderr
+    assert log.read_bytes() == whole
 
 
 def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
