@@ -115,7 +115,9 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
     yield filled(study, ladders, narrow, per_byte=True)
     yield filled(study, ladders, narrow, per_byte=False)
     for choice in narrowest(ladders):
-        yield filled(study, ladders, space.having(wide, dict.fromkeys(ladders.rungs, choice)), per_byte=True)
+        narrow = space.having(wide, dict.fromkeys(ladders.rungs, choice))
+        # with other formats around it an operation may need room for a conversion
+        yield filled(study, ladders, narrow if study.fits(narrow) else space.uniform(choice), per_byte=True)
     found = 0
     for checked, candidate in enumerate(by_sum(study, ladders, wide)):
         if checked >= checks or found >= most:

@@ -76,7 +76,7 @@ class Lagrange:
             if study.fits(candidate):
                 trial = yield Ask(candidate, probe=self.probe)
                 found.append((trial.score.loss, trial.number, candidate))
-        return [candidate for _, _, candidate in sorted(found)[: self.finalists]]
+        return [candidate for _, _, candidate in sorted(found)[: self.finalists]] or [study.fallback()]
 
     def _improved(
         self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator

@@ -10,9 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from search_models import formats_of, network, network_study, place_apart, study_of, worked_example
+from search_models import formats_of, host_engine, network, network_study, place_apart, study_of, worked_example
 
 from codegen.floor import floor_bytes
+from codegen.placement import place
+from harness.toolchain import default_cache_dir
 from search.evaluate import make_examples, require_classes
 from search.haunter import Haunter, choose_pair, promotion_order, promotions
 from search.lagrange import merit
@@ -27,6 +29,7 @@ from search.trial import Trial, TrialLog
 from tinyhil.assignment import load_assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.frontend.load import load_model
 from tinyhil.reference import run_reference
 
 NAMES = [strategy.name for strategy in STRATEGIES]
@@ -79,8 +82,6 @@ def test_worked_example_of_appendix_b(tmp_path: Path) -> None:
 
 def test_the_worked_example_as_a_text() -> None:
     """examples/linear_classifier.dsl is the same model: the same widths by the paper's order, in 3 B."""
-    from tinyhil.frontend.load import load_model
-
     graph = load_model(ROOT / "examples" / "linear_classifier.dsl").graph
     study = study_of(graph, np.array([[[1.185109], [-2.206466]]], np.float32), limit_bytes=3)
     errors = worked_errors()
@@ -260,6 +261,20 @@ def test_formats_and_scales_mix(tmp_path: Path) -> None:
     assert found.best.ram_bytes <= 14
     fixed = search(make_strategy("size_only", ()), network_study(tmp_path, 14))
     assert found.best.score.disagreements / 120 <= fixed.best.score.disagreements / 400
+
+
+def test_only_one_format_for_everything_fits() -> None:
+    """Beside posits an operation of this FastGRNN needs room for a conversion: with wide constants nothing fits that
+    does with fixed8 alone."""
+    graph = load_model(ROOT / "models" / "fastgrnn_dsa19" / "fastgrnn_dsa19.onnx").graph
+    x = np.random.default_rng(4).normal(size=(24, 1, 125, 45)).astype(np.float32)
+    study = study_of(graph, x, 192, host_engine(default_cache_dir()), formats=("posit8es0", "fixed8", "posit16es1"))
+    study = replace(study, memory=Memory(study.space, place))
+    narrow = dict.fromkeys(study.space.arena(), Choice("fixed8"))
+    assert not study.fits(study.space.having(study.space.uniform(Choice("posit16es1")), narrow))
+    assert study.fits(study.space.uniform(Choice("fixed8")))
+    found = search(make_strategy("lagrange", ["probe=8"]), study, budget=Budget(evaluations=30))
+    assert found.best.ram_bytes <= 192
 
 
 def test_what_fits_its_noise_is_not_better(tmp_path: Path) -> None:
