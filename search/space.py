@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
 from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program
+from tinyhil.program import Program, Tensor
 
 INPUT, CONSTANT, ARENA = "input", "constant", "arena"
 
@@ -90,11 +90,12 @@ def stored_names(members: Sequence[str]) -> Iterator[str]:
 
 
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
-    """The groups of `graph` that a program really stores; ConfigError without two different widths on offer."""
+    """The groups of `graph` that a program really stores, if only with one of the formats on offer; ConfigError without
+    two of them."""
     ordered = tuple(sorted(dict.fromkeys(names), key=lambda name: named(name).bits))
     if len(ordered) < 2:
         raise ConfigError("search: needs two formats or more to choose from; give --formats fixed8,fixed16")
-    tensors = lower(graph, Assignment(ordered[0]), ranges).tensors
+    tensors = _stored(graph, ranges, ordered)
     groups = []
     for members in tied_values(graph):
         stored = [tensors[name] for name in stored_names(members) if name in tensors]
@@ -106,3 +107,17 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
         elements = sum(counted) if role == ARENA else max(counted)
         groups.append(Group(members[0], members, role, elements))
     return Space(graph, ranges, tuple(groups), ordered)
+
+
+def _stored(graph: Graph, ranges: Ranges, names: Sequence[str]) -> dict[str, Tensor]:
+    """Tensors of the programs that have one format for everything; ModelError if there is none."""
+    found: dict[str, Tensor] = {}
+    unable: ModelError | None = None
+    for name in names:
+        try:
+            found = {**lower(graph, Assignment(name), ranges).tensors, **found}
+        except ModelError as error:
+            unable = error
+    if unable is not None and not found:
+        raise unable
+    return found

@@ -10,7 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from search_models import formats_of, host_engine, network, network_study, place_apart, study_of, worked_example
+from search_models import (
+    FORMATS,
+    formats_of,
+    host_engine,
+    network,
+    network_study,
+    place_apart,
+    study_of,
+    worked_example,
+)
 
 from codegen.floor import floor_bytes
 from codegen.placement import place
@@ -275,6 +284,16 @@ def test_only_one_format_for_everything_fits() -> None:
     assert study.fits(study.space.uniform(Choice("fixed8")))
     found = search(make_strategy("lagrange", ["probe=8"]), study, budget=Budget(evaluations=30))
     assert found.best.ram_bytes <= 192
+
+
+def test_what_one_format_fuses_and_another_stores_is_chosen_too() -> None:
+    """Fixed point fuses a Bonsai's choice of weights, posits store it: beside them fixed8 keeps its RAM."""
+    graph = load_model(ROOT / "models" / "bonsai_usps2" / "bonsai_usps2.onnx").graph
+    x = np.random.default_rng(5).normal(size=(30, 1, 16, 16)).astype(np.float32)
+    alone, beside = (study_of(graph, x, 26, formats=(*FORMATS, *more)) for more in ((), ("posit8es0", "posit16es1")))
+    assert len(beside.space.groups) > len(alone.space.groups)
+    planned = [study.memory.planned_bytes(study.space.uniform(Choice("fixed8"))) for study in (alone, beside)]
+    assert planned[0] == planned[1]
 
 
 def test_what_fits_its_noise_is_not_better(tmp_path: Path) -> None:
