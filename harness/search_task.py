@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,10 @@ class SearchRequest:
         missing = [name for name, given in needs.items() if given]
         if missing and self.board is None:
             raise ConfigError(f"search: {missing[0]} needs a board; give --board NAME, see `hil boards`")
+        numbers = {"--latency-us": self.latency_us, "--seconds": self.seconds, "--points": self.points}
+        for option, number in numbers.items():
+            if number is not None and not math.isfinite(number):
+                raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
         if self.ram is None and self.board is None:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
         if self.ram is None and self.ram_total:

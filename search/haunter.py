@@ -32,8 +32,10 @@ class Haunter:
     source: ClassVar[str] = "MinUn (LCTES 2023), section 5, algorithms 4-8"
 
     def __post_init__(self) -> None:
-        if self.soft_limit_factor < 1.0 or not 0.0 <= self.percentile <= 100.0:
-            raise ConfigError("haunter: soft_limit_factor must be 1.0 or more, percentile between 0 and 100")
+        if not 1.0 <= self.soft_limit_factor <= 1e6 or not 0.0 <= self.percentile <= 100.0:
+            raise ConfigError(
+                "haunter: soft_limit_factor must be between 1 and a million, percentile between 0 and 100"
+            )
 
     def propose(self, study: Study) -> Asking:
         low, high = yield from choose_pair(study)

@@ -130,7 +130,7 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
 def narrowest(ladders: Ladders) -> list[Choice]:
     """The measured choices of the narrowest storage."""
     offered = dict.fromkeys(choice for _, choice in ladders.losses)
-    least = min(storage_bytes(choice) for choice in offered)
+    least = min(map(storage_bytes, offered), default=0)  # a model without an arena has none
     return [choice for choice in offered if storage_bytes(choice) == least]
 
 

@@ -25,9 +25,11 @@ from search.ladder import Ladders, measure, neighbours, shaken, starts, widest
 from search.space import Candidate
 from search.study import FIT, VALIDATION, Ask, Asking, Enough, Study
 from search.trial import Trial
+from tinyhil.errors import ConfigError
 
 CHANCE = 16  # disagreements; see `merit`
 TINY = 1e-12
+LOWEST_OFFSET = -8  # a 256th of the range: further down everything saturates
 PATIENCE = 8  # rounds without a new question
 FIRST, DEEPER = 0.5, 4  # evaluations that the sensitivities take, and how much closer to look when nothing improves
 
@@ -48,6 +50,14 @@ class Lagrange:
 
     name: ClassVar[str] = "lagrange"
     source: ClassVar[str] = "own: integer program over measured sensitivities, then local search"
+
+    def __post_init__(self) -> None:
+        least = min(self.checks, self.rounds, self.screened, self.tried)
+        if min(self.probe, self.finalists) < 1 or least < 0 or not LOWEST_OFFSET <= self.lowest_offset <= 0:
+            raise ConfigError(
+                "lagrange: probe and finalists must be 1 or more, checks, rounds, screened and tried 0 or more, "
+                f"lowest_offset between {LOWEST_OFFSET} and 0"
+            )
 
     def propose(self, study: Study) -> Asking:
         best: _Best | None = None

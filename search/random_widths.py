@@ -9,6 +9,7 @@ import numpy as np
 
 from search.space import Choice
 from search.study import Ask, Asking, Study
+from tinyhil.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class RandomWidths:
 
     name: ClassVar[str] = "random"
     source: ClassVar[str] = "control"
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ConfigError("random: trials must be 1 or more")
 
     def propose(self, study: Study) -> Asking:
         space = study.space

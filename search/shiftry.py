@@ -9,6 +9,7 @@ from typing import ClassVar
 from search.space import INPUT, Candidate, Choice
 from search.study import Ask, Asking, Study
 from search.trial import Trial
+from tinyhil.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class Shiftry:
 
     name: ClassVar[str] = "shiftry"
     source: ClassVar[str] = "Shiftry (OOPSLA 2020), section 5, stages III and IV"
+
+    def __post_init__(self) -> None:
+        if not self.points >= 0.0 or max(self.lowest_offset, self.lowest_input_offset) > 0:
+            raise ConfigError("shiftry: points must be 0 or more, lowest_offset and lowest_input_offset 0 or less")
 
     def propose(self, study: Study) -> Asking:
         ranking: list[tuple[bool, float, int, Choice]] = []

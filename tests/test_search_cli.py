@@ -14,7 +14,8 @@ import yaml
 from onnx_models import node, simple
 from scan_models import weights
 
-from tinyhil.errors import EXIT_USAGE
+from search.strategies import make_strategy
+from tinyhil.errors import EXIT_USAGE, ConfigError
 
 KEYS = {
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
@@ -70,29 +71,38 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda log: log[: len(log) // 2],
-        lambda log: b"\x89\xff\x00\n" + log,
-        lambda log: log.replace(b"}\n", b"}\n\xb5\xff", 3),
-        lambda log: log.replace(b'"disagreements": ', b'"disagreements": null, "was": '),
-        lambda log: log.replace(b'"loss": ', b'"loss": [], "was": '),
-        lambda log: log.replace(b'"fixed8"', b'"fixed999"'),
-        lambda log: b"null\n[1, 2]\n{}\n",
-        lambda log: b"",
-    ],
+@pytest.mark.parametrize("strategy", ["lagrange", "haunter"])
+def test_a_model_without_an_arena(strategy: str, folder: Path) -> None:
+    """Its output is its input: nothing is free, and nothing breaks."""
+    model = simple([node("Identity", "x", "y")], {"x": (1, 8)}, {})
+    (folder / "same.onnx").write_bytes(model.SerializeToString())
+    options = ("--inputs", "x.npz", "--ram", "9", "--strategy", strategy, "--json", "--evaluator", "reference")
+    done = hil(folder, "search", "--model", "same.onnx", *options)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ram_bytes"] == 0
+
+
+DAMAGES: tuple[Callable[[bytes], bytes], ...] = (
+    lambda log: log[: len(log) // 2],
+    lambda log: b"\x89\xff\x00\n" + log,
+    lambda log: log.replace(b"}\n", b"}\n\xb5\xff", 3),
+    lambda log: log.replace(b'"disagreements": ', b'"disagreements": null, "was": '),
+    lambda log: log.replace(b'"fixed8"', b'"fixed999"'),
+    lambda log: log.split(b"\n")[0] + b"\nnull\n[1, 2]\n{}\n",
 )
-def test_a_damaged_log_changes_no_trial(damage: Callable[[bytes], bytes], folder: Path) -> None:
+
+
+def test_a_damaged_log_changes_no_trial(folder: Path) -> None:
     arguments = ("--ram", "11", "--strategy", "accuracy_only", "--evaluator", "reference")
     assert search(folder, *arguments).returncode == 0
     (log,) = (folder / "results" / "search" / "net").glob("*.jsonl")
     whole = log.read_bytes()
-    assert damage(whole) != whole
-    log.write_bytes(damage(whole))
-    again = search(folder, *arguments)
-    assert again.returncode == 0, again.stderr
-    assert log.read_bytes() == whole
+    for damage in DAMAGES:
+        assert damage(whole) != whole
+        log.write_bytes(damage(whole))
+        again = search(folder, *arguments)
+        assert again.returncode == 0, again.stderr
+        assert log.read_bytes() == whole
 
 
 def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
@@ -168,6 +178,25 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "11", "--every", "2"], "x.npz", "--every needs a board"),
         (["--ram", "11", "--board", "host", "--ram-total"], "x.npz", "can not measure its stack"),
         (["--ram", "200", "--board", "uno", "--ram-total"], "x.npz", "200 B of RAM in all are not feasible on uno"),
+        (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
+        (["--ram", "11", "--seconds", "nan"], "x.npz", "--seconds nan is no finite number"),
+        (["--ram", "11", "--minimize", "ram", "--points", "inf"], "x.npz", "--points inf is no finite number"),
+        (["--ram", "11", "--board", "uno", "--latency-us", "nan"], "x.npz", "--latency-us nan is no finite number"),
+        (
+            ["--ram", "11", "--strategy", "haunter", "--set", "soft_limit_factor=nan"],
+            "x.npz",
+            "between 1 and a million",
+        ),
+        (
+            ["--ram", "11", "--strategy", "haunter", "--set", "soft_limit_factor=inf"],
+            "x.npz",
+            "between 1 and a million",
+        ),
+        (
+            ["--ram", "11", "--strategy", "shiftry", "--set", "lowest_offset=3"],
+            "x.npz",
+            "lowest_input_offset 0 or less",
+        ),
         (["--ram", "11", "--formats", "posit8,posit"], "x.npz", "unknown number format 'posit'"),
     ],
 )
@@ -178,3 +207,23 @@ def test_bad_input_is_one_line(arguments: list[str], inputs: str, message: str, 
     assert line.startswith("hil: ")
     assert message in line
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("strategy", "option", "message"),
+    [
+        ("lagrange", "probe=0", "probe and finalists must be 1 or more"),
+        ("lagrange", "finalists=0", "probe and finalists must be 1 or more"),
+        ("lagrange", "tried=-1", "tried 0 or more"),
+        ("lagrange", "lowest_offset=5", "lowest_offset between -8 and 0"),
+        ("lagrange", "lowest_offset=-99", "lowest_offset between -8 and 0"),
+        ("haunter", "soft_limit_factor=nan", "between 1 and a million"),
+        ("haunter", "soft_limit_factor=inf", "between 1 and a million"),
+        ("shiftry", "lowest_offset=3", "lowest_input_offset 0 or less"),
+        ("shiftry", "points=nan", "points must be 0 or more"),
+        ("random", "trials=0", "trials must be 1 or more"),
+    ],
+)
+def test_options_of_strategies_that_make_no_sense(strategy: str, option: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_strategy(strategy, [option])

@@ -35,7 +35,9 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
 @click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For strategies that draw.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="For strategies that draw."
+)
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
 @click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
