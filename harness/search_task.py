@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -154,8 +155,8 @@ class Task:
         how = (
             f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {r.formats} {r.seed} {self.strategy!r}{device}"
         )
-        calibration = "" if r.calibrate is None else hashlib.sha256(r.calibrate.read_bytes()).hexdigest()
-        return hashlib.sha256(f"{how} {calibration}".encode()).hexdigest()
+        ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
+        return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
 
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
@@ -219,7 +220,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
     )
     thin = split.thinned(samples or request.device_samples)
     known = request.calibrate is not None or (task.source.ranges is not None and task.source.ranges.is_file())
-    calibration = None if known else split.x[: max(1, len(split.x) // 2)]
+    calibration = None if known else split.calibration
     return Bench(
         run_request,
         task.boards,

@@ -105,6 +105,24 @@ def test_a_damaged_log_changes_no_trial(folder: Path) -> None:
         assert log.read_bytes() == whole
 
 
+def test_calibrated_as_by_hil_run(folder: Path) -> None:
+    """`hil run` on the same file has the same ranges, whatever --samples; other ranges: other trials."""
+    arrays = dict(np.load(folder / "x.npz"))
+    arrays["x"][40] *= 9  # in the first half of the file, behind the first half of what is searched on
+    np.savez(folder / "wide.npz", **arrays)
+    asked = ("--ram", "11", "--strategy", "size_only", "--evaluator", "reference", "--samples", "7", "--json")
+    first = search(folder, *asked, "--out", "widths.yaml", inputs="wide.npz")
+    assert first.returncode == 0, first.stderr
+    asked_run = ("--model", "net.onnx", "--inputs", "wide.npz", "--assignment", "widths.yaml", "--json")
+    run = hil(folder, "run", "--board", "host", *asked_run)
+    assert run.returncode == 0, run.stderr
+    same = "calibrating on the first 60 of 120 inputs"
+    assert same in first.stderr
+    assert same in run.stderr
+    assert search(folder, *asked, "--calibrate", "x.npz", inputs="wide.npz").returncode == 0
+    assert len(list((folder / "results" / "search" / "net").glob("*.jsonl"))) == 2
+
+
 def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
     first = search(folder, "--ram", "11", "--strategy", "size_only")
     second = search(folder, "--ram", "11", "--strategy", "size_only", "--evaluator", "reference")
