@@ -17,6 +17,7 @@ from typing import Any
 from codegen.model import signature_of
 from codegen.profile_calls import constant_bytes, format_name
 from harness.config import BoardSpec
+from harness.partial import writing
 from harness.pipeline import runtime_sources
 from harness.profile import OperationCost, elements_of, executions_of, macs_of
 from harness.toolchain import find_compiler
@@ -175,9 +176,10 @@ def _is_sound(line: Line) -> bool:
 
 
 def _append(path: Path, line: Line) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def _key(line: Line) -> str:

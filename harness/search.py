@@ -13,7 +13,7 @@ from harness.search_device import Measured
 from harness.search_fit import require_fit
 from harness.search_limits import make_meter
 from harness.search_rounds import minimized, search_once, searched_on_device
-from harness.search_task import Progress, Say, SearchRequest, Task, load_task, placed, write_assignment
+from harness.search_task import Progress, Say, SearchRequest, Task, load_task, placed, replace_text, write_assignment
 from search.evaluate import Evaluator, make_examples
 from search.run import Found
 from search.space import Space
@@ -58,8 +58,7 @@ def run_search(
     record["assignment_file"] = str(out)
     if task.board is not None:
         record["flash_bytes"] = require_fit(task, found.best.candidate, out).flash_bytes
-    task.folder.mkdir(parents=True, exist_ok=True)
-    (task.folder / f"{stem}.json").write_text(json.dumps(record, indent=1) + "\n")
+    replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
     examples = task.study.evaluator.examples
     outcome = SearchOutcome(request, task.study.space, found, len(examples), examples.float_accuracy, record, measured)
     if request.plot is not None:

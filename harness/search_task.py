@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -256,5 +257,25 @@ def write_assignment(path: Path, space: Space, trial: Trial) -> None:
     }
     if chosen.offsets:
         content["offsets"] = dict(chosen.offsets)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    replace_text(path, yaml.safe_dump(content, sort_keys=False))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """The file as a whole or, with a ConfigError, as it was."""
+    path = path.resolve()
+    special = path.exists() and not path.is_file()  # such as /dev/null, which nothing may take the place of
+    partial = path.with_name(f"{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if special:
+            path.write_text(text)
+            return
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise ConfigError(
+            f"search: {path} can not be written: {error.strerror}; choose another place with --out or --results, the "
+            "trials are kept where they could be"
+        ) from None

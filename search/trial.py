@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from search.evaluate import Score
 from search.space import Candidate, Choice, Space
+from tinyhil.errors import ConfigError
 
 SCHEMA_VERSION = 1
 
@@ -72,13 +75,14 @@ class TrialLog:
         """Begin the file anew with the trials that are kept."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
         self._devices = {trial.number: self._devices[trial.number] for trial in kept if trial.number in self._devices}
         lines += [json.dumps({"number": number, "device": found}) for number, found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
-        partial.write_text("".join(f"{line}\n" for line in lines))
-        partial.replace(self._path)
+        with self._writing():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text("".join(f"{line}\n" for line in lines))
+            partial.replace(self._path)
 
     def add(self, trial: Trial) -> None:
         self._append(_record(trial))
@@ -94,8 +98,18 @@ class TrialLog:
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:
-            with self._path.open("a") as file:
+            with self._writing(), self._path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """ConfigError that says where. Trials written before stay."""
+        try:
+            yield
+        except OSError as error:
+            assert self._path is not None
+            where = f"results folder {self._path.parent} can not be written: {error.strerror}"
+            raise ConfigError(f"{where}; choose another with --results") from None
 
 
 def _record(trial: Trial) -> dict[str, Any]:

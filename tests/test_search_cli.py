@@ -197,6 +197,8 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "11", "--board", "host", "--ram-total"], "x.npz", "can not measure its stack"),
         (["--ram", "200", "--board", "uno", "--ram-total"], "x.npz", "200 B of RAM in all are not feasible on uno"),
         (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
+        (["--ram", "11", "--results", "net.onnx"], "x.npz", "can not be written: Not a directory"),
+        (["--ram", "11", "--out", "x.npz/w.yaml"], "x.npz", "there is no folder x.npz"),
         (["--ram", "11", "--seconds", "nan"], "x.npz", "--seconds nan is no finite number"),
         (["--ram", "11", "--minimize", "ram", "--points", "inf"], "x.npz", "--points inf is no finite number"),
         (["--ram", "11", "--board", "uno", "--latency-us", "nan"], "x.npz", "--latency-us nan is no finite number"),
