@@ -59,10 +59,15 @@ def choices(study: Study, lowest_offset: int) -> list[Choice]:
     return found
 
 
-def widest(study: Study, probe: int) -> Generator[Ask, Trial, Choice]:
-    """Of the formats of the widest storage the one that alone causes the least output error."""
+def widest(study: Study) -> list[Choice]:
+    """The formats of the widest storage."""
     most = storage_bytes(study.space.high)
-    offered = [Choice(name) for name in study.space.formats if storage_bytes(Choice(name)) == most]
+    return [Choice(name) for name in study.space.formats if storage_bytes(Choice(name)) == most]
+
+
+def best_alone(study: Study, probe: int) -> Generator[Ask, Trial, Choice]:
+    """Of the formats of the widest storage the one that alone causes the least output error."""
+    offered = widest(study)
     if len(offered) == 1:
         return offered[0]
     found = []
@@ -74,21 +79,22 @@ def widest(study: Study, probe: int) -> Generator[Ask, Trial, Choice]:
 
 def measure(study: Study, wide: Choice, probe: int, lowest_offset: int, most: float) -> Generator[Ask, Trial, Ladders]:
     """Each tensor of the arena alone in each choice, all others in `wide`, on at most `probe` samples; at most `most`
-    evaluations in all, unless that left fewer than FEWEST samples."""
+    evaluations in all, unless that left fewer than FEWEST samples. What is fused away is not asked about."""
     space = study.space
     offered = choices(study, lowest_offset)
-    questions = 1 + len(study.free()) * len(offered)
-    probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // questions))
     everywhere = space.uniform(wide)
+    present = space.present(everywhere)
+    asked = [index for index in study.free() if index in present]
+    probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // (1 + len(asked) * len(offered))))
     base = (yield Ask(everywhere, probe=probe)).score
-    losses: dict[tuple[int, Choice], float] = {}
-    silent = set()
-    for index in study.free():
+    losses = {(index, choice): 0.0 for index in study.free() for choice in offered}
+    silent = set(losses)
+    for index in asked:
         for choice in offered:
             score = (yield Ask(space.having(everywhere, {index: choice}), probe=probe)).score
             losses[index, choice] = max(0.0, score.loss - base.loss)
-            if score == base:
-                silent.add((index, choice))
+            if score != base:
+                silent.discard((index, choice))
     rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in study.free()}
     return Ladders(wide, rungs, losses, frozenset(silent))
 
@@ -104,8 +110,8 @@ def _rungs(losses: Mapping[Choice, float], wide: Choice) -> tuple[Rung, ...]:
 
 
 def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[Candidate]:
-    """Assignments that fit: one narrow format for all and the wide one where it fits; from above, from below by two
-    rules, and the least sums of the integer program."""
+    """Assignments that fit: from above, from below by two rules, each pair of a narrow and a wide format, and the least
+    sums of the integer program."""
     space = study.space
     wide = space.uniform(ladders.wide)
     if study.anchor is not None:
@@ -114,10 +120,9 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
     narrow = space.having(wide, {index: rungs[-1].choice for index, rungs in ladders.rungs.items()})
     yield filled(study, ladders, narrow, per_byte=True)
     yield filled(study, ladders, narrow, per_byte=False)
-    for choice in narrowest(ladders):
-        narrow = space.having(wide, dict.fromkeys(ladders.rungs, choice))
-        # with other formats around it an operation may need room for a conversion
-        yield filled(study, ladders, narrow if study.fits(narrow) else space.uniform(choice), per_byte=True)
+    for narrow_choice in narrowest(ladders):
+        for wide_choice in widest(study):
+            yield promoted(study, ladders, narrow_choice, wide_choice)
     found = 0
     for checked, candidate in enumerate(by_sum(study, ladders, wide)):
         if checked >= checks or found >= most:
@@ -125,6 +130,16 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
         if study.fits(candidate):
             found += 1
             yield candidate
+
+
+def promoted(study: Study, ladders: Ladders, narrow: Choice, wide: Choice) -> Candidate:
+    """Two formats: constants in `wide`, the arena in `narrow`, from its most sensitive tensor on in `wide` as far as
+    that fits. Where both beside each other need room for a conversion, `narrow` for everything."""
+    start = study.space.having(study.space.uniform(wide), dict.fromkeys(ladders.rungs, narrow))
+    if not study.fits(start):
+        start = study.space.uniform(narrow)
+    order = sorted(ladders.rungs, key=lambda index: (-ladders.loss(index, narrow), index))
+    return study.promote(order, start, wide)[0]
 
 
 def narrowest(ladders: Ladders) -> list[Choice]:
@@ -216,7 +231,9 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
     """At most `most`: one tensor of the arena in another choice and the others made to fit, the moves that gain most
     first; then one constant in another format."""
     space = study.space
-    moves = [move for move in ladders.losses if move[1] != centre[move[0]] and not _idle(ladders, move, centre)]
+    present = space.present(centre)
+    moves = [move for move in ladders.losses if move[0] in present and move[1] != centre[move[0]]]
+    moves = [move for move in moves if not _idle(ladders, move, centre)]
     moves.sort(key=lambda move: (ladders.losses[move] - ladders.loss(move[0], centre[move[0]]), move[0]))
     found: dict[Candidate, None] = {}
     for index, choice in moves[: 2 * most]:  # every move costs plans
@@ -226,7 +243,7 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
         if len(found) == most:
             return list(found)
     near = list(found)
-    for index in set(range(len(centre))) - set(ladders.rungs):
+    for index in sorted(present - set(ladders.rungs)):
         near += [space.having(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
     return near[:most] if study.costs is None else [candidate for candidate in near if study.fits(candidate)][:most]
 
@@ -250,7 +267,8 @@ def kept(study: Study, ladders: Ladders, candidate: Candidate, fixed: set[int]) 
 
 def shaken(study: Study, ladders: Ladders, centre: Candidate, random: np.random.Generator) -> Candidate:
     """Two or three random changes, made to fit."""
-    measured = list(ladders.losses)
+    present = study.space.present(centre)
+    measured = [move for move in ladders.losses if move[0] in present]
     count = min(len(measured), int(random.integers(2, 4)))
     picked = [measured[int(number)] for number in random.choice(len(measured), count, replace=False)]
     return kept(study, ladders, study.space.having(centre, dict(picked)), set()) or centre

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from search.ladder import Ladders, measure, neighbours, shaken, starts, widest
+from search.ladder import Ladders, best_alone, measure, neighbours, shaken, starts
 from search.space import Candidate
 from search.study import FIT, VALIDATION, Ask, Asking, Enough, Study
 from search.trial import Trial
@@ -65,7 +65,7 @@ class Lagrange:
         random = np.random.default_rng(study.seed)
         try:
             while True:
-                wide = yield from widest(study, samples)
+                wide = yield from best_alone(study, samples)
                 ladders = yield from measure(study, wide, samples, self.lowest_offset, most)
                 for candidate in (yield from self._finalists(study, ladders)):
                     best = yield from _challenge(best, candidate)

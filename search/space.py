@@ -72,6 +72,12 @@ class Space:
         """Numbers of the groups that take RAM of the arena."""
         return tuple(index for index, group in enumerate(self.groups) if group.role == ARENA)
 
+    def present(self, candidate: Candidate) -> frozenset[int]:
+        """Numbers of the groups of which the candidate's program stores anything; the others are fused away."""
+        stored = self.lower(candidate).tensors
+        pairs = enumerate(self.groups)
+        return frozenset(i for i, group in pairs if any(name in stored for name in stored_names(group.members)))
+
     def assignment(self, candidate: Candidate) -> Assignment:
         values = {group.name: choice.format for group, choice in zip(self.groups, candidate, strict=True)}
         pairs = zip(self.groups, candidate, strict=True)
