@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
+
+import filelock
 
 from harness.config import Boards
 from harness.search_device import Measured
@@ -17,6 +21,7 @@ from harness.search_task import Progress, Say, SearchRequest, Task, load_task, p
 from search.evaluate import Evaluator, make_examples
 from search.run import Found
 from search.space import Space
+from search.trial import writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
@@ -50,6 +55,29 @@ def run_search(
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
     request.check()
     task = load_task(request, cache_dir, say, progress, boards)
+    with _alone(task):
+        return _searched(task)
+
+
+@contextmanager
+def _alone(task: Task) -> Iterator[None]:
+    """One at a time writes these trials: another with the same questions waits, then goes on with them as they are."""
+    lock = filelock.FileLock(task.folder / f"{task.stem(task.ram_bytes)}.lock")
+    with writing_into(task.folder):
+        task.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            task.say(f"search: another one with the same questions is under way ({lock.lock_file}); waiting for it")
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _searched(task: Task) -> SearchOutcome:
+    request = task.request
     found, measured = _find(task)
     record = _record(task, found, measured)
     stem = task.stem(task.ram_bytes)

@@ -79,7 +79,7 @@ class TrialLog:
         self._devices = {trial.number: self._devices[trial.number] for trial in kept if trial.number in self._devices}
         lines += [json.dumps({"number": number, "device": found}) for number, found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
-        with self._writing():
+        with writing_into(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             partial.write_text("".join(f"{line}\n" for line in lines))
             partial.replace(self._path)
@@ -98,18 +98,18 @@ class TrialLog:
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._path is not None:
-            with self._writing(), self._path.open("a") as file:
+            with writing_into(self._path.parent), self._path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """ConfigError that says where. Trials written before stay."""
-        try:
-            yield
-        except OSError as error:
-            assert self._path is not None
-            where = f"results folder {self._path.parent} can not be written: {error.strerror}"
-            raise ConfigError(f"{where}; choose another with --results") from None
+
+@contextmanager
+def writing_into(folder: Path) -> Iterator[None]:
+    """ConfigError that says where. Trials written before stay."""
+    try:
+        yield
+    except OSError as error:
+        where = f"results folder {folder} can not be written: {error.strerror}"
+        raise ConfigError(f"{where}; choose another with --results") from None
 
 
 def _record(trial: Trial) -> dict[str, Any]:

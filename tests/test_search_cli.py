@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import filelock
 import numpy as np
 import pytest
 import yaml
@@ -69,6 +70,24 @@ def test_json_and_the_assignment_run(folder: Path) -> None:
     assert measured["accuracy"] == record["accuracy"]
     assert measured["saturations"] == stored["saturations"]
     assert measured["memory"]["arena_bytes"] == record["ram_bytes"]
+
+
+def test_the_same_search_twice_at_once(folder: Path) -> None:
+    """The second waits and says so, then finds the trials of the first."""
+    assert search(folder, "--ram", "11").returncode == 0
+    (log,) = (folder / "results" / "search" / "net").glob("*.jsonl")
+    trials = log.read_bytes()
+    command = [sys.executable, "-m", "harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz"]
+    with filelock.FileLock(log.with_suffix(".lock")):
+        second = subprocess.Popen(
+            [*command, "--evaluations", "12", "--ram", "11"], cwd=folder, stderr=subprocess.PIPE, text=True
+        )
+        assert second.stderr is not None
+        assert any("waiting for it" in line for line in iter(second.stderr.readline, ""))
+        assert second.poll() is None
+    second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert log.read_bytes() == trials
 
 
 @pytest.mark.parametrize("strategy", ["lagrange", "haunter"])
