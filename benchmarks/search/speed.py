@@ -1,8 +1,8 @@
-"""Speed of the host engine against a program per candidate, with and without restart, and the strategies against each
-other; prints Markdown.
+"""Speed of the host engine against a program per candidate, with and without restart; prints Markdown.
 
-Needs HIL_DATA with the HAR and USPS data. `--limits` RAM limits in bytes (none: no comparison of strategies),
-`--evaluations` the budget of every strategy. Neighbours are compared in processor time of one thread, on noise: what is
+    python -m benchmarks.search.speed
+
+Needs HIL_DATA with the HAR and USPS data. Neighbours are compared in processor time of one thread, on noise: what is
 computed does not depend on what the samples show.
 """
 
@@ -21,7 +21,7 @@ from harness.assets import asset
 from harness.config import load_boards
 from harness.run import Request
 from harness.run import run as run_request
-from harness.search import SearchRequest, run_search, write_assignment
+from harness.search import write_assignment
 from harness.toolchain import default_cache_dir
 from harness.zoo import find_model
 from search.engine import Engine, load_engine
@@ -41,7 +41,6 @@ FAMILIES = ("fixed8,fixed16", "posit8es0,posit16es1")
 NEIGHBOUR_SAMPLES = 256
 MOST_NEIGHBOURS = 30
 REPEATS = 2
-STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only", "layerwise", "random")
 
 
 def drawn(space: Space, count: int) -> list[Candidate]:
@@ -144,41 +143,14 @@ def per_program(space: Space, candidates: Sequence[Candidate]) -> float:
     return total / len(candidates)
 
 
-def compare(limits: Sequence[int], evaluations: int) -> None:
-    """Every strategy at every limit: what it found on the training part, what that is worth on the test part."""
-    print(
-        "| RAM limit B | strategy | evaluations | s | RAM B | differ (search) | differ (held out) | accuracy | float |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for limit in limits:
-        for name in STRATEGIES:
-            with tempfile.TemporaryDirectory() as folder:
-                request = SearchRequest(MODEL, limit, name, evaluations=evaluations, results=Path(folder))
-                outcome = run_search(request, default_cache_dir(), lambda line: None, lambda *_: None)
-            r = outcome.record
-            share = f"{r['search']['disagreements']} of {r['search']['samples']}"
-            print(
-                f"| {limit} | {name} | {r['evaluations']:g} | {r['seconds']:.1f} | {r['ram_bytes']} | {share} "
-                f"| {r['disagreements']} of {r['samples']} | {100 * r['accuracy']:.2f} % "
-                f"| {100 * r['float_accuracy']:.2f} % |",
-                flush=True,
-            )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limits", default="96,112,128,144,160,176")
-    parser.add_argument("--evaluations", type=int, default=120)
     parser.add_argument("--assignments", type=int, default=100)
     parser.add_argument("--programs", type=int, default=3)
     arguments = parser.parse_args()
     engine = speed(arguments.assignments, arguments.programs)
     small(engine)
     neighbours(engine)
-    limits = [int(limit) for limit in arguments.limits.split(",") if limit]
-    if limits:
-        print()
-        compare(limits, arguments.evaluations)
 
 
 if __name__ == "__main__":
