@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.common import (
-    ASSIGNMENT_OPTION,
-    BENCH_OPTION,
-    BOARDS_OPTION,
-    FORMAT_OPTION,
-    WAIT_OPTION,
-    read_boards,
-    say,
-)
+from harness.commands import common
+from harness.commands.common import read_boards, say
 from tinyhil import errors
 
 if TYPE_CHECKING:
@@ -27,14 +20,14 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 @click.command()
 @click.option("--board", required=True, help="Board to measure, as for `hil run`; see `hil boards`.")
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@FORMAT_OPTION
-@ASSIGNMENT_OPTION
+@common.MODEL_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
-@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
+@common.CALIBRATE_OPTION
+@common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")
 @click.option("--inferences", type=AT_LEAST_ONE, default=30, show_default=True, help="Measured in each boot.")
@@ -44,13 +37,11 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option(
     "--against", type=click.Path(exists=True, path_type=Path), help="Record that must hold; exits with 1 if not."
 )
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
-)
+@common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the record alone on stdout.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 def bench(
     boards_file: Path | None,
     bench_file: Path | None,

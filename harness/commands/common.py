@@ -35,6 +35,30 @@ ASSIGNMENT_OPTION = click.option(
     callback=_not_both,
     help="File with a format per value, instead of --format.",
 )
+MODEL_OPTION = click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
+INPUTS_OPTION = click.option(
+    "--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on."
+)
+CALIBRATE_OPTION = click.option(
+    "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
+)
+PORT_OPTION = click.option(
+    "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
+)
+EMULATOR_OPTION = click.option(
+    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`."
+)
+TIMEOUT_OPTION = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    show_default=True,
+    help="Seconds without progress before the board is given up.",
+)
+RESULTS_OPTION = click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
+)
 BENCH_OPTION = click.option(
     "--bench", "bench_file", type=click.Path(path_type=Path), help="Bench file; default: ~/.config/tinyhil/bench.yaml."
 )

@@ -8,41 +8,27 @@ from typing import Any
 
 import click
 
-from harness.commands.common import (
-    ASSIGNMENT_OPTION,
-    BENCH_OPTION,
-    BOARDS_OPTION,
-    FORMAT_OPTION,
-    WAIT_OPTION,
-    read_boards,
-    say,
-)
+from harness.commands import common
+from harness.commands.common import read_boards, say
 from tinyhil import errors
 
 
 @click.command()
 @click.option("--board", required=True, help="Board to compare with this computer, named as for `hil run`.")
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@FORMAT_OPTION
-@ASSIGNMENT_OPTION
-@click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@common.MODEL_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.INPUTS_OPTION
+@common.CALIBRATE_OPTION
 @click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
-@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
-@click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
+@common.PORT_OPTION
+@common.EMULATOR_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    show_default=True,
-    help="Seconds without progress before the board is given up.",
-)
+@common.TIMEOUT_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison alone on stdout, as one JSON object.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 def diff(
     board: str,
     sample: int,

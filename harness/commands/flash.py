@@ -7,29 +7,22 @@ from typing import Any
 
 import click
 
-from harness.commands.common import (
-    ASSIGNMENT_OPTION,
-    BENCH_OPTION,
-    BOARDS_OPTION,
-    FORMAT_OPTION,
-    WAIT_OPTION,
-    read_boards,
-    say,
-)
+from harness.commands import common
+from harness.commands.common import read_boards, say
 
 
 @click.command()
 @click.option(
     "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
 )
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@FORMAT_OPTION
-@ASSIGNMENT_OPTION
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@common.MODEL_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.CALIBRATE_OPTION
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
     from harness.load import flash_model

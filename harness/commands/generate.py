@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
+from harness.commands import common
+from harness.commands.common import read_boards, say
 
 
 @click.command()
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
-@FORMAT_OPTION
-@ASSIGNMENT_OPTION
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
-@BOARDS_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.CALIBRATE_OPTION
+@common.BOARDS_OPTION
 def generate(
     model: str, out: Path, format_: str, assignment: Path | None, calibrate: Path | None, boards_file: Path | None
 ) -> None:

@@ -8,34 +8,26 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from harness.commands import common
+from harness.commands.common import read_boards, say
 
 
 @click.command()
 @click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@click.option("--format", "format_", default="fixed16", show_default=True, help="Number format of every tensor.")
-@click.option("--assignment", type=click.Path(path_type=Path), help="File with a format per value; replaces --format.")
-@click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@common.MODEL_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.INPUTS_OPTION
+@common.CALIBRATE_OPTION
 @click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
-@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
-@click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    show_default=True,
-    help="Seconds without progress before the board is given up.",
-)
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
-)
+@common.PORT_OPTION
+@common.EMULATOR_OPTION
+@common.TIMEOUT_OPTION
+@common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the profile alone on stdout, as one JSON object.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 def profile(
     board: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any
 ) -> None:

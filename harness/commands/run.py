@@ -8,15 +8,8 @@ from typing import Any
 
 import click
 
-from harness.commands.common import (
-    ASSIGNMENT_OPTION,
-    BENCH_OPTION,
-    BOARDS_OPTION,
-    FORMAT_OPTION,
-    WAIT_OPTION,
-    read_boards,
-    say,
-)
+from harness.commands import common
+from harness.commands.common import read_boards, say
 from tinyhil import errors
 
 
@@ -29,13 +22,13 @@ from tinyhil import errors
     help="Board to run on, see `hil boards`: KIND, KIND@SERIAL, KIND@emulated, or a name of the bench file. "
     "Given several times: on all of them at once.",
 )
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
-@FORMAT_OPTION
-@ASSIGNMENT_OPTION
-@click.option("--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on.")
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@common.MODEL_OPTION
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.INPUTS_OPTION
+@common.CALIBRATE_OPTION
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
-@click.option("--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated.")
+@common.PORT_OPTION
 @click.option(
     "--mode",
     type=click.Choice(["quiet", "stream"]),
@@ -57,16 +50,9 @@ from tinyhil import errors
     help="Emulated boards: put the image into the flash, or have the real flashing program write it and verify it. "
     "Default: HIL_LOAD, else flash where the emulator has a boot loader.",
 )
-@click.option("--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`.")
+@common.EMULATOR_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    show_default=True,
-    help="Seconds without progress before the board is given up.",
-)
+@common.TIMEOUT_OPTION
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
@@ -74,13 +60,11 @@ from tinyhil import errors
     show_default=True,
     help="Tries after a link failure; a run that needed one exits with 9.",
 )
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for records."
-)
+@common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the record (of several boards a list) alone on stdout.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 @click.pass_context
 def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Compile, build, load, stream, measure, compare and record."""

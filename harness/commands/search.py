@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from harness.commands import common
+from harness.commands.common import read_boards, say
 
 
 @click.command()
-@click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
+@common.MODEL_OPTION
 @click.option(
     "--ram", type=click.IntRange(min=1), help="Most bytes of the arena, model input apart; default: what --board has."
 )
@@ -40,7 +41,7 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
 )
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
-@click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+@common.CALIBRATE_OPTION
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),
@@ -65,9 +66,9 @@ from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, re
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
-@WAIT_OPTION
-@BENCH_OPTION
-@BOARDS_OPTION
+@common.WAIT_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
 def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
