@@ -10,6 +10,26 @@ namespace hil {
 // Columns of a product of bytes: a carry goes into the third byte.
 #define HIL_COLUMN(a, b, low, middle, high) "mul " a "," b "\nadd " low ",r0\nadc " middle ",r1\nadc " high ",%[zero]\n"
 
+// From the fourth column on, up to the sign of x; what follows is left out unless x is negative.
+#define HIL_UPPER_COLUMNS                                                                                             \
+    HIL_COLUMN("%A[x]", "%D[m]", "%[low]", "%A[high]", "%B[high]")                                                    \
+    HIL_COLUMN("%B[x]", "%C[m]", "%[low]", "%A[high]", "%B[high]")                                                    \
+    HIL_COLUMN("%C[x]", "%B[m]", "%[low]", "%A[high]", "%B[high]")                                                    \
+    HIL_COLUMN("%D[x]", "%A[m]", "%[low]", "%A[high]", "%B[high]")                                                    \
+    "clr %C[high]\n"                                                                                                  \
+    HIL_COLUMN("%B[x]", "%D[m]", "%A[high]", "%B[high]", "%C[high]")                                                  \
+    HIL_COLUMN("%C[x]", "%C[m]", "%A[high]", "%B[high]", "%C[high]")                                                  \
+    HIL_COLUMN("%D[x]", "%B[m]", "%A[high]", "%B[high]", "%C[high]")                                                  \
+    "clr %D[high]\n"                                                                                                  \
+    HIL_COLUMN("%C[x]", "%D[m]", "%B[high]", "%C[high]", "%D[high]")                                                  \
+    HIL_COLUMN("%D[x]", "%C[m]", "%B[high]", "%C[high]", "%D[high]")                                                  \
+    "mul %D[x],%D[m]\n"                                                                                               \
+    "add %C[high],r0\n"                                                                                               \
+    "adc %D[high],r1\n"                                                                                               \
+    "clr r1\n"                                                                                                        \
+    "sbrs %D[x],7\n"                                                                                                  \
+    "rjmp 1f\n"
+
 // floor((x * m + round * 2^24) / 2^31)
 HIL_SHARED inline int32_t high_product(int32_t x, int32_t m, uint8_t round) {
     int32_t high;  // the bytes 4 to 7 of the product; C and D hold its bytes 2 and 1 before
@@ -26,23 +46,7 @@ HIL_SHARED inline int32_t high_product(int32_t x, int32_t m, uint8_t round) {
         HIL_COLUMN("%B[x]", "%B[m]", "%C[high]", "%[low]", "%A[high]")
         HIL_COLUMN("%C[x]", "%A[m]", "%C[high]", "%[low]", "%A[high]")
         "clr %B[high]\n"
-        HIL_COLUMN("%A[x]", "%D[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%B[x]", "%C[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%C[x]", "%B[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%D[x]", "%A[m]", "%[low]", "%A[high]", "%B[high]")
-        "clr %C[high]\n"
-        HIL_COLUMN("%B[x]", "%D[m]", "%A[high]", "%B[high]", "%C[high]")
-        HIL_COLUMN("%C[x]", "%C[m]", "%A[high]", "%B[high]", "%C[high]")
-        HIL_COLUMN("%D[x]", "%B[m]", "%A[high]", "%B[high]", "%C[high]")
-        "clr %D[high]\n"
-        HIL_COLUMN("%C[x]", "%D[m]", "%B[high]", "%C[high]", "%D[high]")
-        HIL_COLUMN("%D[x]", "%C[m]", "%B[high]", "%C[high]", "%D[high]")
-        "mul %D[x],%D[m]\n"
-        "add %C[high],r0\n"
-        "adc %D[high],r1\n"
-        "clr r1\n"
-        "sbrs %D[x],7\n"
-        "rjmp 1f\n"
+        HIL_UPPER_COLUMNS
         "sub %A[high],%A[m]\n"
         "sbc %B[high],%B[m]\n"
         "sbc %C[high],%C[m]\n"
@@ -75,23 +79,7 @@ HIL_SHARED inline int32_t upper_product(int32_t x, int32_t m) {
         "ldi %[low],0xC0\n"
         "clr %A[high]\n"
         "clr %B[high]\n"
-        HIL_COLUMN("%A[x]", "%D[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%B[x]", "%C[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%C[x]", "%B[m]", "%[low]", "%A[high]", "%B[high]")
-        HIL_COLUMN("%D[x]", "%A[m]", "%[low]", "%A[high]", "%B[high]")
-        "clr %C[high]\n"
-        HIL_COLUMN("%B[x]", "%D[m]", "%A[high]", "%B[high]", "%C[high]")
-        HIL_COLUMN("%C[x]", "%C[m]", "%A[high]", "%B[high]", "%C[high]")
-        HIL_COLUMN("%D[x]", "%B[m]", "%A[high]", "%B[high]", "%C[high]")
-        "clr %D[high]\n"
-        HIL_COLUMN("%C[x]", "%D[m]", "%B[high]", "%C[high]", "%D[high]")
-        HIL_COLUMN("%D[x]", "%C[m]", "%B[high]", "%C[high]", "%D[high]")
-        "mul %D[x],%D[m]\n"
-        "add %C[high],r0\n"
-        "adc %D[high],r1\n"
-        "clr r1\n"
-        "sbrs %D[x],7\n"
-        "rjmp 1f\n"
+        HIL_UPPER_COLUMNS
         "sec\n"
         "sbc %A[high],%A[m]\n"
         "sbc %B[high],%B[m]\n"
