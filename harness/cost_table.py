@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,7 @@ class Version:
         return cls(board.name, truth, firmware, str(find_compiler(board, cache_dir)), model)
 
     def as_json(self) -> Line:
-        return {
-            "board": self.board,
-            "truth": self.truth,
-            "firmware": self.firmware,
-            "compiler": self.compiler,
-            "model": self.model,
-        }
+        return asdict(self)
 
 
 class CostTable:

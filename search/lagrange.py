@@ -1,10 +1,11 @@
-"""Ours: sensitivities measured once, the best widths by them under the planner's true RAM, then local search.
+"""Ours: sensitivities, the best widths by them under the planner's true RAM, then local search.
 
 Every tensor alone is narrowed on a few samples, to each format on offer and each of its scales; the rise of the output
 error is its sensitivity. Of the choices that take the same bytes the least sensitive stays: a ladder of widths per
 tensor (`search/ladder.py`). If sensitivities added up, the best assignment would be the one of least sum that fits:
-candidates come in that order and from greedy rules by sensitivity per byte. Neighbours of the best are screened on the
-same few samples, then evaluated, until nothing improves or the budget ends.
+candidates come in that order, from greedy rules by sensitivity per byte, and from each pair of a narrow and a wide
+format. Neighbours of the best are screened on the same few samples, then evaluated. When nothing new improves,
+sensitivities are measured again on four times as many samples, until these are all or the budget ends.
 
 A neighbour must be better on two thirds of the samples and not worse on the third that it was not chosen by: hundreds
 of comparisons on the same samples would else pick whoever fits their noise. Better means fewer disagreements and less
@@ -37,8 +38,9 @@ FIRST, DEEPER = 0.5, 4  # evaluations that the sensitivities take, and how much 
 @dataclass(frozen=True, slots=True)
 class Lagrange:
     """`probe`: samples per sensitivity and screening. `finalists`: first assignments that are evaluated. `checks`:
-    assignments of the integer program that the planner may see. `screened`: neighbours probed per round, of which
-    `tried` are evaluated. `lowest_offset`: how far the scale of a narrow fixed-point tensor may be moved down."""
+    assignments of the integer program that the planner may see. `rounds`: of local search between two measurements.
+    `screened`: neighbours probed per round, of which `tried` are evaluated. `lowest_offset`: how far the scale of a
+    narrow fixed-point tensor may be moved down."""
 
     probe: int = 64
     finalists: int = 3
