@@ -30,6 +30,9 @@ struct Places {
 template <class Element, int Digit>
 const PlacesTable<Element, Digit> Places<Element, Digit>::table HIL_FLASH = PlacesTable<Element, Digit>();
 
+template <class Element>
+struct UnitsFitWord { static constexpr bool value = Element::bits <= 8 && Element::top - Element::granule <= 15; };
+
 // Values in units of the granule, where they fit 16 bits
 template <class Element>
 struct WordUnitsTable {
@@ -47,7 +50,6 @@ private:
 template <class Element>
 struct WordUnits {
     static const WordUnitsTable<Element> table;
-    static constexpr bool fits = Element::bits <= 8 && Element::top - Element::granule <= 15;
 };
 template <class Element>
 const WordUnitsTable<Element> WordUnits<Element>::table HIL_FLASH = WordUnitsTable<Element>();
@@ -81,7 +83,7 @@ struct BinUse {
     static constexpr int bins = Guard > 0 && safe < all ? safe : all;
     static constexpr bool in_bins = small && up >= 0 && bins > 0 && bins <= 40;
     // Guard = 0: no sum of them overflows
-    static constexpr bool in_words = WordUnits<A>::fits && WordUnits<B>::fits && up >= 0 && Bits == 32 && Guard == 0;
+    static constexpr bool in_words = UnitsFitWord<A>::value && UnitsFitWord<B>::value && up >= 0 && Bits == 32 && Guard == 0;
     static constexpr int value = in_words ? 2 : in_bins;
 };
 template <class A, class B, int Bits, int Low, int Guard>

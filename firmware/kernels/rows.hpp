@@ -126,7 +126,7 @@ template <class Acc, class X>
 inline Acc sum_of_lines(X plane, const RowWindow &l, const Span &down, const Span &across) {
     using Number = typename Plain<Acc>::type;
     Number sum = Number(0);
-    each_element_of_lines(plane, l, down, across, [&](auto element) { sum += static_cast<Number>(element); });
+    each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
     return static_cast<Acc>(sum);
 }
 
