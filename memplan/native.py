@@ -18,8 +18,8 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from memplan.blocks import Instance, Result, Search
-from memplan.problem import Buffer
+from tinyhil.memplan.blocks import Instance, Result, Search
+from tinyhil.memplan.problem import Buffer
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))
 FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC")
