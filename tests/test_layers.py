@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # they are linked
 LAYERS = {
     "tinyhil": set(),
-    "memplan": {"tinyhil.errors"},
+    "memplan": {"tinyhil.errors", "tinyhil.native"},
     "memplan/arena": {"tinyhil", "memplan"},
     "codegen": {"tinyhil", "memplan"},
     "search": {"tinyhil", "memplan"},
@@ -64,10 +64,11 @@ def imports(path: Path) -> set[str]:
 
 def owner(module: str) -> str:
     """The layer that a module of ours belongs to, "" for others' modules."""
-    parts = module.removeprefix("tinyhil.").split(".") if module.startswith("tinyhil.") else module.split(".")
-    if parts[0] in FOLDERS:
-        return parts[0] if module.startswith("tinyhil.") else "unqualified"
-    return parts[0] if parts[0] == "tools" else "tinyhil" if module.split(".")[0] == "tinyhil" else ""
+    inside = module.startswith("tinyhil.")
+    first = module.removeprefix("tinyhil.").split(".")[0]
+    if first in FOLDERS:
+        return first if inside else "unqualified"
+    return first if first == "tools" else "tinyhil" if inside or module == "tinyhil" else ""
 
 
 def forbidden(layer: str, imported: set[str]) -> set[str]:
