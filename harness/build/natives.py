@@ -1,4 +1,4 @@
-"""Compiles what the first plan and the first search would compile (`make setup`): python -m tinyhil.harness.build.natives."""
+"""Compiles what the first plan and the first search would compile, for `make setup`."""
 
 from __future__ import annotations
 
