@@ -11,7 +11,6 @@ from onnx_models import load, node, simple
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
-from tinyhil.formats import FORMAT_BY_NAME
 from tinyhil.lower import lower
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 

@@ -22,7 +22,7 @@ from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.peers import fastgrnn_as_scan  # noqa: E402
+from benchmarks.peers import fastgrnn_as_scan
 
 PEERS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models" / "peer_bench"
 

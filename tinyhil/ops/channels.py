@@ -45,7 +45,7 @@ class Scaled:
 
 
 def least_exponent(weights: Format, x: Format, bias: float) -> int | None:
-    """The finest exponent of weights at which a bias needs no more than BIAS_LIFT bits beyond the largest product: finer
+    """The finest exponent of weights at which a bias needs at most BIAS_LIFT bits beyond the largest product: finer
     ones are asked for where all weights vanish beside it. None for no bias."""
     if bias == 0.0:
         return None
