@@ -12,7 +12,7 @@ import pytest
 from onnx_models import graph, load, model, node, samples_for
 from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
-from search_models import ROOT, host_engine, network, network_study
+from search_models import host_engine, network, network_study
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
