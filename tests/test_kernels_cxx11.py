@@ -17,10 +17,12 @@ COMPILERS = {
 USES = """
 #include "firmware/kernels/kernels.hpp"
 uint32_t hil::saturations;
-template <class T> void layer(uint8_t *out, const uint8_t *w, const uint8_t *x) {
+template <class T> void layer(uint8_t *to, const uint8_t *from, const uint8_t *also) {
     using namespace hil;
-    dense<Quire<64, -24, 6>>(reinterpret_cast<T *>(out), flash(reinterpret_cast<const T *>(w)), ram(reinterpret_cast<const T *>(x)), 1, 4, 4, Const<0>());
-    max_pool<Real>(reinterpret_cast<T *>(out), ram(reinterpret_cast<const T *>(x)), Window{}, Const<0>());
+    T *const out = reinterpret_cast<T *>(to);
+    const T *const w = reinterpret_cast<const T *>(from), *const x = reinterpret_cast<const T *>(also);
+    dense<Quire<64, -24, 6>>(out, flash(w), ram(x), 1, 4, 4, Const<0>());
+    max_pool<Real>(out, ram(x), Window{}, Const<0>());
 }
 template void layer<hil::Posit<8, 0>>(uint8_t *, const uint8_t *, const uint8_t *);
 template void layer<hil::Posit<8, 2>>(uint8_t *, const uint8_t *, const uint8_t *);
