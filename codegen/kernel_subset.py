@@ -3,7 +3,7 @@
 The kernels keep one shape: everything of `namespace hil` begins in the first column, one declaration after the other. A
 declaration is kept if its name is reached and every class that tells an overload or a specialization apart is reached,
 too: no object of a class exists unless something that is kept names it. So what is left out could never be chosen, and
-the object code is the same as with all kernels (tests/test_export_kernels.py).
+the program is the same as with all kernels (tests/test_export_kernels.py).
 """
 
 from __future__ import annotations

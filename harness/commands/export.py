@@ -29,6 +29,7 @@ from tinyhil.harness.commands import common
 @click.option(
     "--record", type=click.Path(path_type=Path), help="Record of `hil run` whose figures go into the read-me."
 )
+@click.option("--sizes", is_flag=True, help="Compile it with the compilers here; flash and RAM go into the read-me.")
 def export(format_: str, **options: Any) -> None:
     """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
     from tinyhil.harness.offline.export import Wanted, export_model

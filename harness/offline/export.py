@@ -20,6 +20,7 @@ from tinyhil.frontend.load import load_model
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.measure.run import Request, find_assignment
+from tinyhil.harness.offline.export_sizes import state_sizes
 from tinyhil.harness.offline.generate import ranges_of
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import formats_of
@@ -44,6 +45,7 @@ class Wanted:
     arena: str = STATIC
     classes: str | None = None
     record: Path | None = None
+    sizes: bool = False
 
 
 def export_model(wanted: Wanted) -> Library:
@@ -56,6 +58,8 @@ def export_model(wanted: Wanted) -> Library:
     names = source.classes if wanted.classes is None else tuple(name.strip() for name in wanted.classes.split(","))
     library = library_of(compiled, source.name, wanted.name, wanted.arena, names)
     about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
+    if wanted.sizes:
+        about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
     write_archive(wanted.out, packed(wanted.kind, library, about))
     return library
 
