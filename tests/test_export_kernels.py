@@ -37,7 +37,7 @@ def all_kernels() -> dict[str, str]:
 
 
 def contents(sources: Path, exported: Exported, board: str) -> list[tuple[str, str]]:
-    """(name, bytes) of everything in a program that predicts; what nobody calls is left out, the order may differ."""
+    """(name, size) of everything in a program that predicts; what nobody calls is left out, the order may differ."""
     processor = next(found for found in PROCESSORS if board in found.name.lower())
     measure(exported.library, processor, sources, "predict")
     tool = processor.compiler.replace("g++", "nm")
