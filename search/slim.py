@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from search.space import Candidate, Choice
-from search.study import Study
-from search.trial import Trial
 from tinyhil.errors import ModelError
+from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.study import Study
+from tinyhil.search.trial import Trial
 
 ROUNDED = 1e-9  # shares of samples are compared as floats
 
