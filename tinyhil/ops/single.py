@@ -130,6 +130,8 @@ _FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tup
     "Celu": ("elu", _elu, _elu_params),
     "Clip": ("clip", _clip, _ends),
 }
+
+
 def _function_of(node: Node) -> str:
     """Its key among the functions."""
     return GELU_TANH if node.op == "Gelu" and is_tanh_form(node) else node.op
