@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "search/engine/lanes_integers.hpp"
+#include "lanes_integers.hpp"
 
 namespace lanes {
 

@@ -1,6 +1,6 @@
 // Element by element, and moves. Operands repeat after their period.
 #pragma once
-#include "search/engine/lanes_sums.hpp"
+#include "lanes_sums.hpp"
 
 namespace lanes {
 

@@ -1,6 +1,6 @@
 // Reductions, windows without weights, and functions in single precision.
 #pragma once
-#include "search/engine/lanes_elements.hpp"
+#include "lanes_elements.hpp"
 
 namespace lanes {
 

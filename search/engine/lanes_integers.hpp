@@ -1,6 +1,6 @@
 // Functions of integers, as their numpy references have them: quotients, rows normalized, softmax; resizing.
 #pragma once
-#include "search/engine/lanes_functions.hpp"
+#include "lanes_functions.hpp"
 
 namespace lanes {
 

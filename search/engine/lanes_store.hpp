@@ -1,6 +1,6 @@
 // One rounding into a format, for LANES results at once: what `requantize` and the formats' `encode` do in numpy.
 #pragma once
-#include "search/engine/lanes.hpp"
+#include "lanes.hpp"
 
 namespace lanes {
 

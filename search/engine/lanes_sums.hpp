@@ -1,6 +1,6 @@
 // Sums of products: dense layers, convolutions, products of matrices, in every domain.
 #pragma once
-#include "search/engine/lanes_store.hpp"
+#include "lanes_store.hpp"
 
 namespace lanes {
 
