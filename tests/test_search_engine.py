@@ -25,7 +25,6 @@ from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower, tied_values
 from tinyhil.program import Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
-from tinyhil.search.engine import library
 from tinyhil.search.engine.flatten import MAKERS
 from tinyhil.search.engine.library import FOLDER, SOURCES, Engine, load_engine
 from tinyhil.search.engine.tables import KERNELS
@@ -261,7 +260,7 @@ def test_kernels_have_the_same_numbers_on_both_sides() -> None:
 
 def test_the_first_compilation_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it begins: it takes seconds. A library of one function, here."""
-    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.setattr("tinyhil.search.engine.library.FOLDER", tmp_path)
     for name in SOURCES:
         (tmp_path / name).write_text("")
     (tmp_path / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
