@@ -12,7 +12,7 @@ import pytest
 from onnx_models import graph, load, model, node, samples_for
 from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
-from search_models import ROOT, host_engine, network, network_study
+from search_models import host_engine, network, network_study
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
@@ -253,17 +253,17 @@ def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monk
 
 
 def test_kernels_have_the_same_numbers_on_both_sides() -> None:
-    source = (ROOT / FOLDER / SOURCES[0]).read_text()
+    source = (FOLDER / SOURCES[0]).read_text()
     listed = source.split("const Function KERNELS[] = {")[1].split("};")[0]
     assert tuple(name.strip() for name in listed.split(",") if name.strip()) == KERNELS
 
 
-def test_the_first_compilation_is_announced(tmp_path: Path) -> None:
+def test_the_first_compilation_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it begins: it takes seconds. A library of one function, here."""
+    monkeypatch.setattr("tinyhil.search.engine.library.FOLDER", tmp_path)
     for name in SOURCES:
-        (tmp_path / FOLDER / name).parent.mkdir(exist_ok=True)
-        (tmp_path / FOLDER / name).write_text("")
-    (tmp_path / FOLDER / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
+        (tmp_path / name).write_text("")
+    (tmp_path / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
     said: list[str] = []
 
     def notice(line: str) -> None:
