@@ -127,7 +127,7 @@ def _emit_coded(
         lowering.format(x),
         lowering.observed(x),
         float(np.abs(start).max()),
-        fmt.granule,
+        (fmt.granule, None),
     )
     names = (
         lowering.add_codes(name, made.codes.reshape(-1), fmt),
