@@ -95,7 +95,7 @@ def server() -> str:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "harness.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "tinyhil.harness.cli", *map(str, arguments)]
 
 
 def hil(*arguments: object, cwd: Path, **environment: str | None) -> Done:
