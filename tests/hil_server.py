@@ -23,12 +23,9 @@ REQUEST_BYTES = 1 << 18
 
 def preload() -> None:
     """What the commands import when they run; what is optional stays out, a command must find that out itself."""
-    for package in ("tinyhil", "memplan", "codegen", "search", "harness"):
-        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            if found.name.endswith("__main__"):
-                continue
-            with contextlib.suppress(ImportError):  # of an extra that is not installed
-                importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(importlib.import_module("tinyhil").__path__, "tinyhil."):
+        with contextlib.suppress(ImportError):  # of an extra that is not installed
+            importlib.import_module(found.name)
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -81,6 +78,6 @@ def serve(path: str) -> None:
 if __name__ == "__main__":
     preload()
     serve(sys.argv[1])
-    from harness.cli import main
+    from tinyhil.harness.cli import main
 
     sys.exit(main())
