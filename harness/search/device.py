@@ -17,9 +17,10 @@ import numpy as np
 
 from tinyhil.errors import BoardDiffers, BuildError
 from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.diff import diff_compiled
 from tinyhil.harness.measure.profile import Profile, profile_run
-from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.record import store
 from tinyhil.search.costs import Limits

@@ -14,14 +14,14 @@ from typing import Any
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.measure.run import Request, find_place, find_ranges
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.total import wider_input
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -174,10 +174,10 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     names = formats_on_offer(request.formats)
     strategy = make_strategy(request.strategy, request.set_)
     board = _board(request, boards)
-    source = find_model(request.model)
-    model = load_model(source.path)
+    opened = open_model(request.model)
+    source, model = opened.source, opened.model
     split = load_split(source, request.inputs, request.held_out, say).thinned(request.samples)
-    ranges = find_ranges(model, source, split.as_inputs(), request.calibrate, say)
+    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(model.graph, ranges, names)
     memory = Memory(space, placed, quick_plan, floor_bytes)
     ram_bytes = _ram_bytes(request, board)
