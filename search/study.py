@@ -59,7 +59,7 @@ class Strategy(Protocol):
 class Study:
     """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
-    candidate takes beside the arena, of which the limit must hold, too (`--ram-total`)."""
+    candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts)."""
 
     space: Space
     memory: Memory

@@ -27,7 +27,7 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_arena
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.records.record import make_record
 from tinyhil.harness.zoo import find_model

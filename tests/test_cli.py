@@ -40,7 +40,8 @@ from wire_bench import (
 
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.wire import protocol
 
 TINY_SAMPLES = 40

@@ -18,8 +18,8 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.build import pipeline
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.diff import _assembled, diff
-from tinyhil.harness.measure.run import Request
 from tinyhil.harness.search.session import SearchRequest, run_search
 from tinyhil.harness.wire.protocol import Values, decode
 from tinyhil.program import Program, Tensor

@@ -15,7 +15,8 @@ from wire_bench import ROOT
 
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
 
 WINDOWS = 950  # test part of the subset
 UNO_RAM_BYTES, UNO_FLASH_BYTES = 1024, 24 * 1024

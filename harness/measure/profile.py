@@ -21,7 +21,8 @@ from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
-from tinyhil.harness.measure.run import Outcome, Progress, Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Told, run_variant
 from tinyhil.harness.records.record import store
 from tinyhil.harness.wire.protocol import Timed
