@@ -17,6 +17,8 @@ from tinyhil.ops.limits import ADDEND, limit_of
 from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 
+BIAS_BITS = 56  # of a bias in units of the sum it joins; the widest accumulator has 63
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -70,7 +72,8 @@ def emit_layer(
         raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
-        least = channels.least_exponent(weights.format, lowering.format(x), float(np.abs(bias.array).max(initial=0.0)))
+        largest = float(np.abs(bias.array).max(initial=0.0))
+        least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
         if least is not None and least > weights.format.exponent:
             weights = replace(weights, format=weights.format.scaled(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
