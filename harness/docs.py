@@ -16,7 +16,8 @@ from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 
 INNER = frozenset(
     {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
-    | {"Repeat", "SquaredDistance", "ToCodes", "Truncate"}
+    | {"Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
+    | {"Truncate"}
 )
 
 

@@ -262,7 +262,7 @@ REFUSED = {
     "a branch to nowhere": (trees(nodes_falsenodeids=[9, 3, 0, 0, 0, 0]), "its attributes make no sense"),
     "another condition": (
         trees(nodes_modes=["BRANCH_GT", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF", "LEAF"]),
-        "conditions BRANCH_GT, BRANCH_LEQ, LEAF; only <= is supported",
+        "conditions BRANCH_GT, BRANCH_LEQ; all <= or all < is supported",
     ),
     "trees of unequal lists": (trees(nodes_modes=["LEAF"]), "its attributes make no sense"),
     "one class of two": (
@@ -282,8 +282,8 @@ REFUSED = {
         "1 scores for 2 classes",
     ),
     "another": (
-        classical(learned("ZipMap", ["x"], ["y"], classlabels_int64s=[0])),
-        "operator ai.onnx.ml.ZipMap is not supported; of ai.onnx.ml there are LinearClassifier",
+        classical(learned("FeatureVectorizer", ["x"], ["y"], inputdimensions=[3])),
+        "operator ai.onnx.ml.FeatureVectorizer is not supported; of ai.onnx.ml there are ArrayFeatureExtractor",
     ),
     "coefficients": (
         classical(learned("LinearRegressor", ["x"], ["y"], coefficients=[1.0] * 5, targets=2)),
