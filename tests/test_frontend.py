@@ -193,7 +193,7 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
         lambda: simple([node("Dropout", "x r t", "y")], X, {"r": 0.5, "t": [1]}),
         "not a valid|Dropout_y",
     ),
-    "int input": (lambda: typed_input(TensorProto.INT64), "input 'x' is INT64; only float"),
+    "bool input": (lambda: typed_input(TensorProto.BOOL), "input 'x' is BOOL; only float"),
     "unknown input type": (lambda: typed_input(99), "input 'x'|not a valid"),
     "huge constants": (
         lambda: raw(

@@ -42,7 +42,7 @@ MODELS = {
     "svc_linear": (SVC(kernel="linear"), y),
     "svc_poly": (SVC(kernel="poly", coef0=1.0), y),
     "svc_sigmoid": (make_pipeline(StandardScaler(), SVC(kernel="sigmoid")), y),
-    "svc_ovo": (SVC(decision_function_shape="ovo"), y),
+    "refused_svc_ovo": (SVC(decision_function_shape="ovo"), y),
     "svc2": (SVC(), two),
     "svc2_prob": (SVC(probability=True, random_state=0), two),
     "refused_svc_prob": (SVC(probability=True, random_state=0), y),

@@ -18,12 +18,14 @@ from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_
 from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
 from tinyhil.frontend.classical_vectors import svm_classifier, svm_regressor
 from tinyhil.frontend.onnx_outputs import ML_DOMAIN as DOMAIN
+from tinyhil.frontend.onnx_outputs import origin
 
 
 def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
     """The graph without operators of ai.onnx.ml; the graph itself if it has none."""
     if not any(node.domain == DOMAIN for node in graph.node):
         return graph
+    _check_pairs(graph)
     made = onnx.GraphProto()
     made.CopyFrom(graph)
     del made.node[:]
@@ -39,6 +41,18 @@ def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
         made.node.extend(nodes)
         made.initializer.extend(weights)
     return made
+
+
+def _check_pairs(graph: onnx.GraphProto) -> None:
+    """ModelError if the model ends in decisions between pairs of classes: the largest of them names no class."""
+    makers = {name: node for node in graph.node for name in node.output}
+    for info in graph.output:
+        node = origin(makers, info.name)
+        if node is not None and (node.domain, node.op_type) == (DOMAIN, "SVMClassifier"):
+            attrs = {attribute.name: attribute.ints for attribute in node.attribute}
+            if len(attrs.get("vectors_per_class", ())) > 2 and not any(a.name == "prob_a" for a in node.attribute):
+                what = "its scores are of pairs of classes, none of one class"
+                raise ModelError(f"node '{node.name}': {what}; train with decision_function_shape='ovr'")
 
 
 def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str]) -> Plain:

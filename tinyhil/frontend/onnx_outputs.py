@@ -96,7 +96,7 @@ def _chosen_labels(proto: onnx.GraphProto) -> list[Sequence[Any]]:
     chosen = [node for node in proto.node if _is_ml(node, "ArrayFeatureExtractor") and node.input[0] in weights]
     makers = {name: node for node in proto.node for name in node.output}
     for info in proto.output:
-        node = _origin(makers, info.name)
+        node = origin(makers, info.name)
         if node is not None and node in chosen and info.type.tensor_type.elem_type in LABEL_TYPES:
             try:
                 return [numpy_helper.to_array(weights[node.input[0]]).reshape(-1).tolist()]
@@ -105,7 +105,7 @@ def _chosen_labels(proto: onnx.GraphProto) -> list[Sequence[Any]]:
     return []
 
 
-def _origin(makers: dict[str, onnx.NodeProto], name: str) -> onnx.NodeProto | None:
+def origin(makers: dict[str, onnx.NodeProto], name: str) -> onnx.NodeProto | None:
     """The node that computes `name`, views and casts left aside."""
     for _ in range(len(makers) + 1):
         node = makers.get(name)
@@ -116,7 +116,7 @@ def _origin(makers: dict[str, onnx.NodeProto], name: str) -> onnx.NodeProto | No
 
 
 def _is_smallest(proto: onnx.GraphProto, name: str) -> bool:
-    node = _origin({output: node for node in proto.node for output in node.output}, name)
+    node = origin({output: node for node in proto.node for output in node.output}, name)
     return node is not None and node.domain in ("", "ai.onnx") and node.op_type == "ArgMin"
 
 
