@@ -89,7 +89,7 @@ def test_the_command_on_an_exported_model(tmp_path: Path) -> None:
     assert record["bit_exact"]
     assert record["samples"] == 597
     assert abs(record["accuracy"] - record["float_accuracy"]) < 0.01
-    assert "output 'label' is left out" in done.stderr
+    assert "output 'output_label' is left out" in done.stderr
     assert "calibrating on the first 298 of 597 inputs" in done.stderr
 
 
