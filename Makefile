@@ -15,7 +15,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run test test-slow doctor clean packages emulators avr8js
+.PHONY: setup setup-dev run test test-slow doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -29,9 +29,9 @@ test-slow: setup-dev
 doctor: setup
 	$(BIN)/hil doctor
 
-setup: packages $(VENV)/.base emulators
+setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages $(VENV)/.dev emulators avr8js
+setup-dev: packages $(VENV)/.dev emulators natives avr8js
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -55,6 +55,10 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 emulators: | $(BIN)/python
 	@$(MAKE) -s -C emulators/uno
 	@$(MAKE) -s -C emulators/cortexm PYTHON=$(abspath $(BIN)/python)
+
+# The planner's core and the engine of searches, so that no first command waits for a compiler.
+natives: | $(BIN)/python
+	@$(BIN)/python -m harness.natives
 
 # A second opinion on the Uno, for tests only: they are skipped without it.
 AVR8JS := emulators/avr8js

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.config import BoardSpec
 from tinyhil.errors import BuildError, ConfigError
+from tinyhil.native import default_cache_dir as default_cache_dir
 
 REGISTRY = "https://api.registry.platformio.org/"
 REGISTRY_DEADLINE_S = 1.0
@@ -48,12 +49,6 @@ class Compiler:
 
     def __str__(self) -> str:
         return f"{self.name} {self.version} ({self.origin})"
-
-
-def default_cache_dir() -> Path:
-    """$HIL_CACHE, else ~/.cache/tinyhil."""
-    setting = os.environ.get("HIL_CACHE")
-    return (Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil").absolute()
 
 
 def core_dir(cache_dir: Path) -> Path:

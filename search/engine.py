@@ -9,12 +9,9 @@ Results are bit-exact with `tinyhil.reference`, saturation counts included.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,11 +27,11 @@ from search.lanes_tables import Lanes
 from search.restart import LEAST_WORK, from_the_start, restart, work_of
 from search.versions import Stages, stages_of
 from tinyhil.errors import BuildError
+from tinyhil.native import Library, compiled
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 
 FOLDER = "search"
-BUILD_SECONDS = 300
 NO_INPUT = np.zeros(0, np.int8)
 COMPILERS = ("g++", "c++", "clang++")
 
@@ -160,20 +157,12 @@ def load_engine(
             "search: no C++ compiler found for the host engine; install g++, or evaluate with the slower numpy "
             "reference (--evaluator reference)"
         )
-    path = cache_dir / f"engine-{_fingerprint(root, compiler)}.so"
-    if not path.exists():
-        notice("search: compiling the host engine, once per machine")
-        _build(root, compiler, path)
+    sources = [root / FOLDER / name for name in SOURCES]
+    what = Library("the host engine", "engine", (sources[0],), (*FLAGS, f"-I{root}"), tuple(sources[1:]), _processor())
+    path = compiled(what, compiler, cache_dir, lambda line: notice(f"search: {line}"))
     library = ctypes.CDLL(str(path))
     library.hil_lanes_run.restype = None
     return Engine(library, threads or len(os.sched_getaffinity(0)), notice)
-
-
-def _fingerprint(root: Path, compiler: str) -> str:
-    digest = hashlib.sha256(repr((compiler, FLAGS, os.uname().machine, _processor())).encode())
-    for name in SOURCES:
-        digest.update((root / FOLDER / name).read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _processor() -> str:
@@ -183,23 +172,6 @@ def _processor() -> str:
     except OSError:
         return ""
     return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
-
-
-def _build(root: Path, compiler: str, path: Path) -> None:
-    """Compile next to the final name and rename: two processes may build at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / path.name
-        command = [*compiler.split(), *FLAGS, f"-I{root}", "-o", str(made), str(root / FOLDER / SOURCES[0])]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
-            lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-            reason = lines[0] if done.returncode and lines else ""
-        except (OSError, subprocess.TimeoutExpired) as error:
-            reason = str(error)
-        if reason or not made.exists():
-            raise BuildError(f"search: {command[0]} could not build the host engine ({reason or 'no output'})")
-        made.replace(path)
 
 
 def _run(

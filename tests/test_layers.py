@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # folder -> what it may import of ours, beside itself
 LAYERS = {
     "tinyhil": set(),
-    "memplan": {"tinyhil.errors"},
+    "memplan": {"tinyhil.errors", "tinyhil.native"},
     "codegen": {"tinyhil", "memplan"},
     "search": {"tinyhil", "memplan"},
     "harness": {"tinyhil", "memplan", "codegen", "search"},
