@@ -19,6 +19,7 @@ from harness.config import load_boards
 from harness.heal import find_uhubctl
 from harness.toolchain import PACKAGES, default_cache_dir
 from tinyhil.errors import EXIT_GATE, EXIT_OK
+from tinyhil.processes import run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,10 +104,10 @@ def _packages() -> list[Check]:
 
 def _output_of(command: Sequence[str]) -> str:
     """What a program prints, whatever its exit code: many print their version with the help text."""
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=False
-    )
-    return result.stdout.decode(errors="replace")
+    try:
+        return run(command, 20, stderr=subprocess.STDOUT).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _compiler(name: str) -> Check:

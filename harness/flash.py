@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,13 +19,14 @@ import serial
 
 from harness.config import BoardSpec
 from harness.image import Image
-from harness.leash import leashed
 from harness.link import Link
 from harness.stream import check_identity, greet
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
+from tinyhil.processes import run
 
 OPENOCD_MINIMUM = (0, 12)  # knows `adapter serial`
 BOOT_TRIES = 3
+VERSION_S = 20.0
 TOUCH_BAUD = 1200  # a Due's programming port erases the chip when it is closed at this speed
 TOUCH_HOLD_S, ERASE_S = 0.1, 0.5
 BOOT_S = 2.5  # an Uno's boot loader waits a second for a programmer before it starts the program
@@ -73,7 +73,8 @@ def _bossac_does(job: str, port: str) -> list[str]:
 
 def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
     mode = "8n1" if port.startswith("/dev/pts/") else "8e1"  # a pseudo terminal has no parity bit, the ROM wants one
-    return ["stm32flash", "-b", str(board.upload_baud or board.baud), "-m", mode, "-v", "-w", str(image.load_path), "-g", "0x0", port]
+    wire = ["-b", str(board.upload_baud or board.baud), "-m", mode]
+    return ["stm32flash", *wire, "-v", "-w", str(image.load_path), "-g", "0x0", port]
 
 
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
@@ -192,12 +193,13 @@ def leave_boot_loader(image: Image, board: BoardSpec, port: str, log: Path) -> N
             return
         _run(tool, _bossac_does("--boot=1", port), board, port, log)
     if not runs(image, board, port):
-        raise BoardRefused(f"{board.name} on {port}: stays in its boot loader; press ERASE, then flash again; log: {log}")
+        stays = f"{board.name} on {port}: stays in its boot loader"
+        raise BoardRefused(f"{stays}; press ERASE, then flash again; log: {log}")
 
 
 def check_openocd(board: BoardSpec) -> None:
     """FlashError if openocd is older than what its command line here needs."""
-    done = start.capture(["openocd", "--version"], timeout_s=VERSION_S)
+    done = run(["openocd", "--version"], VERSION_S)
     found = re.search(r"Open On-Chip Debugger (\d+)\.(\d+)", done.stdout + done.stderr)
     if found and (int(found[1]), int(found[2])) < OPENOCD_MINIMUM:
         wanted = ".".join(map(str, OPENOCD_MINIMUM))
@@ -263,18 +265,11 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
     with log.open("wb") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
-        process = subprocess.Popen(
-            leashed(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
         try:
-            code = process.wait(board.flash_deadline_s)
+            code = run(command, board.flash_deadline_s, stdout=output, stderr=subprocess.STDOUT).returncode
         except subprocess.TimeoutExpired:
             why = known_complaint(tool, log) or tool.no_answer
             raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
     if code != 0:
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
         raise BoardRefused(f"{where} failed: {why}; log: {log}")

@@ -21,6 +21,7 @@ from harness.run import Outcome
 from harness.truth import truth_of
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.processes import run
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -232,7 +233,7 @@ def _git(*arguments: str) -> str | None:
         return None
     command = ["git", "-C", str(asset("firmware").parent), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = run(command, 10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
