@@ -58,7 +58,7 @@ emulators: | $(BIN)/python
 
 # The planner's core and the engine of searches, so that no first command waits for a compiler.
 natives: | $(BIN)/python
-	@$(BIN)/python -m harness.natives
+	@$(BIN)/python -m tinyhil.harness.build.natives
 
 # A second opinion on the Uno, for tests only: they are skipped without it.
 AVR8JS := emulators/avr8js

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen.identifiers import comment, identifiers
-from codegen.profile_calls import HEADER as PROFILE_HEADER
-from codegen.profile_calls import empty_calls, kinds, number_of, timed
-from codegen.regions import declarations, symbol_of
-from codegen.transfer import Transfer
-from codegen.value_log import HEADER, is_logged, log_call
-from codegen.views import is_done_by_plan
-from memplan import Plan
+from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
+from tinyhil.codegen.profile_calls import empty_calls, kinds, number_of, timed
+from tinyhil.codegen.transfer import Transfer
+from tinyhil.codegen.value_log import HEADER, is_logged, log_call
 from tinyhil.errors import ModelError
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codebook import Codebook, pack
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
+from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.regions import declarations, symbol_of
+from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 

@@ -15,9 +15,9 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from memplan.blocks import Instance, Result, Search
-from memplan.problem import Buffer
 from tinyhil.errors import BuildError
+from tinyhil.memplan.blocks import Instance, Result, Search
+from tinyhil.memplan.problem import Buffer
 from tinyhil.native import Library, compiled, default_cache_dir
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))

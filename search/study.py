@@ -8,15 +8,15 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from search.costs import Costs
-from search.evaluate import Evaluator
-from search.flatten import executions
-from search.memory import Memory
-from search.space import ARENA, INPUT, Candidate, Choice, Space
-from search.trial import Trial
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program
+from tinyhil.search.costs import Costs
+from tinyhil.search.evaluator import Evaluator
+from tinyhil.search.executions import executions
+from tinyhil.search.memory import Memory
+from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
+from tinyhil.search.trial import Trial
 
 LOG_BYTES = 16 << 20  # of values logged for the heat map
 FIT, VALIDATION = "fit", "validation"

@@ -16,7 +16,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "harness.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "tinyhil.harness.cli", *map(str, arguments)]
 
 
 def hil(*arguments: object, cwd: Path, timeout_s: float = DEADLINE_S, **environment: str | None) -> Done:

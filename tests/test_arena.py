@@ -18,27 +18,27 @@ from random_models import extreme_inputs, random_cases
 from random_programs import random_program
 from scan_models import SCANS, cell, classifier, scan
 
-from codegen.arena import problem_of
-from codegen.floor import floor_bytes
-from codegen.level import Level, level_of
-from codegen.order import given_peak, order_body, reorder
-from codegen.placement import Passes, Placement, place
-from codegen.states import with_gaps
-from harness.build import build
-from harness.config import load_boards
-from harness.image import check_arena
-from harness.pipeline import compile_model
-from harness.record import make_record
-from harness.run import Request
-from harness.run import run as run_request
-from harness.zoo import find_model
-from memplan import load_bytes, lower_bound
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import check_arena
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.measure.run import Request
+from tinyhil.harness.measure.run import run as run_request
+from tinyhil.harness.records.record import make_record
+from tinyhil.harness.zoo import find_model
 from tinyhil.lower import lower
+from tinyhil.memplan import load_bytes, lower_bound
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.level import Level, level_of
+from tinyhil.memplan.arena.order import given_peak, order_body, reorder
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.states import with_gaps
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.movement import PLACE, PLACE_MORE
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 from tinyhil.reference import run_reference

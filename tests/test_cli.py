@@ -38,10 +38,10 @@ from wire_bench import (
     write_tiny_model,
 )
 
-from harness import protocol
-from harness.config import load_boards
-from harness.run import Outcome, Request, run
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.wire import protocol
 
 TINY_SAMPLES = 40
 
@@ -306,7 +306,7 @@ def test_hostile_port(name: str, files: Path, tiny_h747: Bench, tmp_path: Path) 
 
 
 def test_a_busy_port(files: Path, tiny_h747: Bench, tmp_path: Path) -> None:
-    from harness.link import Link
+    from tinyhil.harness.wire.link import Link
 
     with FakeBoard(lambda board: None) as board, Link(board.port, 115200):
         done = hil(*port_arguments(files, board.port), cwd=tmp_path)

@@ -20,15 +20,15 @@ from onnx_models import node, simple
 from scan_models import weights
 from search_models import FORMATS, network_study
 
-from harness.cli import main
-from harness.cost_table import CostTable, Version
-from search.anchor import least
-from search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
-from search.run import Budget, search
-from search.space import Candidate, Choice, Space
-from search.strategies import STRATEGIES, make_strategy
-from search.study import Study
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.harness.cli import main
+from tinyhil.harness.search.cost_table import CostTable, Version
+from tinyhil.search.anchor import least
+from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.study import Study
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 CLOCK_HZ = 1_000_000  # a tick is a microsecond
@@ -363,7 +363,18 @@ def test_options_that_make_no_sense(arguments: list[str], message: str, folder: 
 
 
 def test_ram_is_checked_before_an_engine_is_compiled(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz", "--ram", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "tinyhil.harness.cli",
+        "search",
+        "--model",
+        "net.onnx",
+        "--inputs",
+        "x.npz",
+        "--ram",
+        "3",
+    ]
     environment = {**os.environ, "HIL_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == EXIT_USAGE

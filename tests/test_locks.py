@@ -19,12 +19,12 @@ from flash_bench import Emulator
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 from wire_bench import Bench, make_bench, powered
 
-from harness.bench_file import Locks
-from harness.heal import RUNGS
-from harness.inputs import load_inputs
-from harness.locks import Claim, LockFolder, owner, started
-from harness.zoo import find_model
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
+from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.boards.heal import RUNGS
+from tinyhil.harness.boards.locks import Claim, LockFolder, owner, started
+from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.zoo import find_model
 
 MODEL = ("--model", "fastgrnn_har")
 

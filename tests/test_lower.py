@@ -11,16 +11,16 @@ from onnx_models import compiled, given_ranges, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from scan_models import SCANS, STREAMABLE
 
-from codegen.arena import problem_of
-from memplan import Plan, check, plan
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges, save_ranges
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
-from tinyhil.liveness import live_ranges
 from tinyhil.lower import formats, lower, tied_values
+from tinyhil.memplan import Plan, check, plan
+from tinyhil.memplan.arena.liveness import live_ranges
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Tensor, walk
 from tinyhil.reference import run_reference

@@ -12,8 +12,8 @@ import click
 import pytest
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 
-from harness.commands.run import run
-from harness.parallel import as_arguments, worst_code
+from tinyhil.harness.commands.run import run
+from tinyhil.harness.measure.parallel import as_arguments, worst_code
 
 BOARDS = ("--board", "due", "--board", "uno", "--board", "h747", "--board", "host")
 MODEL = ("--model", "fastgrnn_har")

@@ -96,7 +96,7 @@ def test_nothing_outlives_who_started_it(how: str, number: signal.Signals, tmp_p
 )
 def test_kill_9_of_a_run_leaves_no_process(boards: tuple[str, ...], program: str, tmp_path: Path) -> None:
     """`pio`, `scons`, compilers, emulators, runs of several boards."""
-    command = [sys.executable, "-m", "harness.cli", "run", "--model", "fastgrnn_har"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--model", "fastgrnn_har"]
     command += [word for board in boards for word in ("--board", board)]
     process = begin(str(tmp_path), *command, cwd=tmp_path, HIL_CACHE=str(tmp_path / "cache"))
     wait_for(f"{program} runs", lambda: any(program in words for words in map(command_of, marked(str(tmp_path)))))

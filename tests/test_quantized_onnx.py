@@ -18,7 +18,6 @@ from onnxruntime.quantization import QuantFormat
 from quantized_models import inputs, own, quantized, written
 from test_ops_fuzz import mutate, survives
 
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ModelError
@@ -26,6 +25,7 @@ from tinyhil.evaluate import evaluate
 from tinyhil.formats import named
 from tinyhil.formats.affine import Affine
 from tinyhil.graph import Graph
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 

@@ -16,10 +16,10 @@ from renode_files import Fault, Platform, Script, read_platform, read_script
 from uno_bench import GO, build_firmware
 from wire_bench import ROOT
 
-from harness.boards import renode
-from harness.boards.connection import Connection, Session
-from harness.config import Boards, BoardSpec, load_boards
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.boards import renode
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.config import Boards, BoardSpec, load_boards
 
 FOLDER = ROOT / "emulators" / "renode"
 GIVEN = frozenset({"$image", "$port"})  # what the driver sets

@@ -12,15 +12,15 @@ from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from codegen.placement import Passes, Placement, place
-from codegen.row_choice import with_rows
-from codegen.rows import chains, row_wise, schedule_of
-from harness.config import load_boards
-from memplan import check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.fuse import NAMES
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
+from tinyhil.memplan import check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.row_choice import with_rows
+from tinyhil.memplan.arena.row_wise import chains, row_wise, schedule_of
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import run_reference

@@ -11,15 +11,15 @@ from onnx_models import load
 from test_kernels_formats import inputs
 from test_rows import Chain
 
-from codegen.rows import chains, row_wise
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import ModelError
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.graph import Graph
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
+from tinyhil.memplan.arena.row_wise import chains, row_wise
 from tinyhil.ops import rows
 from tinyhil.program import Program, walk
 

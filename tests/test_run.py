@@ -13,9 +13,9 @@ import pytest
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
-from harness.config import load_boards
-from harness.run import Outcome, Request, run
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.measure.run import Outcome, Request, run
 
 WINDOWS = 950  # test part of the subset
 UNO_RAM_BYTES, UNO_FLASH_BYTES = 1024, 24 * 1024

@@ -21,25 +21,25 @@ from search_models import (
     worked_example,
 )
 
-from codegen.floor import floor_bytes
-from codegen.placement import place
-from harness.toolchain import default_cache_dir
-from search.evaluate import make_examples, require_classes
-from search.haunter import Haunter, choose_pair, promotion_order, promotions
-from search.lagrange import merit
-from search.memory import Memory
-from search.offer import formats_on_offer
-from search.run import Budget, search
-from search.shiftry import Shiftry
-from search.space import Candidate, Choice, make_space
-from search.strategies import STRATEGIES, make_strategy
-from search.study import Ask, Asking, Study
-from search.trial import Trial, TrialLog
 from tinyhil.assignment import load_assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.placement import place
 from tinyhil.reference import run_reference
+from tinyhil.search.evaluator import make_examples, require_classes
+from tinyhil.search.memory import Memory
+from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Candidate, Choice, make_space
+from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.strategies.haunter import Haunter, choose_pair, promotion_order, promotions
+from tinyhil.search.strategies.lagrange import merit
+from tinyhil.search.strategies.shiftry import Shiftry
+from tinyhil.search.study import Ask, Asking, Study
+from tinyhil.search.trial import Trial, TrialLog
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 LIMITS = (13, 18, 22)
@@ -481,7 +481,7 @@ def test_a_single_class(tmp_path: Path) -> None:
 
 
 def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
-    from harness.search import write_assignment
+    from tinyhil.harness.search.session import write_assignment
 
     study = network_study(tmp_path, 18)
     found = search(Haunter(), study)

@@ -15,8 +15,8 @@ import yaml
 from onnx_models import node, simple
 from scan_models import weights
 
-from search.strategies import make_strategy
 from tinyhil.errors import EXIT_USAGE, ConfigError
+from tinyhil.search.strategies import make_strategy
 
 KEYS = {
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hil(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -77,7 +77,7 @@ def test_the_same_search_twice_at_once(folder: Path) -> None:
     assert search(folder, "--ram", "11").returncode == 0
     (log,) = (folder / "results" / "search" / "net").glob("*.jsonl")
     trials = log.read_bytes()
-    command = [sys.executable, "-m", "harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz"]
     with filelock.FileLock(log.with_suffix(".lock")):
         second = subprocess.Popen(
             [*command, "--evaluations", "12", "--ram", "11"], cwd=folder, stderr=subprocess.PIPE, text=True

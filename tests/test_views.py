@@ -13,19 +13,19 @@ from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from codegen.arena import problem_of
-from codegen.model import Target, emit_model
-from codegen.placement import Passes, Placement, place
-from codegen.transfer import Transfer
-from codegen.views import is_done_by_plan, view_of
-from harness.config import load_boards
-from memplan import PlanError, check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats import named
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.fuse import NAMES
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
+from tinyhil.memplan import PlanError, check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.views import is_done_by_plan, view_of
 from tinyhil.program import Op, Program, Tensor, walk
 from tinyhil.reference import run_reference
 

@@ -19,13 +19,13 @@ import yaml
 from hil_command import hil, record_of
 from onnx import numpy_helper
 
-from harness.zoo import find_model, zoo_names
 from models.training.graphs import Bonsai, FastGrnn, ProtoNn, bonsai, fastgrnn, protonn
 from tinyhil.calibrate import load_ranges
 from tinyhil.data import Dataset, load
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.zoo import find_model, zoo_names
 
 MODELS = Path(__file__).parent.parent / "models"
 NAMES = [name for name in zoo_names() if name != "fastgrnn_har"]

@@ -114,7 +114,7 @@ void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift)
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(
             plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)]);
-        each_element_of_lines(plane, l, down, across, [&](auto element) {
+        each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
         });
@@ -126,7 +126,7 @@ template <class Acc, class X>
 inline Acc sum_of_lines(X plane, const RowWindow &l, const Span &down, const Span &across) {
     using Number = typename Plain<Acc>::type;
     Number sum = Number(0);
-    each_element_of_lines(plane, l, down, across, [&](auto element) { sum += static_cast<Number>(element); });
+    each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
     return static_cast<Acc>(sum);
 }
 

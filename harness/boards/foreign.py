@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config import BoardSpec
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.config import BoardSpec
 from tinyhil.processes import Started
 
 END_S = 5.0

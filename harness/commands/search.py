@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -75,9 +75,9 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
 
     from rich.console import Console
 
-    from harness.search import SearchRequest, run_search
-    from harness.search_report import print_outcome, search_progress
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.search.report import print_outcome, search_progress
+    from tinyhil.harness.search.session import SearchRequest, run_search
 
     request = SearchRequest(**options)
     with search_progress(Console(stderr=True), request.evaluations) as progress:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.formats.codec import quantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL
@@ -180,7 +181,8 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
 def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
     constant = lowering.constant(value)
     if constant is not None and not constant.any():
-        params = {"count": target.count, "value": 0}
+        zero = int(quantize(np.zeros(1), target.format)[0][0])  # a code: a zero-skew integer's is not 0
+        params = {"count": target.count, "value": zero}
         lowering.append(Op(FILL.name, f"{node.name}.{target.name}", (), target.name, params))
     else:
         lowering.append(_copy_op(node, lowering, lowering.operand(value), target.name))

@@ -58,7 +58,8 @@ def emit_layer(
     """
     weights, x, bias = operands
     if kernels.affine is not None and affine.is_affine(weights.format, lowering.format(x)):
-        made = affine.layer(node, weights.name, (weights.array, weights.steps), None if bias is None else bias.array)
+        source, start = lowering.format(x), None if bias is None else bias.array
+        made = affine.layer(node, weights.name, (weights.array, weights.steps), start, source.smallest)
         affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
         return
     if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
@@ -69,6 +70,10 @@ def emit_layer(
         what = f"'{x}' is a zero-skew integer, its weights are not"
         raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
+    if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
+        least = channels.least_exponent(weights.format, lowering.format(x), float(np.abs(bias.array).max(initial=0.0)))
+        if least is not None and least > weights.format.exponent:
+            weights = replace(weights, format=weights.format.scaled(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
     bias_shift = 0

@@ -1,0 +1,120 @@
+"""Model file -> Sources for a set of boards: front end, formats, lowering, planning, code generation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.transfer import Transfer, choose_transfer
+from tinyhil.errors import DoesNotFit
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.assets import asset
+from tinyhil.harness.config import BoardSpec
+from tinyhil.lower import lower
+from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
+from tinyhil.program import Program
+
+ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini that a generated project does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One model in one assignment: the program, its plan, and how its input gets into each board it fits."""
+
+    model: Model
+    assignment: Assignment
+    program: Program
+    problem: Problem
+    plan: Plan
+    transfers: dict[str, Transfer]
+    sources: dict[str, str]
+
+
+def compile_model(
+    model: Model,
+    assignment: Assignment,
+    ranges: Ranges,
+    boards: Sequence[BoardSpec],
+    required: Iterable[str],
+    passes: Passes | None = None,
+) -> Compiled:
+    """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
+
+    `passes`: what may be done to need less memory; None: all.
+    """
+    placed = place(lower(model.graph, assignment, ranges), passes)
+    transfers = {}
+    required = set(required)
+    for board in boards:
+        try:
+            placed, transfers[board.name] = fit(placed, board, may_spread=board.name in required)
+        except DoesNotFit:
+            if board.name in required:
+                raise
+    program, problem, arena = placed.program, placed.problem, placed.plan
+    check(problem, arena)
+    targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
+    sources = with_supplies(runtime_sources(), boards)
+    sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
+    return Compiled(model, assignment, program, problem, arena, transfers, sources)
+
+
+def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:
+    """How the input gets into a board; where one memory is too small, with a plan over all that its chip has."""
+    program, chip = placed.program, board.chip
+    try:
+        arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
+        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name)
+    except DoesNotFit:
+        if not (may_spread and chip.regions) or chip.ram_bytes is None:
+            raise
+    main_bytes = main_ram_bytes(program, chip.ram_bytes, chip.stack_reserve_bytes or 0)
+    wide = spread(placed, chip.regions, main_bytes)
+    return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name)
+
+
+@lru_cache
+def runtime_sources() -> dict[str, str]:
+    """The parts of a project that do not depend on the model: `firmware/` and `platformio.ini`."""
+    root = asset("firmware").parent
+    sources = {}
+    for path in sorted((root / "firmware").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            sources[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    lines = (root / "platformio.ini").read_text(encoding="utf-8").splitlines(keepends=True)
+    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
+    return sources
+
+
+def with_supplies(sources: dict[str, str], boards: Sequence[BoardSpec]) -> dict[str, str]:
+    """The sources with the supplies of the board file in PlatformIO's manifests, from where the firmware has them."""
+    changed = dict(sources)
+    for board in boards:
+        path = f"firmware/platform/boards/{board.name}.json"
+        manifest = json.loads(sources[path]) if path in sources else None
+        if manifest is None or manifest["build"].get("supply") == board.supply:
+            continue
+        manifest["build"]["supply"] = board.supply
+        changed[path] = json.dumps(manifest, indent=2) + "\n"
+    return changed
+
+
+def write_sources(sources: dict[str, str], folder: Path) -> int:
+    """Write the files whose text differs; returns how many. Equal files are left alone, so nothing is rebuilt."""
+    written = 0
+    for name, text in sources.items():
+        path = folder / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written += 1
+    return written
