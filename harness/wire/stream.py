@@ -297,9 +297,11 @@ class _Session:
         took_s = time.monotonic() - self.begun.pop(sample)
         most_s = COUNTER_TICKS / max(1, self.hello.clock_hz)
         if self.options.real_time and took_s > most_s:
+            counts = (
+                f"the board counts {COUNTER_TICKS} cycles, {most_s:.1f} s at {self.hello.clock_hz} Hz, and begins anew"
+            )
             raise DoesNotFit(
-                f"{self.link.port}: sample {sample} took up to {took_s:.0f} s; the board counts "
-                f"{COUNTER_TICKS} cycles, {most_s:.1f} s at {self.hello.clock_hz} Hz, and begins anew; use a smaller model or a lower width"
+                f"{self.link.port}: sample {sample} took up to {took_s:.0f} s; {counts}; use a smaller model or lower width"
             )
 
     def _ask_for_misfit(self, result: Result) -> None:
