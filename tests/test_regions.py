@@ -22,7 +22,8 @@ from tinyhil.harness.build.image import check_arena, check_fits
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.cli import main
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
 from tinyhil.memplan import Buffer, Problem, Region, check, plan
 from tinyhil.memplan.arena.placement import Passes, Placement, place

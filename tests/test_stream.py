@@ -31,7 +31,8 @@ from tinyhil.errors import BoardError, DeviceCrashed, DoesNotFit, HilError, Link
 from tinyhil.harness.boards.connection import Connection
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.patience import Patience

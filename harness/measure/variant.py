@@ -18,8 +18,9 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.crash import explain_crash
-from tinyhil.harness.measure.run import Request, blame_the_dead, connect, flash_unless_running, log_folder
+from tinyhil.harness.measure.run import blame_the_dead, connect, flash_unless_running, log_folder
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values

@@ -10,13 +10,12 @@ from pathlib import Path
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
-from tinyhil.frontend.load import load_model
 from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import fit
 from tinyhil.harness.config import Boards
-from tinyhil.harness.measure.run import Request, find_assignment
+from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.placement import Passes, place
@@ -118,10 +117,9 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     board = None if wanted.board is None else boards.board(wanted.board)
-    source = find_model(name)
-    model = load_model(source.path)
-    request = Request(board="", model=name, format=wanted.format, assignment=wanted.assignment)
-    assignment = find_assignment(request, model)
+    opened = open_model(name)
+    source, model = opened.source, opened.model
+    assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
     program = lower(model.graph, assignment, _ranges(source, model, say), left_out)
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL

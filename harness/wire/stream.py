@@ -301,7 +301,7 @@ class _Session:
                 f"the board counts {COUNTER_TICKS} cycles, {most_s:.1f} s at {self.hello.clock_hz} Hz, and begins anew"
             )
             raise DoesNotFit(
-                f"{self.link.port}: sample {sample} took up to {took_s:.0f} s; {counts}; use a smaller model or lower width"
+                f"{self.link.port}: sample {sample} took up to {took_s:.0f} s; {counts}; use a smaller model"
             )
 
     def _ask_for_misfit(self, result: Result) -> None:
