@@ -294,7 +294,7 @@ void release_slot() {
     --inbox.filled;
 }
 
-void update_crc32(uint8_t byte) {
+__attribute__((noinline)) void update_crc32(uint8_t byte) {
     uint32_t crc = ~state.results_crc32 ^ byte;
     for (uint8_t bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0xEDB88320UL : 0);
     state.results_crc32 = ~crc;
