@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import store
 
 

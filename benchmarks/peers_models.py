@@ -192,7 +192,8 @@ def measure(name: str, peer: Peer, folder: Path) -> dict[str, Any]:
     """One row of results/peers.json: all test points by the reference, some of them on the emulated Uno."""
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.config import load_boards
-    from tinyhil.harness.measure.run import Request, run
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.run import run
     from tinyhil.harness.records.record import make_record
     from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 

@@ -20,7 +20,8 @@ import numpy as np
 from tinyhil.errors import HilError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
 
 BOARDS = ("uno", "due", "h747")

@@ -24,12 +24,11 @@ from tinyhil.classes import classes_of  # noqa: E402
 from tinyhil.data import load  # noqa: E402
 from tinyhil.errors import DoesNotFit, HilError  # noqa: E402
 from tinyhil.evaluate import evaluate  # noqa: E402
-from tinyhil.frontend.load import load_model  # noqa: E402
 from tinyhil.harness.build.toolchain import default_cache_dir  # noqa: E402
 from tinyhil.harness.config import load_boards  # noqa: E402
+from tinyhil.harness.job import open_model  # noqa: E402
 from tinyhil.harness.measure.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
-from tinyhil.harness.measure.run import known_ranges  # noqa: E402
-from tinyhil.harness.zoo import ModelSource, find_model, zoo_names  # noqa: E402
+from tinyhil.harness.zoo import ModelSource, zoo_names  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
 from tinyhil.memplan.arena.placement import place  # noqa: E402
 from tinyhil.reference import dequantize_outputs, quantize_inputs  # noqa: E402
@@ -68,9 +67,9 @@ def variants(model: str) -> Iterator[Variant]:
 
 def accuracy(model: str) -> dict[str, dict[str, Any]]:
     """By name of the variant: what all test samples give, and the bytes of the arena."""
-    source = find_model(model)
-    loaded = load_model(source.path)
-    ranges = known_ranges(loaded, source, None)
+    opened = open_model(model)
+    source, loaded = opened.source, opened.model
+    ranges = opened.known_ranges(None)
     data = load(_manifest(source)["dataset"])
     assert ranges is not None
     assert data.y_test is not None

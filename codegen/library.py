@@ -32,7 +32,7 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.memplan import Plan
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
 STATIC, CALLER = "static", "caller"
 ALIGNMENT = 4
@@ -386,7 +386,7 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
     lines, result = _result(library, names)
     kind, fmt = c_type(library.output), library.output.format
     input_line = []
-    if library.output.role == "input":
+    if library.output.role == Role.INPUT:
         input_line = [
             f"    const {kind} *const {names[library.output.name]} = reinterpret_cast<const {kind} *>(input);"
         ]

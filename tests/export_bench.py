@@ -11,15 +11,11 @@ from pathlib import Path
 import numpy as np
 import serial
 
-from tinyhil.assignment import Assignment
 from tinyhil.codegen.library import STATIC, Library
-from tinyhil.formats import named
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.measure.run import known_ranges
+from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.export import library_of, packed
-from tinyhil.harness.zoo import find_model
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "firmware_export"
@@ -55,12 +51,9 @@ class Exported:
 
 
 def export(model: str, format_: str, *, arena: str = STATIC, kind: str = "cmake", name: str | None = None) -> Exported:
-    source = find_model(model)
-    loaded = load_model(source.path)
-    ranges = known_ranges(loaded, source, None)
-    assert ranges is not None
-    compiled = compile_model(loaded, Assignment(named(format_).name), ranges, (), ())
-    library = library_of(compiled, source.name, name, arena, source.classes)
+    opened = open_model(model)
+    compiled = compile_model(opened.model, opened.assignment(None, format_), opened.required_ranges(None), (), ())
+    library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
     return Exported(compiled, library, packed(kind, library, []))
 
 

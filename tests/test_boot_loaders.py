@@ -18,8 +18,8 @@ from tinyhil.harness.boards.flash import touch
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.load import build_image
-from tinyhil.harness.measure.run import Request
 
 
 @pytest.fixture(scope="module")

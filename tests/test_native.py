@@ -123,7 +123,7 @@ def test_one_place_for_all(tmp_path: Path) -> None:
     """What `make setup` compiles: the planner's core and the engine of searches."""
     environment = {**os.environ, "HIL_CACHE": str(tmp_path), "CXX": "/bin/false"}
     done = subprocess.run(
-        [sys.executable, "-m", "harness.natives"],
+        [sys.executable, "-m", "tinyhil.harness.build.natives"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -154,7 +154,7 @@ def test_one_differing_sample_is_not_bit_exact(damage: str, files: Path, tmp_pat
     """The verdict itself: a value that differs in one place fails the gate."""
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.config import load_boards
-    from tinyhil.harness.measure.run import Request
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.run import run as run_request
     from tinyhil.harness.records.record import make_record
 

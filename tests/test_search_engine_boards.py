@@ -13,7 +13,8 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request, run
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.search.session import write_assignment
 from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.search.engine.library import Engine

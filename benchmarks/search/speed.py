@@ -23,7 +23,7 @@ from tinyhil.errors import HilError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.run import Request
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.search.session import write_assignment
 from tinyhil.harness.zoo import find_model

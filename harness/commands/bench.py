@@ -54,9 +54,9 @@ def bench(
     import json
 
     from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.bench import Plan, gate, store
     from tinyhil.harness.measure.bench import bench as run_bench
-    from tinyhil.harness.measure.run import Request
     from tinyhil.harness.records.figures import read_record
 
     plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))

@@ -44,8 +44,8 @@ def diff(
     from rich.console import Console
 
     from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.diff import diff as diff_request
-    from tinyhil.harness.measure.run import Request
     from tinyhil.harness.records.diff_report import print_diff
 
     request = Request(board=board, format=format_, **options)

@@ -35,5 +35,5 @@ def export(format_: str, **options: Any) -> None:
     from tinyhil.harness.offline.export import Wanted, export_model
 
     wanted = Wanted(format=format_, **options)
-    library = export_model(wanted)
+    library = export_model(wanted, common.say)
     click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)

@@ -26,8 +26,8 @@ from tinyhil.harness.commands.common import read_boards, say
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
     from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.load import flash_model
-    from tinyhil.harness.measure.run import Request
 
     request = Request(format=format_, **options)
     loaded = flash_model(request, read_boards(boards_file, bench_file), default_cache_dir(), say)

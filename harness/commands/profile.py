@@ -37,8 +37,8 @@ def profile(
     from rich.console import Console
 
     from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.profile import profile as profile_request
-    from tinyhil.harness.measure.run import Request
     from tinyhil.harness.progress import progress_on
     from tinyhil.harness.records.profile_report import print_profile
 

@@ -98,7 +98,7 @@ def _run_one(
     from rich.console import Console
 
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.measure.run import Request
+    from tinyhil.harness.job import Request
     from tinyhil.harness.measure.run import run as run_request
     from tinyhil.harness.progress import progress_on
     from tinyhil.harness.records.record import store

@@ -15,8 +15,11 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @common.MODEL_OPTION
 @click.option(
-    "--ram", type=click.IntRange(min=1), help="Most bytes of the arena, model input apart; default: what --board has."
+    "--ram",
+    type=click.IntRange(min=1),
+    help="Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena.",
 )
+@click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
 @click.option("--latency-us", type=click.FloatRange(min=0, min_open=True), help="Most microseconds on --board.")
 @click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
 @click.option(
@@ -55,9 +58,6 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
 @click.option(
     "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
-)
-@click.option(
-    "--ram-total", is_flag=True, help="--ram is the board's whole RAM: arena, static data and measured stack."
 )
 @click.option("--port", help="Serial port or pyserial URL of the board.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")

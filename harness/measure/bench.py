@@ -10,8 +10,9 @@ from typing import Any
 from tinyhil.errors import DataError
 from tinyhil.harness.boards.locate import locate
 from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request, Say
 from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap
-from tinyhil.harness.measure.run import Outcome, Progress, Request, Say, run
+from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures, read_record
 from tinyhil.harness.records.record import make_record, write_record

@@ -6,7 +6,7 @@ The first tensor that differs is where board and host part: what follows differs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,12 @@ from tinyhil.codegen.value_log import is_logged
 from tinyhil.errors import DataError, LinkError
 from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards
-from tinyhil.harness.inputs import load_inputs
-from tinyhil.harness.measure.run import Request, check_weights, find_assignment, find_place, find_ranges
+from tinyhil.harness.job import Request, load_job, open_model
+from tinyhil.harness.measure.run import check_weights, find_place
 from tinyhil.harness.measure.variant import Device, run_variant
 from tinyhil.harness.wire.protocol import Values
-from tinyhil.harness.zoo import find_model
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.program import Loop, Op, Program
 from tinyhil.reference import quantize_inputs, run_reference
@@ -79,16 +77,13 @@ class Diff:
 def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Say) -> Diff:
     """Compare sample number `sample` of the inputs; errors as those of `hil run`."""
     device = Device(request, find_place(request, boards), boards, cache_dir, say)
-    source = find_model(request.model)
-    model = load_model(source.path)
-    inputs = load_inputs(source, request.inputs, None)
+    opened = open_model(request.model)
+    job = load_job(opened, replace(request, samples=None), say)
+    model, inputs = opened.model, job.inputs
     if not 0 <= sample < len(inputs.x):
         raise DataError(f"{inputs.name}: has no sample {sample}, the last is {len(inputs.x) - 1}; see --sample")
-    ranges = find_ranges(model, source, inputs, request.calibrate, say)
     board = device.place.board
-    compiled = compile_model(
-        model, find_assignment(request, model), ranges, list(boards.entries.values()), {board.name}
-    )
+    compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
     check_weights(compiled.program, board)
     x = shape_inputs(model.graph, inputs.x[sample : sample + 1])
     integers, _ = quantize_inputs(compiled.program, x)

@@ -20,7 +20,8 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.measure.run import Request, blame_the_dead, connect, log_folder
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import blame_the_dead, connect, log_folder
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import QUIET, Result
 from tinyhil.harness.wire.stream import Options, check_identity, greet, stream

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import BoardError, DataError
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.config import Boards
-from tinyhil.harness.measure.run import Request, known_ranges, run
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures, read_record
 from tinyhil.harness.records.record import make_record
 from tinyhil.harness.wire.partial import writing
-from tinyhil.harness.zoo import find_model
 
 FOLDER = Path("results/golden")
 SAMPLES = 16
@@ -131,9 +130,9 @@ def model_of(order: Order, bench: Bench) -> str:
 
 def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
     """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
-    source = find_model(model_of(order, bench))
-    model = load_model(source.path)
-    ranges = known_ranges(model, source, bench.root / order.calibrate if order.calibrate else None)
+    opened = open_model(model_of(order, bench))
+    source, model = opened.source, opened.model
+    ranges = opened.known_ranges(bench.root / order.calibrate if order.calibrate else None)
     if ranges is None:
         raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")
     name = model.graph.inputs[0]

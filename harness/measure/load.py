@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.flash import confirm, flash
@@ -16,9 +15,8 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.measure.run import Request, Say, find_assignment, find_place, log_folder
-from tinyhil.harness.offline.generate import ranges_of
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job import Request, Say, open_model
+from tinyhil.harness.measure.run import find_place, log_folder
 from tinyhil.memplan.arena.regions import arrays
 
 
@@ -56,11 +54,10 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
 
 def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
     """The same image that `hil run` builds with the same options."""
-    source = find_model(request.model)
-    model = load_model(source.path)
-    ranges = ranges_of(model, source, request.calibrate)
-    assignment = find_assignment(request, model)
-    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
+    opened = open_model(request.model)
+    ranges = opened.required_ranges(request.calibrate)
+    assignment = opened.assignment(request.assignment, request.format)
+    compiled = compile_model(opened.model, assignment, ranges, list(boards.entries.values()), {board.name})
     image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
     check_fits(image, board)
     check_arena(image, arrays(compiled.plan))

@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.assignment import Assignment, load_assignment
-from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.calibrate import Ranges
 from tinyhil.classes import class_count
 from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
-from tinyhil.formats import named
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.frontend.listing import Model
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.boards import attached, host, simulated
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Connection, Session
@@ -32,50 +28,26 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
+from tinyhil.harness.inputs import Inputs
+from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
 
-Say = Callable[[str], None]
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asked for; the fields are the options of `hil run`."""
-
-    board: str
-    model: str
-    format: str = "fixed16"
-    assignment: Path | None = None
-    inputs: Path | None = None
-    calibrate: Path | None = None
-    samples: int | None = None
-    port: str | None = None
-    mode: str = "quiet"
-    uart: str = "lifted"
-    realtime: bool = False
-    load: str | None = "direct"  # or flash; None: as how_loaded() says
-    emulator: str | None = None
-    no_flash: bool = False
-    timeout_s: float = 30.0
-    retries: int = 0
-    wait_s: float | None = None  # for a board that is in use; None: as the bench file says
-    results: Path = Path("results")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
+class _Sessions:
     """What the sessions of one run share: the board they take place on, and who is told."""
 
     request: Request
@@ -140,19 +112,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     board = place.board
     request = replace(request, load=how_loaded(request.load, board))
     with clock.stage("model"):
-        source = find_model(request.model)
-        model = load_model(source.path)
-        for note in model.notes:
-            say(f"{source.name}: {note}")
+        opened = open_model(request.model, say)
     with clock.stage("data"):
-        inputs = load_inputs(source, request.inputs, request.samples)
-        if inputs.message:
-            say(inputs.message)
+        job = load_job(opened, request, say)
+        model, inputs = opened.model, job.inputs
         x = shape_inputs(model.graph, inputs.x)
-        assignment = find_assignment(request, model)
-        ranges = find_ranges(model, source, inputs, request.calibrate, say)
     with clock.stage("compile"):
-        compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name})
+        compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
@@ -168,14 +134,14 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
                 flash_unless_running(image, board, port, say)
-        measured = _measure(Job(request, board, port, image, clock, say, progress), compiled.program, integers)
+        measured = _measure(_Sessions(request, board, port, image, clock, say, progress), compiled.program, integers)
     return Outcome(
         request=request,
         board=board,
         place=place,
-        source=source,
+        source=opened.source,
         compiled=compiled,
-        ranges=ranges,
+        ranges=job.ranges,
         image=image,
         inputs=inputs,
         integers=integers,
@@ -197,7 +163,7 @@ def check_labels(inputs: Inputs, classes: int | None) -> None:
 def check_weights(program: Program, board: BoardSpec) -> None:
     """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
     limit = board.chip.flash_bytes
-    stored = [tensor for tensor in program.tensors.values() if tensor.role in ("constant", "table")]
+    stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
     total = sum(tensor.size_bytes for tensor in stored)
     if limit is not None and total > limit:
         stored.sort(key=lambda tensor: -tensor.size_bytes)
@@ -208,39 +174,7 @@ def check_weights(program: Program, board: BoardSpec) -> None:
         )
 
 
-def find_assignment(request: Request, model: Model) -> Assignment:
-    """The assignment file, or one format for all values."""
-    if request.assignment is not None:
-        return load_assignment(request.assignment, model.graph)
-    return Assignment(named(request.format).name)
-
-
-def find_ranges(model: Model, source: ModelSource, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
-    """Known ranges, else from the first half of the inputs (said)."""
-    known = known_ranges(model, source, calibration)
-    if known is not None:
-        return known
-    x = inputs.x if inputs.all_x is None else inputs.all_x
-    half = max(1, len(x) // 2)
-    say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
-    return calibrated(model, x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
-
-
-def known_ranges(model: Model, source: ModelSource, calibration: Path | None) -> Ranges | None:
-    """Ranges from --calibrate, else those that lie beside the model, else None."""
-    if calibration is not None:
-        data = read_inputs(calibration)
-        origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
-        try:
-            return calibrated(model, data.x, origin)
-        except DataError as error:
-            raise DataError(f"{calibration}: {error}") from None
-    if source.ranges is not None and source.ranges.is_file():
-        return load_ranges(source.ranges, model.sha256)
-    return None
-
-
-def _measure(job: Job, program: Program, integers: np.ndarray) -> dict[str, Any]:
+def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:
     request, board, port = job.request, job.board, job.port
     storage = storage_dtype(program.tensors[program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
@@ -279,13 +213,14 @@ def run_key(request: Request, port: str | None, image: Image, samples: list[byte
     return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
 
 
-def _session(job: Job, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
+def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
     request, board, image = job.request, job.board, job.image
     # never none: the stack's watermark is of this session
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
     patience_s = max(0.05, min(1.0, request.timeout_s / 4))
-    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
+    real_time = job.port is not None
+    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo), real_time)
     starting = "flash" if job.port is None and request.load == "flash" else "stream"
     with log_folder(image.project_dir) as logs, ExitStack() as stack:
         with job.clock.stage(starting):
@@ -300,7 +235,11 @@ def _session(job: Job, samples: list[bytes], partial: PartialRun) -> dict[str, A
             with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
-                stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                try:
+                    stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                except Distrusted:
+                    partial.forget()
+                    raise
                 check_memory(stats, image, board, partial.forget)
             return {"stats": stats, "surroundings": device.finish()}
 

@@ -11,17 +11,17 @@ import numpy as np
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.frontend import SUFFIXES
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job import open_model
 
 
 def convert_model(name: str, out: Path) -> list[Path]:
     """Write the model as `out`, by its suffix; returns the files written."""
     if out.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{out}: the languages are {', '.join(SUFFIXES)}")
-    source = find_model(name)
+    opened = open_model(name)
+    source, model = opened.source, opened.model
     if out.exists() and out.samefile(source.path):
         raise ConfigError(f"{out}: would replace the model itself; choose another name")
-    model = load_model(source.path)
     for name in model.graph.pinned:
         raise ModelError(
             f"{source.path}: input '{name}' is of integers, `hil convert` writes inputs of real numbers only; "

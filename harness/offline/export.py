@@ -16,15 +16,12 @@ from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library import STATIC, Library, emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.measure.run import Request, find_assignment
+from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.export_sizes import state_sizes
-from tinyhil.harness.offline.generate import ranges_of
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import formats_of
-from tinyhil.harness.zoo import find_model
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48
@@ -48,15 +45,15 @@ class Wanted:
     sizes: bool = False
 
 
-def export_model(wanted: Wanted) -> Library:
+def export_model(wanted: Wanted, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
-    source = find_model(wanted.model)
-    model = load_model(source.path)
-    request = Request(board="", model=wanted.model, format=wanted.format, assignment=wanted.assignment)
-    assignment = find_assignment(request, model)
-    compiled = compile_model(model, assignment, ranges_of(model, source, wanted.calibrate), (), ())
-    names = source.classes if wanted.classes is None else tuple(name.strip() for name in wanted.classes.split(","))
-    library = library_of(compiled, source.name, wanted.name, wanted.arena, names)
+    opened = open_model(wanted.model, say)
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    compiled = compile_model(opened.model, assignment, opened.required_ranges(wanted.calibrate), (), ())
+    names = opened.source.classes or opened.model.classes
+    if wanted.classes is not None:
+        names = tuple(name.strip() for name in wanted.classes.split(","))
+    library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, names)
     about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
     if wanted.sizes:
         about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]

@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 
 from tinyhil.codegen.library import CALLER, Library
 from tinyhil.errors import BuildError
+from tinyhil.processes import run
 
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 DEADLINE_S = 120.0
@@ -107,7 +108,7 @@ def measure(library: Library, processor: Processor, folder: Path, function: str)
 
 def _run(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        done = run(command, DEADLINE_S)
     except subprocess.TimeoutExpired:
         raise BuildError(f"--sizes: {command[0]} gave no result after {DEADLINE_S:.0f} s") from None
     if done.returncode != 0:

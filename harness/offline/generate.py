@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tinyhil import data
-from tinyhil.calibrate import Ranges, save_ranges
+from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
-from tinyhil.frontend.listing import Model
-from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
-from tinyhil.harness.measure.run import Request, find_assignment, known_ranges
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.job import open_model
 
 Say = Callable[[str], None]
 
@@ -26,11 +23,9 @@ def generate_project(
     """Write the project of a model for every board it fits; returns (files written, files in all)."""
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
-    source = find_model(name)
-    model = load_model(source.path)
-    request = Request(board="", model=name, format=format_, assignment=assignment)
-    ranges = ranges_of(model, source, calibration)
-    compiled = compile_model(model, find_assignment(request, model), ranges, list(boards.entries.values()), ())
+    opened = open_model(name)
+    formats, ranges = opened.assignment(assignment, format_), opened.required_ranges(calibration)
+    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
         say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
@@ -40,20 +35,12 @@ def generate_project(
     return write_sources(sources, out), len(sources)
 
 
-def ranges_of(model: Model, source: ModelSource, calibration: Path | None) -> Ranges:
-    """Ranges where there are no inputs to fall back on; DataError if none are known."""
-    known = known_ranges(model, source, calibration)
-    if known is None:
-        raise DataError(f"{source.path}: no calibrated ranges; give --calibrate inputs.npz")
-    return known
-
-
 def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:
     """Observe the values of a model and write ranges.json; returns its path."""
-    source = find_model(name)
-    model = load_model(source.path)
+    opened = open_model(name)
+    source, model = opened.source, opened.model
     if inputs is not None:
-        given = read_inputs(inputs)
+        given = read_inputs(inputs, model.classes)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
         found = data.load(source.dataset)
@@ -78,7 +65,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
 
 def describe_model(name: str) -> Iterator[str]:
     """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
-    yield from _describe(load_model(find_model(name).path).graph, "")
+    yield from _describe(open_model(name).model.graph, "")
 
 
 def _describe(graph: Graph, indent: str) -> Iterator[str]:

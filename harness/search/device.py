@@ -1,7 +1,7 @@
 """Candidates of a search on the board: built, flashed, streamed and compared as `hil run` does it.
 
 What the board measured decides between candidates that agree equally well with the float model, and whether the whole
-of its RAM is kept to (`--ram-total`). A board that computes other integers than the reference ends the search.
+of its RAM is kept to. A board that computes other integers than the reference ends the search.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.errors import BoardDiffers, BuildError, ConfigError
+from tinyhil.errors import BoardDiffers, BuildError
 from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
 from tinyhil.harness.measure.diff import diff_compiled
 from tinyhil.harness.measure.profile import Profile, profile_run
-from tinyhil.harness.measure.run import Outcome, Request, run
+from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.measure.variant import Device
 from tinyhil.harness.records.record import store
 from tinyhil.search.costs import Limits
@@ -147,14 +148,6 @@ def _replaced(request: Request, files: dict[str, Path | None]) -> Request:
     from dataclasses import replace
 
     return replace(request, **files)  # type: ignore[arg-type]
-
-
-def overhead_bytes(bench: Bench, narrowest: Trial) -> int:
-    """Static RAM beside the arena, and stack, with the narrowest formats; ConfigError if the board can not tell."""
-    found = bench.measure(narrowest)
-    if found.total_bytes is None:
-        raise ConfigError(f"{found.board}: can not measure its stack, which --ram-total needs; choose another board")
-    return found.total_bytes - found.arena_bytes
 
 
 def _worst_us(latency: Mapping[str, Any]) -> float | None:

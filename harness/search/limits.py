@@ -15,7 +15,8 @@ import numpy as np
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.harness.boards.truth import truth_of
-from tinyhil.harness.measure.run import Request, find_place
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
 from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.program import walk

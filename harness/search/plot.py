@@ -37,7 +37,7 @@ def plot_search(outcome: SearchOutcome, path: Path) -> tuple[Path, Path]:
     axes.plot([t.ram_bytes for t in trials], [100 * t.quality for t in trials], "o", color="0.7", label="tried")
     axes.step([t.ram_bytes for t in front], [100 * t.quality for t in front], "o-", where="post", label="Pareto front")
     axes.plot([best.ram_bytes], [100 * best.quality], "*", markersize=14, color="tab:red", label="chosen")
-    if not outcome.request.ram_total:
+    if outcome.request.board is None or outcome.request.arena is not None:  # else the limit is not that of the arena
         axes.axvline(outcome.record["ram_limit_bytes"], color="tab:red", linestyle="--", linewidth=1, label="RAM limit")
     labelled = outcome.search_float_accuracy
     axes.axhline(100 * (1.0 if labelled is None else labelled), color="0.4", linewidth=1, label="float32")

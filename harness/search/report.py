@@ -49,7 +49,7 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
     r, best = outcome.record, outcome.found.best
     lines = {
         "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
-        "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B",
+        "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B (arena {r['arena_bytes']} B)",
         **_costs(r),
         "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
         "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
@@ -60,6 +60,27 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
         lines["on the board"] = _on_board(outcome.measured)
     for name, text in lines.items():
         console.print(f"{name:14} {text}", soft_wrap=True)
+    console.print(_beside(r))
+
+
+def _beside(r: dict[str, Any]) -> Any:
+    """The answer, and each format alone: a table."""
+    from rich.table import Table
+
+    table = Table(title="held out, beside one format for all tensors", title_justify="left")
+    for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title == "format" else "right")
+    answer = {**r, "format": "the answer", "keeps_limits": True}
+    answer["ram_bytes"] = None if r["uniform"][0].get("ram_bytes") is None else r["ram_bytes"]
+    for row in (answer, *r["uniform"]):
+        if "arena_bytes" not in row:
+            table.add_row(row["format"], f"not possible: {row['reason']}")
+            continue
+        numbers = (row[name] for name in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements"))
+        cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+        beyond = "" if row["keeps_limits"] else " (beyond the limits)"
+        table.add_row(row["format"] + beyond, *cells, _percent(row["accuracy"]))
+    return table
 
 
 def _costs(r: dict[str, Any]) -> dict[str, str]:

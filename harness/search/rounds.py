@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError
-from tinyhil.harness.search.device import Bench, Measured, decide, overhead_bytes
+from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.limits import Meter, anchored, least_of
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
-from tinyhil.search.evaluator import Score
 from tinyhil.search.run import Budget, Found, search
+from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
 from tinyhil.search.study import Study
 from tinyhil.search.trial import Trial, TrialLog
@@ -52,6 +52,9 @@ class _Spent:
     evaluations: float = 0.0
     seconds: float = 0.0
 
+    def charge(self, evaluations: float) -> None:
+        self.evaluations += evaluations
+
     def add(self, found: Found) -> Found:
         self.evaluations += found.evaluations
         self.seconds += found.seconds
@@ -63,12 +66,10 @@ def searched_on_device(
 ) -> tuple[Found, Measured]:
     """Search under `limits` and measure the finalists; again with what was learnt from them while none keeps to those
     `required`."""
-    request, limit = task.request, task.ram_bytes
-    total = request.ram if request.ram_total else None
-    if total is not None:
-        limit = total - _overhead(task, total)
+    request, total = task.request, task.ram_bytes if task.whole else None
+    limit = task.arena_bytes
     spent = _Spent()
-    count = request.finalists if request.on_device or request.every or total is not None else 1
+    count = request.finalists if request.on_device or request.every else 1
     for number in range(MOST_ROUNDS):
         study = anchored(meter, limits, limit) if meter is not None else replace(task.study, limit_bytes=limit)
         benches: list[Bench] = []
@@ -133,7 +134,7 @@ def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, f
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
     bench = make_bench(task, TrialLog(None, study.space, ""))
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
-    kept = decide(bench, best, task.request.ram if task.request.ram_total else None, limits)
+    kept = decide(bench, best, task.ram_bytes if task.whole else None, limits)
     if not kept:
         raise ConfigError(
             f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
@@ -150,7 +151,7 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
 
     def attempt(bound: float | None, tag: str) -> Found:
         """A search with `bound` on the objective as well."""
-        ram = task.ram_bytes if objective != "ram" or bound is None else int(bound)
+        ram = task.arena_bytes if objective != "ram" or bound is None else int(bound)
         both = _with(limits, objective, bound)
         study = replace(task.study, limit_bytes=ram) if meter is None else anchored(meter, both, ram)
         if meter is None:
@@ -176,11 +177,19 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
             found, high = other, min(bound, _value(task, meter, objective, other.best.candidate))
         else:
             low = bound
+    if objective == "ram":
+        study = replace(task.study, limit_bytes=task.arena_bytes, charge=spent.charge)
+        found = replace(found, best=slimmed(study, found.best, wanted))
+        high = _value(task, meter, objective, found.best.candidate)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
-    if not request.measures:
+    if not task.measures:
         return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), None
     if objective == "ram":
-        task = replace(task, ram_bytes=found.best.ram_bytes)
+        bench = make_bench(task, TrialLog(None, task.study.space, ""))
+        kept = decide(bench, [found.best], task.ram_bytes if task.whole else None, limits)
+        if kept:
+            return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), kept[0][1]
+        task = replace(task, arena_bytes=int(high))
     for slack in SLACKS:
         try:
             tight = _with(limits, objective, high * slack)
@@ -203,34 +212,18 @@ def _with(limits: Limits, objective: str, bound: float | None) -> Limits:
 
 def _value(task: Task, meter: Meter | None, objective: str, candidate: Candidate) -> float:
     if objective == "ram" or meter is None:
-        return task.study.memory.planned_bytes(candidate)
+        return task.study.memory.planned_bytes(candidate) + task.study.beside_bytes(candidate)
     return meter.costs(_only(objective)).value(candidate)
 
 
 def _least(task: Task, meter: Meter | None, objective: str) -> float:
     if objective == "ram" or meter is None:
-        return task.study.memory.planned_bytes(task.study.memory.least())
-    return least_of(meter, _only(objective), task.ram_bytes)[1]
+        return _value(task, None, objective, task.study.memory.least())
+    return least_of(meter, _only(objective), task.arena_bytes)[1]
 
 
 def _only(objective: str) -> Limits:
     return Limits(latency_us=float("inf")) if objective == "latency" else Limits(flash_bytes=1 << 40)
-
-
-def _overhead(task: Task, total: int) -> int:
-    """Bytes the firmware needs beside the arena; ConfigError if nothing is left for that."""
-    study = task.study
-    narrowest = study.memory.least()
-    least = study.memory.planned_bytes(narrowest)
-    trial = Trial(0, narrowest, "full", least, True, Score(0, 0, None, 0, 0.0))
-    beside = overhead_bytes(make_bench(task, TrialLog(None, study.space, "")), trial)
-    if total - beside < least:
-        raise ConfigError(
-            f"search: {total} B of RAM in all are not feasible on {task.request.board}: "
-            f"{beside} B of stack and static data "
-            f"and {least} B of arena are the least; try --ram {beside + least}"
-        )
-    return beside
 
 
 def _finalists(found: Found, count: int) -> list[Trial]:

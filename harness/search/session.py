@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from tinyhil.harness.search.task import (
     replace_text,
     write_assignment,
 )
-from tinyhil.search.evaluator import Evaluator, make_examples
+from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
 from tinyhil.search.run import Found
 from tinyhil.search.space import Space
 from tinyhil.search.trial import writing_into
@@ -37,6 +37,7 @@ __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assi
 PRINTED = (
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
     *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
+    *("arena_bytes", "uniform"),
 )
 
 
@@ -86,9 +87,12 @@ def _alone(task: Task) -> Iterator[None]:
 
 
 def _searched(task: Task) -> SearchOutcome:
-    request = task.request
-    found, measured = _find(task)
+    request, beside = task.request, uniforms(task)
+    limit = arena_limit(task, beside)
+    task = replace(task, arena_bytes=limit, study=replace(task.study, limit_bytes=limit))
+    found, measured = undominated(task, *_find(task), beside)
     record = _record(task, found, measured)
+    record["uniform"] = as_records(task, beside)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.study.space, found.best)
@@ -110,34 +114,22 @@ def _find(task: Task) -> tuple[Found, Measured | None]:
     meter = make_meter(task) if request.costs else None
     if request.minimize is not None:
         return minimized(task, meter, request.minimize)
-    if request.measures:
+    if task.measures:
         return searched_on_device(task, meter, request.limits, request.limits)
     return search_once(task, task.study, task.stem(task.ram_bytes), None), None
 
 
-def _held_out(task: Task, found: Found) -> dict[str, Any]:
-    space, split = task.study.space, task.split
-    examples = make_examples(space.graph, split.x_held_out, split.y_held_out)
-    score = Evaluator(task.study.evaluator.executor, examples).score(space.lower(found.best.candidate))
-    return {
-        "accuracy": None if score.correct is None else score.correct / score.samples,
-        "float_accuracy": examples.float_accuracy,
-        "disagreements": score.disagreements,
-        "samples": score.samples,
-        "saturations": score.saturations,
-    }
-
-
 def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, Any]:
     best, strategy = found.best, task.strategy
-    total = measured.total_bytes if measured is not None and task.request.ram_total else None
+    total = measured.total_bytes if measured is not None and task.whole else None
     return {
         "strategy": strategy.name,
         "evaluations": round(found.evaluations, 2),
         "seconds": round(found.seconds, 3),
         "ram_bytes": best.ram_bytes if total is None else total,
         "ram_limit_bytes": task.ram_bytes,
-        **_held_out(task, found),
+        "arena_bytes": best.ram_bytes,
+        **held_out(task, best.candidate),
         "latency_us": None if measured is None else measured.latency_us,
         "latency_limit_us": task.request.latency_us,
         "flash_bytes": None if measured is None else measured.flash_bytes,

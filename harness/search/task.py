@@ -14,13 +14,14 @@ from typing import Any
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
-from tinyhil.frontend.load import load_model
+from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.measure.run import Request, find_place, find_ranges
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.total import wider_input
-from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -66,9 +67,9 @@ class SearchRequest:
     every: int | None = None
     finalists: int = 3
     device_samples: int = 50
-    ram_total: bool = False
     latency_us: float | None = None
     flash: int | None = None
+    arena: int | None = None
     minimize: str | None = None
     points: float = 0.5
     port: str | None = None
@@ -82,7 +83,6 @@ class SearchRequest:
         needs = {
             "--on-device": self.on_device,
             "--every": self.every,
-            "--ram-total": self.ram_total,
             "--latency-us": self.latency_us,
             "--flash": self.flash,
             f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
@@ -94,12 +94,10 @@ class SearchRequest:
         for option, number in numbers.items():
             if number is not None and not math.isfinite(number):
                 raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
-        if self.ram is None and self.board is None:
+        if self.ram is None and self.arena is None and self.board is None:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
-        if self.ram is None and self.ram_total:
-            raise ConfigError("search: --ram-total needs --ram, the bytes that may be used in all")
-        if self.minimize is not None and self.ram_total:
-            raise ConfigError("search: --minimize and --ram-total exclude each other")
+        if self.ram is not None and self.arena is not None:
+            raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
         if self.held_out is not None and self.inputs is None:
             raise ConfigError("search: --held-out needs --inputs, the samples to search on")
         for option, path in (("--out", self.out), ("--plot", self.plot)):
@@ -111,8 +109,9 @@ class SearchRequest:
         return Limits(self.latency_us, self.flash)
 
     @property
-    def measures(self) -> bool:
-        return self.on_device or self.every is not None or self.ram_total or self.costs
+    def uses_board(self) -> bool:
+        """Whether the board itself is wanted, not only what it would take: elsewhere its emulator measures."""
+        return self.on_device or self.every is not None or self.costs or self.port is not None
 
     @property
     def costs(self) -> bool:
@@ -122,10 +121,12 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request with everything it names loaded. `ram_bytes`: the limit that it means. `board`: the one to fit."""
+    """A request with everything it names loaded. `ram_bytes`: the limit that it means, of all RAM that `board` needs
+    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit."""
 
     request: SearchRequest
     ram_bytes: int
+    arena_bytes: int
     strategy: Strategy
     source: ModelSource
     model: Model
@@ -139,6 +140,15 @@ class Task:
     progress: Progress
 
     @property
+    def whole(self) -> bool:
+        """Whether RAM means arena, the input's buffers, static data and stack: where a board with a limit is named."""
+        return self.request.arena is None and self.board is not None and self.board.chip.ram_bytes is not None
+
+    @property
+    def measures(self) -> bool:
+        return self.whole or self.request.uses_board
+
+    @property
     def folder(self) -> Path:
         return self.request.results / "search" / self.source.name
 
@@ -149,7 +159,7 @@ class Task:
     def key(self) -> str:
         """Names what may be resumed: the same questions about the same model on the same samples."""
         r, split = self.request, self.split
-        device = f" {r.board} {r.port} {r.device_samples}" if r.measures else ""
+        device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
         if r.costs or r.minimize:
             device += f" {r.limits} {r.minimize} {r.points}"
         how = (
@@ -164,10 +174,10 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     names = formats_on_offer(request.formats)
     strategy = make_strategy(request.strategy, request.set_)
     board = _board(request, boards)
-    source = find_model(request.model)
-    model = load_model(source.path)
-    split = load_split(source, request.inputs, request.held_out, say).thinned(request.samples)
-    ranges = find_ranges(model, source, split.as_inputs(), request.calibrate, say)
+    opened = open_model(request.model)
+    source, model = opened.source, opened.model
+    split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
+    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(model.graph, ranges, names)
     memory = Memory(space, placed, quick_plan, floor_bytes)
     ram_bytes = _ram_bytes(request, board)
@@ -175,10 +185,24 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     examples = make_examples(model.graph, split.x, split.y)
     require_classes(examples)
     executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
-    beside = wider_input(memory, board) if request.ram_total and board is not None else None
+    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board) if whole and board is not None else None
     study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
     return Task(
-        request, ram_bytes, strategy, source, model, ranges, split, study, boards, board, cache_dir, say, progress
+        request,
+        ram_bytes,
+        ram_bytes,
+        strategy,
+        source,
+        model,
+        ranges,
+        split,
+        study,
+        boards,
+        board,
+        cache_dir,
+        say,
+        progress,
     )
 
 
@@ -192,11 +216,12 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
 
 
 def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
-    if request.ram is not None:
-        return request.ram
+    given = request.arena if request.ram is None else request.ram
+    if given is not None:
+        return given
     if board is None or board.chip.ram_bytes is None:
         raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
-    return board.chip.ram_bytes - (board.chip.stack_reserve_bytes or 0)
+    return board.chip.ram_bytes
 
 
 def trial_log(task: Task, stem: str) -> TrialLog:
@@ -204,12 +229,14 @@ def trial_log(task: Task, stem: str) -> TrialLog:
 
 
 def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
-    """The board with the samples it measures on, `samples` of them."""
+    """The board with the samples it measures on, `samples` of them; its emulator if the board itself is not wanted."""
     request, split = task.request, task.split
     assert task.boards is not None
+    assert task.board is not None
     assert request.board is not None
+    emulated = not request.uses_board and task.board.chip.emulator is not None
     run_request = Request(
-        request.board,
+        f"{task.board.name}@{EMULATED}" if emulated else request.board,
         request.model,
         calibrate=request.calibrate,
         port=request.port,

@@ -1,4 +1,4 @@
-"""RAM beside the arena that depends on the formats: the buffers of the model input, for `--ram-total`."""
+"""RAM of a board beside the arena that depends on the formats: the buffers of the model input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinyhil.search.space import Candidate, Choice
 
 
 def wider_input(memory: Memory, board: BoardSpec) -> Callable[[Candidate], int]:
-    """By how many bytes the input's buffers exceed those of the narrowest formats, which `overhead_bytes` measures.
+    """By how many bytes the input's buffers exceed those of the narrowest formats, which the board shows.
 
     What cannot be lowered costs nothing here: it does not fit anyway.
     """

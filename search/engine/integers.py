@@ -48,7 +48,7 @@ def _conv_transpose(flat: Operands, op: Op) -> Call:
     return Call("conv_transpose", params, inputs, (*data, weights, starts))
 
 
-_NORMALIZE = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "exponent")
+_NORMALIZE = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "lift", "exponent")
 MAKERS: dict[str, Maker] = {
     "div": _of_integers("div", 2, "count", "a_period", "b_period", "a_lift", "b_lift"),
     "softmax": _of_integers("softmax", 1, "outer", "count", "inner", "scale", "fraction_bits", table=0),

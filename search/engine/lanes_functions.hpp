@@ -335,6 +335,11 @@ inline void single_erf(Machine &m, const Op &op) { unary(m, op, [](float x, floa
 inline void single_gelu(Machine &m, const Op &op) {
     unary(m, op, [](float x, float, float) { return (x * 0.5f) * (erf_single(x * 0.70710678f) + 1.0f); });
 }
+inline void single_gelu_tanh(Machine &m, const Op &op) {
+    unary(m, op, [](float x, float, float) {
+        return (x * 0.5f) * (tanh_single((x + ((x * x) * x) * 0.044715f) * 0.7978846f) + 1.0f);
+    });
+}
 inline void single_softplus(Machine &m, const Op &op) {
     unary(m, op, [](float x, float, float) { return (x > 0 ? x : 0.0f) + log_single(exp_single(-std::fabs(x)) + 1.0f); });
 }

@@ -74,7 +74,7 @@ inline int64_t whole_root(int64_t radicand) {  // below 2^52
     return root + ((root + 1) * (root + 1) <= radicand);
 }
 
-// params: outer, along, inner, unit, centre, epsilon (low 31 bits, the rest), exponent (tinyhil/ops/normalize.py)
+// params: outer, along, inner, unit, centre, epsilon (low 31 bits, the rest), lift, exponent (tinyhil/ops/normalize.py)
 inline void normalize(Machine &m, const Op &op) {
     const int64_t outer = op.params[0], along = op.params[1], inner = op.params[2], unit = op.params[3];
     const int64_t epsilon = op.params[5] + op.params[6] * (int64_t(1) << 31);
@@ -90,11 +90,11 @@ inline void normalize(Machine &m, const Op &op) {
             }
             for (int l = 0; l < LANES; ++l) {
                 total[l] *= op.params[4];
-                const int64_t radicand = unit * squares[l] - total[l] * total[l] + epsilon;
+                const int64_t radicand = (unit * squares[l] - total[l] * total[l]) * (int64_t(1) << (2 * op.params[7])) + epsilon;
                 const int64_t length = radicand == 0 ? 0 : 64 - __builtin_clzll(static_cast<uint64_t>(radicand));
                 const int64_t halves = (48 - length) >> 1;
                 root[l] = whole_root(halves >= 0 ? radicand << (2 * halves) : radicand >> (-2 * halves));
-                const int64_t power = halves - op.params[7];
+                const int64_t power = std::min<int64_t>(halves + op.params[7] - op.params[8], 62);
                 up[l] = int64_t(1) << (power > 0 ? power : 0);
                 down[l] = power < 0 ? -power : 0;
             }
