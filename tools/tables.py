@@ -42,7 +42,7 @@ def measured() -> dict[str, Any]:
     for request in _requests():
         record = _record(request, boards)
         if record["data"]["source"] not in REAL:
-            raise ConfigError(f"tables: the data are {record['data']['source']}; set HIL_DATA or connect to the network")
+            raise ConfigError(f"tables: {record['data']['source']} data; set HIL_DATA or connect to the network")
         rows.append(row_of(record))
         print(f"tables: {request.format} on {request.board}", file=sys.stderr)
     provenance = {key: record["provenance"][key] for key in ("utc", "tinyhil", "commit", "dirty")}
