@@ -40,7 +40,7 @@ from tinyhil.memplan.arena.placement import Passes, Placement, place
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.movement import PLACE, PLACE_MORE
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=3)]
@@ -211,9 +211,9 @@ def test_the_gap_begins_behind_the_last_reader(tmp_path: Path) -> None:
 
 def test_a_state_read_by_an_inner_loop_is_not_overwritten_in_it() -> None:
     """d = h + e would fit into the place of h, which rests afterwards; but the inner loop needs h once more."""
-    tensors = {name: Tensor(name, 2, Fixed(16, 0), "arena") for name in ("h", "d", "n", "y")}
-    tensors |= {name: Tensor(name, 2, Fixed(16, 0), role) for name, role in (("row", "slice"), ("e", "slice"))}
-    tensors["x"] = Tensor("x", 6, Fixed(16, 0), "input")
+    tensors = {name: Tensor(name, 2, Fixed(16, 0), Role.ARENA) for name in ("h", "d", "n", "y")}
+    tensors |= {name: Tensor(name, 2, Fixed(16, 0), role) for name, role in (("row", "slice"), ("e", Role.SLICE))}
+    tensors["x"] = Tensor("x", 6, Fixed(16, 0), Role.INPUT)
     add = {"count": 2, "a_period": 2, "b_period": 2, "a_shift": 0, "b_shift": 0, "shift": 0}
     inner = Loop("inner", 3, (("x", "e"),), (Op("add", "d", ("h", "e"), "d", add),))
     following = (Op("add", "n", ("row", "row"), "n", add), Op("copy", "h", ("n",), "h", {"count": 2}))

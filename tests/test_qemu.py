@@ -150,7 +150,7 @@ def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, 
 @both
 def test_all_windows(name: str, tmp_path: Path) -> None:
     arguments = ("--board", name, "--model", "fastgrnn_har", "--json")
-    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path, timeout_s=600)), WINDOWS)
+    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path)), WINDOWS)
 
 
 @pytest.mark.parametrize("name", ["qemu_m7", pytest.param("qemu_m3", marks=pytest.mark.slow)])

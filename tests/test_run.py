@@ -34,9 +34,7 @@ needs_data = pytest.mark.skipif(not has_data(), reason="no UCI HAR: set HIL_DATA
 
 
 def run_har(board: str, folder: Path, *more: object) -> dict[str, Any]:
-    return record_of(
-        hil("run", "--board", board, "--model", "fastgrnn_har", "--json", *more, cwd=folder, timeout_s=600)
-    )
+    return record_of(hil("run", "--board", board, "--model", "fastgrnn_har", "--json", *more, cwd=folder))
 
 
 def check_all_equal(record: dict[str, Any], samples: int) -> None:

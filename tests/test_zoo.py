@@ -241,7 +241,7 @@ def test_digits_run_out_of_the_box(name: str, tmp_path: Path) -> None:
 def test_models_run_bit_exact(name: str, board: str, format_: str, tmp_path: Path) -> None:
     measured_data(name)
     options = ("--board", board, "--model", name, "--format", format_, "--samples", 10, "--json")
-    done = hil("run", *options, cwd=tmp_path, timeout_s=600.0)
+    done = hil("run", *options, cwd=tmp_path)
     if (name, board) in TOO_LARGE and "exceed" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
     assert record_of(done)["bit_exact"] is True

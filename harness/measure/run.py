@@ -39,7 +39,7 @@ from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
 
 LOADS = ("direct", "flash")
@@ -163,7 +163,7 @@ def check_labels(inputs: Inputs, classes: int | None) -> None:
 def check_weights(program: Program, board: BoardSpec) -> None:
     """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
     limit = board.chip.flash_bytes
-    stored = [tensor for tensor in program.tensors.values() if tensor.role in ("constant", "table")]
+    stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
     total = sum(tensor.size_bytes for tensor in stored)
     if limit is not None and total > limit:
         stored.sort(key=lambda tensor: -tensor.size_bytes)

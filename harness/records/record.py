@@ -21,6 +21,7 @@ from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.wire.partial import writing
+from tinyhil.program import Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -187,7 +188,7 @@ def _link(outcome: Outcome) -> dict[str, Any]:
 
 def _assignment(outcome: Outcome) -> dict[str, str]:
     tensors = outcome.compiled.program.tensors.values()
-    return {tensor.name: str(tensor.format) for tensor in tensors if tensor.role != "table"}
+    return {tensor.name: str(tensor.format) for tensor in tensors if tensor.role != Role.TABLE}
 
 
 def _plan(outcome: Outcome) -> dict[str, Any]:

@@ -44,25 +44,27 @@ class Scaled:
     exponents: np.ndarray
 
 
-def least_exponent(weights: Format, x: Format, bias: float) -> int | None:
-    """The finest exponent of weights at which a bias needs at most BIAS_LIFT bits beyond the largest product: finer
-    ones are asked for where all weights vanish beside it. None for no bias."""
-    if bias == 0.0:
-        return None
+def room_for(weights: Format, x: Format) -> int:
+    """Bits a channel's bias may have, in units of its sum."""
     source, unit = loaded(x), weights.granule if weights.domain == INTEGER else 0
     largest = -source.lowest if source.is_integer else x.largest
     room = math.frexp(math.ldexp(weights.largest, -unit) * largest)[1] - 1 + BIAS_LIFT
-    if weights.domain == INTEGER:
-        room = min(room, BIAS_BITS)
-    return math.frexp(bias)[1] - room - source.exponent - unit
+    return min(room, BIAS_BITS) if weights.domain == INTEGER else room
+
+
+def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | None:
+    """The finest exponent of weights at which a bias takes `room` bits in units of the sum: finer ones are asked for
+    where all weights vanish beside it. None for no bias."""
+    unit = weights.granule if weights.domain == INTEGER else 0
+    return None if bias == 0.0 else math.frexp(bias)[1] - room - loaded(x).exponent - unit
 
 
 def _scaled(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
     """Each row as fine as its largest weight and its bias allow."""
-    codes, exponents = [], []
+    codes, exponents, room = [], [], room_for(fmt, x)
     for row, start in zip(rows, bias, strict=True):
         exponent = fmt.fitted(float(np.abs(row).max(initial=0.0))).exponent
-        least = least_exponent(fmt, x, float(start))
+        least = least_exponent(fmt, x, float(start), room)
         exponent = exponent if least is None else max(exponent, least)
         codes.append(fmt.scaled(exponent).encode(np.ldexp(row, -exponent))[0])
         exponents.append(exponent)

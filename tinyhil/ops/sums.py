@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
@@ -16,6 +16,8 @@ from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import ADDEND, limit_of
 from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
+
+BIAS_BITS = 56  # of a bias in units of the sum it joins; the widest accumulator has 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def emit_layer(
         raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
-        least = channels.least_exponent(weights.format, lowering.format(x), float(np.abs(bias.array).max(initial=0.0)))
+        largest = float(np.abs(bias.array).max(initial=0.0))
+        least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
         if least is not None and least > weights.format.exponent:
             weights = replace(weights, format=weights.format.scaled(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
@@ -92,7 +95,7 @@ def emit_layer(
     lowering.emit(node, proven(op, lowering, weights, stored, x))
 
 
-def joining(bias: Format, unit: int, domain: str) -> tuple[Format, int]:
+def joining(bias: Format, unit: int, domain: Domain) -> tuple[Format, int]:
     """The format of a bias in a sum of `domain` in units of 2**unit, and its shift into that unit.
 
     One that joins integers is never finer than they are. Sums of floats and of coded numbers have a unit that says
