@@ -16,7 +16,7 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.lowering import Loaded, loaded
 from tinyhil.ops import curve, exponential, softmax
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
 SLOPE = 2.0**-15
@@ -67,7 +67,7 @@ def _is_skewed(op: Op) -> bool:
 
 
 def _operand(op: Op, program: Program, index: int = -1) -> Loaded:
-    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != "table"]
+    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != Role.TABLE]
     return loaded(operands[index].format)
 
 
@@ -78,7 +78,7 @@ def _unit(op: Op, program: Program) -> int:
 
 def _window(op: Op, program: Program) -> float:
     """Each product, and the bias, is cut to the lowest bit of the window."""
-    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != "table"]
+    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != Role.TABLE]
     if op.low == 0 and op.guard == 0 and op.accumulator_bits not in (32, 64):
         return 0.0
     if "squared" in op.kernel:
@@ -110,12 +110,12 @@ def _mean(op: Op, program: Program, computed: Computed) -> np.ndarray:
 
 
 def _slopes(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    return SLOPE * np.abs(computed.value)
+    return (SLOPE if op.domain == INTEGER else SINGLE_ULP) * np.abs(computed.value)
 
 
 def _gate(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    """A slope of 16 bits and an offset rounded to as many fraction bits, times the operand for HardSwish."""
-    gate = SLOPE + 1.0 / op.params["one"]
+    """A slope of 16 bits, of 24 in single precision, an offset of as many fraction bits; for HardSwish times x."""
+    gate = (SLOPE if op.domain == INTEGER else 4 * SINGLE_ULP) + 1.0 / op.params["one"]
     return np.full_like(computed.value, gate * (computed.largest if op.kernel.startswith("hard_swish") else 1.0))
 
 
@@ -185,6 +185,7 @@ _EXTRA: dict[str, Bound] = {
     "interpolate": _interpolate,
     "single_softmax": _single_softmax,
     "single_exp": _exp,
+    "lookup": _function,
     **dict.fromkeys(("single_sigmoid", "single_tanh", "single_log", "single_erf"), _function),
     **dict.fromkeys(("single_gelu", "single_gelu_tanh", "single_softplus", "single_elu"), _function),
     **dict.fromkeys(("single_sqrt", "single_reciprocal", "single_div"), _relative(4 * SINGLE_ULP)),

@@ -10,16 +10,15 @@ import numpy as np
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.formats.fixed import PerChannel
 from tinyhil.formats.format import Format
-from tinyhil.formats.minifloat import MinifloatPerChannel
+from tinyhil.formats.minifloat import Minifloat
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.norm import scale_and_offset
-from tinyhil.program import Program
+from tinyhil.program import Program, Role, walk
 
 Arrays = dict[str, np.ndarray]
 JOINING = LINEAR | {"Add", "Sub"}  # a constant that is added may be stored as a bias, in a form of its own
-BY_CHANNEL = (PerChannel, MinifloatPerChannel, Affine)
+BY_CHANNEL = ("dense_channels", "conv_channels", "dense_affine", "conv_affine")  # kernels
 
 
 def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, Format]) -> tuple[Graph, Arrays]:
@@ -29,14 +28,16 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
     its format, weights by channels: their errors are those that their own format explains.
     """
     constants = {name: array for name, array in graph.all_constants().items() if array.dtype.kind == "f"}
-    stored, readers = _stored_formats(program, formats), _readers(graph)
+    stored, readers = _stored(program, formats), _readers(graph)
+    scaled = {name for op in walk(program.body) if op.kernel.startswith(BY_CHANNEL) for name in op.inputs}
     exact: Arrays = {name: array.astype(np.float64) for name, array in constants.items()}
     errors: Arrays = {}
     for name, array in constants.items():
-        found, fmt = stored.get(name, set()), formats[name]
+        tensors, fmt = stored.get(name, []), formats[name]
+        found = {program.tensors[tensor].format for tensor in tensors}
         users = readers.get(name, [])
         layers = [node for node, position in users if node.op in LINEAR and position < 2]
-        if layers and isinstance(fmt, BY_CHANNEL):
+        if layers and scaled.intersection(tensors):
             errors[name] = _by_channel(array, layers[0], fmt)
         elif found == {fmt} or (not found and (layers or any(node.body is not None for node, _ in users))):
             exact[name] = dequantize(quantize(array, fmt)[0], fmt)
@@ -71,7 +72,7 @@ def _by_channel(array: np.ndarray, layer: Node, fmt: Format) -> np.ndarray:
     channels = _output_axis(array, layer)
     axes = tuple(axis for axis in range(array.ndim) if axis != channels)
     largest = np.abs(array).max(axis=axes, keepdims=True)
-    digits = fmt.mantissa_bits + 1 if isinstance(fmt, MinifloatPerChannel) else min(fmt.bits, _most_bits(fmt))
+    digits = fmt.mantissa_bits + 1 if isinstance(fmt, Minifloat) else min(fmt.bits, _most_bits(fmt))
     return np.broadcast_to(largest * 2.0 ** (2 - digits), array.shape).astype(np.float64)
 
 
@@ -90,15 +91,14 @@ def _output_axis(array: np.ndarray, layer: Node) -> int:
     return array.ndim - 1
 
 
-def _stored_formats(program: Program, values: Collection[str]) -> dict[str, set[Format]]:
-    """Formats of the constants of a program, under the names of the values they hold."""
-    found: dict[str, set[Format]] = {}
+def _stored(program: Program, values: Collection[str]) -> dict[str, list[str]]:
+    """The constants of a program, under the names of the values they hold."""
+    found: dict[str, list[str]] = {}
     for name in program.constants:
-        tensor = program.tensors[name]
-        if tensor.role == "constant":
-            stem, _, copy = name.rpartition(".")
-            for value in (stem,) if copy.isdigit() and name not in values else (name,):
-                found.setdefault(value, set()).add(tensor.format)
+        stem, _, copy = name.rpartition(".")
+        value = stem if copy.isdigit() and name not in values else name
+        if program.tensors[name].role == Role.CONSTANT:
+            found.setdefault(value, []).append(name)
     return found
 
 
