@@ -20,6 +20,7 @@ from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
 from tinyhil.program import Program, Role, Tensor, walk
 from tinyhil.shared_scales import ranges_together, share_scales
+from tinyhil.verify import checked
 
 
 def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
@@ -44,7 +45,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         input_shape=graph.shapes[source],
         output_shape=graph.shapes[graph.outputs[0]],
     )
-    return fuse_program(program, without)
+    return fuse_program(checked(program, "lowering"), without)
 
 
 def lower_node(node: Node, lowering: Lowering) -> None:

@@ -21,6 +21,7 @@ from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.wire.partial import writing
+from tinyhil.processes import run
 from tinyhil.program import Role
 from tinyhil.reference import dequantize_outputs
 
@@ -233,7 +234,7 @@ def _git(*arguments: str) -> str | None:
         return None
     command = ["git", "-C", str(asset("firmware").parent), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = run(command, 10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
