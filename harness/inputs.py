@@ -57,7 +57,7 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any]) -> Ranges
     for name, (low, high) in model.declared.items():
         if name in values:
             values[name] = min(low, values[name][0]), max(high, values[name][1])
-    return Ranges(values, ranges.source)
+    return replace(ranges, values=values)
 
 
 def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.ndarray:
