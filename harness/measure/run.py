@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.calibrate import Ranges
-from tinyhil.classes import class_count
+from tinyhil.classes import class_count, classes_of
 from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
@@ -30,6 +30,7 @@ from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
@@ -40,7 +41,7 @@ from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
 from tinyhil.program import Program, Role
-from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
+from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
@@ -125,6 +126,11 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         reference = run_reference(compiled.program, integers)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
         check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
+        real = dequantize_outputs(compiled.program, reference.outputs)
+        decided = (classes_of(model.graph, real), classes_of(model.graph, float_outputs))
+        advice = explain_collapse(model.graph, job.assignment, job.ranges, x, decided)
+        if advice is not None:
+            say(f"{opened.source.name}: {advice}")
     with clock.stage("build"):
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
