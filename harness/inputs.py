@@ -19,7 +19,7 @@ from tinyhil.harness.zoo import ModelSource
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, synthetic or file."""
+    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, bundled, synthetic or file."""
 
     name: str
     source: str
