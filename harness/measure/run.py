@@ -24,7 +24,7 @@ from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.flash import flash, runs
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.compile import build, cache_full
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards, BoardSpec
@@ -84,7 +84,7 @@ class Outcome:
     port: str | None
     emulated: bool
     attempts: int
-    partial_path: Path
+    partial: PartialRun
     place: Place
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
@@ -185,6 +185,8 @@ def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str
     storage = storage_dtype(program.tensors[program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
     with PartialRun(request.results / board.name, run_key(request, port, job.image, samples)) as partial:
+        output = program.tensors[program.output]
+        partial.keep(len(samples), output.count * storage_dtype(output.format).itemsize)
         if partial.results:
             job.say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
         for attempt in range(request.retries + 1):
@@ -206,7 +208,7 @@ def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str
         "port": port,
         "emulated": port is None and not board.is_host,
         "attempts": attempt + 1,
-        "partial_path": partial.path,
+        "partial": partial,
         **found,
     }
 
@@ -253,8 +255,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
 @contextmanager
 def log_folder(project: Path) -> Iterator[Path]:
     """A folder of this session alone; it stays if the session fails, because messages name the logs in it."""
-    (project / "logs").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    try:
+        (project / "logs").mkdir(exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    except OSError as error:
+        raise cache_full(project, error) from None
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
