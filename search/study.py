@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.executions import executions
@@ -186,6 +186,6 @@ def _executed_bytes(program: Program) -> int:
 
 
 def _real_values(program: Program, integers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    constants = {n: a for n, a in program.constants.items() if program.tensors[n].role == "constant"}
+    constants = {n: a for n, a in program.constants.items() if program.tensors[n].role == Role.CONSTANT}
     found = {**constants, **integers}
     return {name: dequantize(array, program.tensors[name].format).astype(np.float32) for name, array in found.items()}

@@ -34,7 +34,7 @@ from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 from tinyhil.harness.zoo import find_model
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.reference import run_reference
 
 WHOLE = Transfer(False, 1, 8, 0, 0, 8)
@@ -240,7 +240,7 @@ def test_too_large(streamable: bool, arena: int, ram: int, input_bytes: int, tmp
     assert text.startswith(f"board: arena {arena} B and input {input_bytes} B exceed {ram} B of RAM by ")
     assert f"by {arena + input_bytes - ram} B; largest tensors x 768 B, " in text
     sizes = [int(size) for size in re.findall(r"\S+ (\d+) B", text.split("largest tensors")[1])]
-    real = sorted((t.size_bytes for t in program.tensors.values() if t.role in ("arena", "input")), reverse=True)
+    real = sorted((t.size_bytes for t in program.tensors.values() if t.role in (Role.ARENA, Role.INPUT)), reverse=True)
     assert sizes == real[:3]
 
 

@@ -22,7 +22,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.diff import _assembled, diff
 from tinyhil.harness.search.session import SearchRequest, run_search
 from tinyhil.harness.wire.protocol import Values, decode
-from tinyhil.program import Program, Tensor
+from tinyhil.program import Program, Role, Tensor
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_values_on_the_wire() -> None:
 
 
 def log_of(*frames: Values) -> list[np.ndarray]:
-    tensors = {name: Tensor(name, 2, Fixed(16, 0), "arena") for name in ("a", "b")}
+    tensors = {name: Tensor(name, 2, Fixed(16, 0), Role.ARENA) for name in ("a", "b")}
     program = Program("m", tensors, {}, (), "a", "b", (2,), (2,))
     return _assembled(program, ["a", "b", "a"], frames)
 

@@ -262,8 +262,8 @@ def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> No
     elf = compiled(boards.board("qemu_m3"), DUE, PROGRAMS / "echo.cpp", tmp_path)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.boards import qemu; from harness.boards.connection import Session\n"
-        "from harness.config import load_boards\n"
+        "from tinyhil.harness.boards import qemu; from tinyhil.harness.boards.connection import Session\n"
+        "from tinyhil.harness.config import load_boards\n"
         "with qemu.connect(load_boards().board('qemu_m3'), Session(Path(sys.argv[1]), Path(sys.argv[2]))) as device:\n"
         "    print(device.process.pid, flush=True); time.sleep(9999)\n"
     )

@@ -28,6 +28,7 @@ from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import place
+from tinyhil.program import Role
 from tinyhil.reference import run_reference
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
@@ -174,7 +175,7 @@ def test_heat_is_the_percentile_of_the_difference(tmp_path: Path) -> None:
         run_reference(program, study.evaluator._quantized(program).astype(np.int64), seen.__setitem__)
         values.append({n: np.ldexp(a.astype(float), program.tensors[n].format.exponent) for n, a in seen.items()})
     for group, error in zip(space.groups, errors, strict=True):
-        if group.role == "arena":
+        if group.role == Role.ARENA:
             name = group.members[0]
             assert error == pytest.approx(np.percentile(np.abs(values[0][name] - values[1][name]), 95), rel=1e-5)
     assert min(errors) > 0
@@ -336,7 +337,7 @@ def test_shiftry_tries_each_tensor_at_each_offset(tmp_path: Path) -> None:
     alone = [t for t in found.trials if sum(choice.format == "fixed8" for choice in t.candidate) == 1]
     for index, group in enumerate(groups):
         offsets = {t.candidate[index].offset for t in alone if t.candidate[index].format == "fixed8"}
-        assert offsets == set(range(-8 if group.role == "input" else -2, 1))
+        assert offsets == set(range(-8 if group.role == Role.INPUT else -2, 1))
     assert all(choice.format == "fixed8" for choice in found.best.candidate)  # no loss is too much
 
 

@@ -23,7 +23,7 @@ from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program, walk
+from tinyhil.program import Program, Role, walk
 from tinyhil.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.flatten import MAKERS
 from tinyhil.search.engine.library import FOLDER, SOURCES, Engine, load_engine
@@ -297,7 +297,7 @@ def test_offsets_move_the_exponent_only(tmp_path: Path) -> None:
     plain = lower(net, Assignment("fixed8"), ranges)
     moved = space.lower(space.uniform(Choice("fixed8", -1)))
     for name, tensor in plain.tensors.items():
-        if tensor.role != "table":
+        if tensor.role != Role.TABLE:
             assert moved.tensors[name].format == Fixed(8, tensor.format.exponent - 1)
     same = space.lower(space.uniform(Choice("fixed8")))
     assert same.tensors == plain.tensors

@@ -18,8 +18,9 @@ from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
-from tinyhil.program import Program, Tensor, walk
+from tinyhil.program import Program, Role, Tensor, walk
 from tinyhil.shared_scales import ranges_together, share_scales
+from tinyhil.verify import checked
 
 
 def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
@@ -31,7 +32,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
     graph = fuse_graph(graph, chosen, without)
     lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude)
     source = graph.inputs[0]
-    lowering.define(source, role="input")
+    lowering.define(source, role=Role.INPUT)
     lowering.body = lowering.lower_body(graph)
     output = lowering.operand(graph.outputs[0])
     program = Program(
@@ -44,7 +45,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         input_shape=graph.shapes[source],
         output_shape=graph.shapes[graph.outputs[0]],
     )
-    return fuse_program(program, without)
+    return fuse_program(checked(program, "lowering"), without)
 
 
 def lower_node(node: Node, lowering: Lowering) -> None:
@@ -159,6 +160,6 @@ def arena_tensors(program: Program) -> Iterable[Tensor]:
     for op in walk(program.body):
         for name in op.tensors:
             tensor = program.tensors[name]
-            if tensor.role == "arena":
+            if tensor.role == Role.ARENA:
                 seen.setdefault(name, tensor)
     return seen.values()

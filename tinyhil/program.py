@@ -8,20 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import INTEGER, Domain, Format
+
+
+class Role(StrEnum):
+    """What a tensor is to a program.
+
+    INPUT: the sample. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in flash; the assignment
+    gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in the loop over it.
+    """
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    TABLE = "table"
+    ARENA = "arena"
+    SLICE = "slice"
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A run-time or constant tensor. `role`: input, constant, arena, or slice (one step of a sequence)."""
+    """A run-time or constant tensor of `count` elements."""
 
     name: str
     count: int
     format: Format
-    role: str
+    role: Role
 
     @property
     def size_bytes(self) -> int:
@@ -45,7 +60,7 @@ class Op:
     params: Mapping[str, int]
     accumulator_bits: int = 32
     scratch: str = ""
-    domain: str = INTEGER
+    domain: Domain = INTEGER
     low: int = 0
     guard: int = 0
 
@@ -67,7 +82,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`constants` hold the integers of the tensors with role constant, flat, in kernel order."""
+    """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order."""
 
     name: str
     tensors: Mapping[str, Tensor]

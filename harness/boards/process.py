@@ -12,6 +12,7 @@ from typing import Any
 
 from tinyhil.errors import BoardError, DeviceCrashed
 from tinyhil.harness.wire.deadline import starved_s
+from tinyhil.processes import Started
 
 READY_S = 300.0  # it ends earlier if it can not start
 EXIT_S = 60.0
@@ -28,13 +29,8 @@ class ProcessBoard:
         self._ready = threading.Event()
         with log.open("w") as stderr:
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    text=True,
-                    start_new_session=True,
+                self._process = Started(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
                 )
             except OSError as error:
                 raise BoardError(f"{command[0]} can not be started: {error.strerror}; run `make setup`") from None
@@ -70,8 +66,7 @@ class ProcessBoard:
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._process.end()
         self._reader.join(EXIT_S)
 
     def _follow(self) -> None:
@@ -91,7 +86,6 @@ class ProcessBoard:
         for event in self.events:
             if event.get("event") == "ready":
                 return str(event["pty"])
-        self._process.kill()
-        self._process.wait()
+        self._process.end()
         detail = self._log.read_text(errors="replace").strip().splitlines()
         raise BoardError(f"{program} did not offer a port: {detail[-1] if detail else 'no message'}; log: {self._log}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from tinyhil.harness.assets import asset
 from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.program import Program
 
@@ -44,13 +44,13 @@ def compile_model(
     ranges: Ranges,
     boards: Sequence[BoardSpec],
     required: Iterable[str],
-    passes: Passes | None = None,
+    without: Collection[str] = (),
 ) -> Compiled:
     """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
 
-    `passes`: what may be done to need less memory; None: all.
+    `without`: names of fusions and of passes of memory to leave out.
     """
-    placed = place(lower(model.graph, assignment, ranges), passes)
+    placed = place(lower(model.graph, assignment, ranges, without), without)
     transfers = {}
     required = set(required)
     for board in boards:

@@ -32,7 +32,7 @@ from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.rows import ROWED
-from tinyhil.program import Loop, Op, Program, walk
+from tinyhil.program import Loop, Op, Program, Role, walk
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
@@ -221,7 +221,7 @@ def macs_of(program: Program, op: Op, elements: int) -> int | None:
         return None
     if "inner" in op.params:
         return elements * op.params["inner"]
-    weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == "constant"]
+    weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
     outputs = op.params.get("outputs", 0)
     return elements * max(weights) // outputs if weights and outputs else None
 

@@ -35,11 +35,11 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Options, check_identity, greet, hear, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
 
 LOADS = ("direct", "flash")
@@ -163,7 +163,7 @@ def check_labels(inputs: Inputs, classes: int | None) -> None:
 def check_weights(program: Program, board: BoardSpec) -> None:
     """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
     limit = board.chip.flash_bytes
-    stored = [tensor for tensor in program.tensors.values() if tensor.role in ("constant", "table")]
+    stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
     total = sum(tensor.size_bytes for tensor in stored)
     if limit is not None and total > limit:
         stored.sort(key=lambda tensor: -tensor.size_bytes)
@@ -219,7 +219,8 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
     patience_s = max(0.05, min(1.0, request.timeout_s / 4))
-    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
+    real_time = job.port is not None
+    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo), real_time)
     starting = "flash" if job.port is None and request.load == "flash" else "stream"
     with log_folder(image.project_dir) as logs, ExitStack() as stack:
         with job.clock.stage(starting):
@@ -238,7 +239,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             ):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
-                stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                try:
+                    stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                except Distrusted:
+                    partial.forget()
+                    raise
                 check_memory(stats, image, board, partial.forget)
             return {"stats": stats, "surroundings": device.finish()}
 

@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 
 
 def floor_bytes(program: Program) -> int:
@@ -33,7 +33,7 @@ def _needs(program: Program, op: Op, wholes: dict[str, str]) -> int:
     largest: dict[str, int] = {}
     for name in dict.fromkeys(_touched(op)):
         tensor = program.tensors[name]
-        if tensor.role == "arena":
+        if tensor.role == Role.ARENA:
             place = wholes.get(op.output if name in may_go else name, op.output if name in may_go else name)
             largest[place] = max(largest.get(place, 0), tensor.size_bytes)
     return sum(largest.values())

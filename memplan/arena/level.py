@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Loop, Op, Program
+from tinyhil.program import Loop, Op, Program, Role
 
 ALWAYS, STATE, RESULT, LOCAL = "always", "state", "result", "local"
 
@@ -156,7 +156,7 @@ def _touches(program: Program, item: Op | Loop, sequence_of: dict[str, str]) -> 
     reads: set[str] = set()
     writes: set[str] = set()
     for name, written in _names(item, sequence_of):
-        if program.tensors[name].role == "arena":
+        if program.tensors[name].role == Role.ARENA:
             (writes if written else reads).add(name)
     return frozenset(reads), frozenset(writes)
 

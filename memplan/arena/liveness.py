@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinyhil.program import Loop, Op, Program
+from tinyhil.program import Loop, Op, Program, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,17 @@ def _number(
     for item in body:
         if isinstance(item, Op):
             for name in item.tensors:
-                if program.tensors[name].role == "arena":
+                if program.tensors[name].role == Role.ARENA:
                     touched.setdefault(name, []).append(now)
             now += 1
             continue
         position, first = len(loops), now
         for sequence, _ in item.slices:
-            if program.tensors[sequence].role == "arena":
+            if program.tensors[sequence].role == Role.ARENA:
                 touched.setdefault(sequence, []).append(now)
         now = _number(program, item.body, now, touched, loops)
         loops.insert(position, (first, now))
         for sequence, _ in item.slices:
-            if program.tensors[sequence].role == "arena":
+            if program.tensors[sequence].role == Role.ARENA:
                 touched[sequence].append(now - 1)
     return now

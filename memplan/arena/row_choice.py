@@ -14,7 +14,7 @@ from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.row_wise import Stage, chains, row_wise, schedule_of
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.rows import operand_of
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 
 MOST_STAGES = 24  # of one loop
 MOST_PARTS = 1500  # weighed per chain: a long one gets shorter loops
@@ -128,7 +128,7 @@ def _needs(program: Program, part: Sequence[Stage]) -> int:
     """Bytes live at once while this part runs: operand, result, line buffers, the largest patch."""
 
     def size(name: str) -> int:
-        return program.tensors[name].size_bytes if program.tensors[name].role == "arena" else 0
+        return program.tensors[name].size_bytes if program.tensors[name].role == Role.ARENA else 0
 
     result = size(part[-1].op.output)
     source = operand_of(part[0].op)

@@ -19,7 +19,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.memplan.arena.steps import readers_of, steps_of, writers_of
 from tinyhil.ops import rows, window
 from tinyhil.ops.scan import FILL
-from tinyhil.program import Loop, Op, Program, Tensor
+from tinyhil.program import Loop, Op, Program, Role, Tensor
 
 TABLE = Fixed(16, 0)
 
@@ -82,14 +82,14 @@ def chains(program: Program) -> list[list[Stage]]:
     def passes_on(name: str) -> bool:
         tensor = program.tensors[name]
         alone = len(writers.get(name, ())) == 1 and len(readers.get(name, ())) == 1
-        return tensor.role == "arena" and alone and name != program.output
+        return tensor.role == Role.ARENA and alone and name != program.output
 
     found: list[list[Stage]] = []
     end_of: dict[str, list[Stage]] = {}
     for name, index in ops.items():
         op = program.body[index]
         assert isinstance(op, Op)
-        if op.kernel not in rows.BASE or len(writers[name]) != 1 or program.tensors[name].role != "arena":
+        if op.kernel not in rows.BASE or len(writers[name]) != 1 or program.tensors[name].role != Role.ARENA:
             continue
         source = rows.operand_of(op)
         before = end_of.get(source) if source in ops and passes_on(source) else None
@@ -108,7 +108,7 @@ def _stage(program: Program, op: Op, before: Planes | None) -> Stage | None:
     """None where the geometry is not known, or rows would not be worth it."""
     if op.kernel in rows.HAS_WINDOW:
         w = window.window_of(op.params)
-        if w.height < 2 or program.tensors[rows.operand_of(op)].role not in ("arena", "input"):
+        if w.height < 2 or program.tensors[rows.operand_of(op)].role not in (Role.ARENA, Role.INPUT):
             return None
         out = Planes(op.params.get("outputs", w.channels), w.out_height, w.out_width)
         return Stage(op, Planes(w.channels, w.height, w.width), out)
@@ -212,14 +212,14 @@ class _Naming:
 
     def table(self, wish: str, entries: np.ndarray) -> str:
         name = self._free(wish)
-        self.tensors[name] = Tensor(name, entries.size, TABLE, "table")
+        self.tensors[name] = Tensor(name, entries.size, TABLE, Role.TABLE)
         self.constants[name] = entries.astype(np.int64)
         return name
 
     def row(self, wish: str) -> str:
         """Two entries of a table, at the present step."""
         name = self._free(wish)
-        self.tensors[name] = Tensor(name, 2, TABLE, "table")
+        self.tensors[name] = Tensor(name, 2, TABLE, Role.TABLE)
         return name
 
     def _free(self, wish: str) -> str:

@@ -13,7 +13,7 @@ from tinyhil.memplan import Alias, Buffer, Problem
 from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 
 Interval = tuple[int, int]  # half-open, in instants
 
@@ -91,7 +91,7 @@ def _last_instant(
 def _places(program: Program, op: Op) -> list[str]:
     """Tensors whose place the output may take."""
     if op.kernel == COPY.name:
-        return [op.inputs[0]] if program.tensors[op.inputs[0]].role == "arena" else []
+        return [op.inputs[0]] if program.tensors[op.inputs[0]].role == Role.ARENA else []
     return list(overwritable(program, op))
 
 

@@ -17,7 +17,7 @@ from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, 
 from tinyhil.memplan.arena.views import view_aliases
 from tinyhil.ops import KERNEL_BY_NAME, rows
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 
 
 def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -> Problem:
@@ -59,13 +59,13 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
         return
     periods = (op.params.get("a_period", out.count), op.params.get("b_period", out.count))
     places = KERNEL_BY_NAME[op.kernel].in_place_at
-    run_time = [name for name in op.inputs if program.tensors[name].role != "table"]
+    run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
     if places:  # what the kernel reads otherwise as well must stay
         run_time = [op.inputs[at] for at in places if op.inputs.count(op.inputs[at]) == 1]
     for name, period in zip(run_time, periods, strict=False):
         tensor = program.tensors[name]
         same_size = tensor.count == out.count and tensor.format.storage_bytes == out.format.storage_bytes
-        if tensor.role == "arena" and same_size and period == out.count:
+        if tensor.role == Role.ARENA and same_size and period == out.count:
             yield name
 
 
@@ -78,7 +78,7 @@ def _overwritable_line(program: Program, op: Op) -> str | None:
     x, out = (program.tensors[name] for name in (op.inputs[-2], op.output))
     layouts = [tuple(op.params[field] for field in half) for half in (rows.LINES[:3], rows.LINES[3:])]
     same = layouts[0] == layouts[1] and x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
-    return x.name if same and x.role == "arena" else None
+    return x.name if same and x.role == Role.ARENA else None
 
 
 def _state_is_free(steps: Sequence[Step], writers: Sequence[int], copy: int) -> bool:

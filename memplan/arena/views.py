@@ -16,7 +16,7 @@ from tinyhil.memplan.arena.liveness import LiveRange
 from tinyhil.memplan.arena.steps import Step, writers_of
 from tinyhil.ops.movement import MOVE, PLACE, PLACE_MORE, RANK
 from tinyhil.ops.scan import COPY
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 
 MOVES = (MOVE.name, MOVE.on_codes)
 PLACES = (PLACE.name, PLACE_MORE.name, PLACE.on_codes, PLACE_MORE.on_codes)
@@ -37,7 +37,7 @@ def view_of(program: Program, op: Op) -> View | None:
     if op.kernel not in (COPY.name, *MOVES, *PLACES):
         return None
     source, target = program.tensors[op.inputs[0]], program.tensors[op.output]
-    if source.role != "arena" or target.role != "arena" or source.format != target.format or source is target:
+    if source.role != Role.ARENA or target.role != Role.ARENA or source.format != target.format or source is target:
         return None
     if op.kernel == COPY.name:
         return View(op.output, op.inputs[0], 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.arithmetic import load
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, Role
 from tinyhil.search.engine.numbers import LANES, NUMBERS, codes_of, kind_of, numbers_of
 
 
@@ -51,7 +51,7 @@ class ByNumpy:
             codes = self._program.constants[name][None]
         else:
             codes = codes_of(self._lanes(name, tensors).T.astype(np.float64), tensor.format)
-        if tensor.role == "table" or index in KERNEL_BY_NAME[op.kernel].codes:
+        if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
             return codes
         return load(codes, tensor.format, op.domain)
 

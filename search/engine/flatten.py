@@ -10,7 +10,7 @@ import numpy as np
 from tinyhil.formats.format import INTEGER, SINGLE
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.limits import CLIP, RELU
-from tinyhil.program import Loop, Op, Program, walk
+from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.search.engine import elements, integers, layers
 from tinyhil.search.engine.elements import TABULATED, table_of
 from tinyhil.search.engine.layers import LIMITED
@@ -142,7 +142,7 @@ class Flattening:
         rows, offset = self._rows.copy(), 0
         for name in used:
             tensor = self.program.tensors[name]
-            if tensor.role not in ("constant", "table", "slice"):
+            if tensor.role not in (Role.CONSTANT, Role.TABLE, Role.SLICE):
                 rows["offset"][self.operands.number(name)] = offset
                 size = tensor.count * LANES * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
                 offset += -(-size // 64) * 64

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import AFFINE, NamedFormat
+from tinyhil.formats.format import AFFINE, Domain, NamedFormat
 
 MULTIPLIER_BITS = 31
 SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
@@ -45,7 +45,7 @@ class Affine:
         return self.bits // 8
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return AFFINE
 
     @property

@@ -18,7 +18,7 @@ from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
-from tinyhil.program import Loop, Op, Tensor
+from tinyhil.program import Loop, Op, Role, Tensor
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 
@@ -137,7 +137,7 @@ def lower_loop(node: Node, lowering: Lowering, count: int) -> None:
     for index, (sequence, row) in enumerate(zip(node.inputs[states:], body.inputs[states:], strict=True)):
         backward = _backward(node, "input", index)
         if not backward and lowering.constant(sequence) is None:
-            lowering.define(row, role="slice")
+            lowering.define(row, role=Role.SLICE)
             slices.append((lowering.tensor(sequence), row))
             continue
         lowering.define(row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
@@ -95,7 +95,7 @@ def emit_layer(
     lowering.emit(node, proven(op, lowering, weights, stored, x))
 
 
-def joining(bias: Format, unit: int, domain: str) -> tuple[Format, int]:
+def joining(bias: Format, unit: int, domain: Domain) -> tuple[Format, int]:
     """The format of a bias in a sum of `domain` in units of 2**unit, and its shift into that unit.
 
     One that joins integers is never finer than they are. Sums of floats and of coded numbers have a unit that says
