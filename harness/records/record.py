@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
@@ -22,7 +23,7 @@ from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
-from tinyhil.program import Role
+from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -63,7 +64,7 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "flaky": outcome.attempts > 1,
         "link": _link(outcome),
         "wall_seconds": outcome.wall_seconds,
-        "assignment": _assignment(outcome),
+        "assignment": formats_of(outcome.compiled.program),
         "plan": _plan(outcome),
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
@@ -88,7 +89,7 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
     """Make and write the record; only then the finished samples on disk have done their duty."""
     record = make_record(outcome)
     path = write_record(record, outcome.request.results)
-    outcome.partial_path.unlink(missing_ok=True)
+    outcome.partial.discard()
     return record, path
 
 
@@ -100,12 +101,9 @@ def write_record(record: Mapping[str, Any], results: Path) -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = _reserve(folder, stem)
-        partial = path.with_suffix(".tmp")
         try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
+            files.write_text(path, json.dumps(record, indent=1) + "\n")
         except OSError:
-            partial.unlink(missing_ok=True)
             path.unlink()
             raise
     return path
@@ -187,9 +185,9 @@ def _link(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _assignment(outcome: Outcome) -> dict[str, str]:
-    tensors = outcome.compiled.program.tensors.values()
-    return {tensor.name: str(tensor.format) for tensor in tensors if tensor.role != Role.TABLE}
+def formats_of(program: Program) -> dict[str, str]:
+    """What a program computes in: tensor -> format with its scale."""
+    return {tensor.name: str(tensor.format) for tensor in program.tensors.values() if tensor.role != Role.TABLE}
 
 
 def _plan(outcome: Outcome) -> dict[str, Any]:
