@@ -37,7 +37,7 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import formats
@@ -254,7 +254,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             job.progress(len(partial.results), len(samples))
 
         with job.clock.stage("stream"):
-            with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
+            with (
+                explain_crash(image.elf),
+                Link(device.port, board.baud, device.starved_s) as link,
+                blame_the_dead(device),
+            ):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
                 try:
@@ -284,8 +288,7 @@ def blame_the_dead(device: Connection) -> Iterator[None]:
     try:
         yield
     except LinkError:
-        time.sleep(0.1)  # a process that ends closes its port a moment before it is gone
-        device.alive()
+        hear(device.alive)  # a process that ends closes its port a moment before it is gone
         raise
 
 
