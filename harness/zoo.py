@@ -1,4 +1,4 @@
-"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx or .dsl file)."""
+"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx, .dsl or .tflite file)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from tinyhil.harness.assets import asset
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model comes from. Zoo models have a data set; `ranges` is where `hil calibrate` puts its findings."""
+    """Where a model comes from. Zoo models have a data set, some of them class names.
+
+    `ranges` is where `hil calibrate` puts its findings.
+    """
 
     name: str
     path: Path
     dataset: str | None = None
     ranges: Path | None = None
+    classes: tuple[str, ...] = ()
 
 
 def find_model(name_or_path: str) -> ModelSource:
@@ -31,7 +35,11 @@ def find_model(name_or_path: str) -> ModelSource:
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
         return ModelSource(
-            manifest["name"], _model_file(folder, manifest), manifest.get("dataset"), folder / "ranges.json"
+            manifest["name"],
+            _model_file(folder, manifest),
+            manifest.get("dataset"),
+            folder / "ranges.json",
+            tuple(str(name) for name in manifest.get("classes", ())),
         )
     path = Path(name_or_path)
     if path.suffix in SUFFIXES or path.is_file():
@@ -43,7 +51,8 @@ def find_model(name_or_path: str) -> ModelSource:
     close = difflib.get_close_matches(name_or_path, names, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ModelError(
-        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx or .dsl file{hint}"
+        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx, .dsl or .tflite "
+        f"file{hint}"
     )
 
 

@@ -9,12 +9,15 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tinyhil import files
+from tinyhil.agreement import Agreement
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
@@ -22,7 +25,7 @@ from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
-from tinyhil.program import Role
+from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -55,6 +58,8 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "float_accuracy": None if labels is None else float((float_classes == labels).mean()),
         "disagreements": int((classes != float_classes).sum()),
         "largest_output_error": _largest_error(outcome),
+        "float_check": _float_check(outcome.agreement),
+        "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
         "latency": _latency(outcome),
@@ -63,11 +68,16 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "flaky": outcome.attempts > 1,
         "link": _link(outcome),
         "wall_seconds": outcome.wall_seconds,
-        "assignment": _assignment(outcome),
+        "assignment": formats_of(outcome.compiled.program),
         "plan": _plan(outcome),
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
     }
+
+
+def _float_check(agreed: Agreement) -> dict[str, Any]:
+    """What was compared with the float model, operation by operation."""
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:
@@ -88,7 +98,7 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
     """Make and write the record; only then the finished samples on disk have done their duty."""
     record = make_record(outcome)
     path = write_record(record, outcome.request.results)
-    outcome.partial_path.unlink(missing_ok=True)
+    outcome.partial.discard()
     return record, path
 
 
@@ -100,12 +110,9 @@ def write_record(record: Mapping[str, Any], results: Path) -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = _reserve(folder, stem)
-        partial = path.with_suffix(".tmp")
         try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
+            files.write_text(path, json.dumps(record, indent=1) + "\n")
         except OSError:
-            partial.unlink(missing_ok=True)
             path.unlink()
             raise
     return path
@@ -187,9 +194,9 @@ def _link(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _assignment(outcome: Outcome) -> dict[str, str]:
-    tensors = outcome.compiled.program.tensors.values()
-    return {tensor.name: str(tensor.format) for tensor in tensors if tensor.role != Role.TABLE}
+def formats_of(program: Program) -> dict[str, str]:
+    """What a program computes in: tensor -> format with its scale."""
+    return {tensor.name: str(tensor.format) for tensor in program.tensors.values() if tensor.role != Role.TABLE}
 
 
 def _plan(outcome: Outcome) -> dict[str, Any]:
