@@ -86,7 +86,7 @@ class Model:
         request = self._request(board, x, y, formats, options)
         outcome = run(request, _boards(), default_cache_dir(), self.say, _silent)
         record = make_record(outcome)
-        outcome.partial_path.unlink(missing_ok=True)
+        outcome.partial.discard()
         return Record(record)
 
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
@@ -263,7 +263,11 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
     from tinyhil.harness.records.compare import compare as differences
     from tinyhil.harness.records.figures import figures
 
-    return [Record(asdict(found)) for found in differences(figures(_plain(a)), figures(_plain(b)))]
+    try:
+        before, now = figures(_plain(a)), figures(_plain(b))
+    except (KeyError, TypeError) as error:
+        raise DataError(f"not a record of a run: {error} is missing; compare what run() returned") from None
+    return [Record(asdict(found)) for found in differences(before, now)]
 
 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
