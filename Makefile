@@ -15,7 +15,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run test test-slow doctor clean packages emulators avr8js
+.PHONY: setup setup-dev run check test test-slow doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -29,9 +29,9 @@ test-slow: setup-dev
 doctor: setup
 	$(BIN)/hil doctor
 
-setup: packages $(VENV)/.base emulators
+setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages $(VENV)/.dev emulators avr8js
+setup-dev: packages $(VENV)/.dev emulators natives avr8js
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -56,14 +56,23 @@ emulators: | $(BIN)/python
 	@$(MAKE) -s -C emulators/uno
 	@$(MAKE) -s -C emulators/cortexm PYTHON=$(abspath $(BIN)/python)
 
+# The planner's core and the engine of searches, so that no first command waits for a compiler.
+natives: | $(BIN)/python
+	@$(BIN)/python -m tinyhil.harness.build.natives
+
 # A second opinion on the Uno, for tests only: they are skipped without it.
 AVR8JS := emulators/avr8js
+# Node knows only its own certificates: behind a proxy with one of its own it needs those of the system.
+SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
+NPM_REASON := sed -nE 's/^npm (error|ERR!) //p' | grep -vE 'complete log|^$$' | head -n 3 | paste -sd ' ' | cut -c -300
 avr8js:
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 	    [[ $(AVR8JS)/node_modules -nt $(AVR8JS)/package-lock.json ]] || { \
 	        echo "setup: installing avr8js into $(AVR8JS)"; \
-	        timeout 60 npm ci --prefix $(AVR8JS) --no-audit --no-fund --silent --fetch-retries 1 --fetch-timeout 20000 && touch $(AVR8JS)/node_modules; } || \
-	        echo "setup: avr8js could not be installed: its tests will be skipped" >&2; \
+	        export NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$(SYSTEM_CERTIFICATES)}"; \
+	        said=$$(timeout 600 npm ci --prefix $(AVR8JS) --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 2>&1) \
+	            && touch $(AVR8JS)/node_modules \
+	            || echo "setup: avr8js could not be installed, its tests will be skipped: $$({ $(NPM_REASON); } <<<"$$said")" >&2; }; \
 	else echo "setup: no node and npm: the tests of avr8js will be skipped" >&2; fi
 
 clean:

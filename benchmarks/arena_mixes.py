@@ -19,18 +19,18 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
 
-import memplan  # noqa: E402
-from codegen.arena import problem_of  # noqa: E402
-from codegen.order import order_body  # noqa: E402
-from codegen.placement import Passes, place  # noqa: E402
-from harness.assets import asset  # noqa: E402
-from harness.zoo import find_model  # noqa: E402
-from memplan.native import backend  # noqa: E402
+from tinyhil import memplan  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.calibrate import load_ranges  # noqa: E402
 from tinyhil.errors import HilError  # noqa: E402
 from tinyhil.frontend.load import load_model  # noqa: E402
+from tinyhil.harness.assets import asset  # noqa: E402
+from tinyhil.harness.zoo import find_model  # noqa: E402
 from tinyhil.lower import lower, tied_values  # noqa: E402
+from tinyhil.memplan.arena.order import order_body  # noqa: E402
+from tinyhil.memplan.arena.placement import Passes, place  # noqa: E402
+from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
+from tinyhil.memplan.native import backend  # noqa: E402
 from tinyhil.program import Program  # noqa: E402
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"

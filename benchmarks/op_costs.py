@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.config import load_boards
-from harness.search_limits import Meter, make_meter
-from harness.search_task import SearchRequest, load_task
-from harness.toolchain import default_cache_dir
-from search.costs import Limits, Run
-from search.space import Candidate, Choice
 from tinyhil.errors import ModelError
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.search.limits import Meter, make_meter
+from tinyhil.harness.search.task import SearchRequest, load_task
+from tinyhil.search.costs import Limits, Run
+from tinyhil.search.space import Candidate, Choice
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "search" / "op_costs.json"

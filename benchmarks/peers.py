@@ -15,10 +15,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.config import load_boards
-from harness.record import store
-from harness.run import Request, run
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import store
 
 
 def fastgrnn_as_scan(weights: Path) -> onnx.ModelProto:

@@ -4,7 +4,7 @@
                                                      <name>_train.npz (7291 points to calibrate and search on)
     python benchmarks/peers_models.py                prints the float accuracies only
     python benchmarks/peers_models.py --measure      writes results/peers.json: accuracy on all test points, and what
-                                                     the emulated Uno takes (then: python -m harness.docs)
+                                                     the emulated Uno takes (then: python -m tools.docs)
 
 Needs onnxruntime, and HIL_DATA with models/shiftry_peers.npz and small/usps.npz. The weights stay there: they are for
 tests and benchmarks only.
@@ -190,10 +190,11 @@ def write(name: str, peer: Peer, folder: Path) -> None:
 
 def measure(name: str, peer: Peer, folder: Path) -> dict[str, Any]:
     """One row of results/peers.json: all test points by the reference, some of them on the emulated Uno."""
-    from harness.config import load_boards
-    from harness.record import make_record
-    from harness.run import Request, run
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.config import load_boards
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.run import run
+    from tinyhil.harness.records.record import make_record
     from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
     write(name, peer, folder)

@@ -19,15 +19,15 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: this file has the package's name
 
-import memplan  # noqa: E402
 from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # noqa: E402
-from codegen.arena import problem_of  # noqa: E402
-from codegen.placement import Passes, place  # noqa: E402
-from memplan import Budget, Buffer, Plan, Problem  # noqa: E402
-from memplan.algorithm_x import CHOICES, cover, encode  # noqa: E402
-from memplan.blocks import FOUND  # noqa: E402
-from memplan.csv import read_problem  # noqa: E402
-from memplan.native import backend  # noqa: E402
+from tinyhil import memplan  # noqa: E402
+from tinyhil.memplan import Budget, Buffer, Plan, Problem  # noqa: E402
+from tinyhil.memplan.algorithm_x import CHOICES, cover, encode  # noqa: E402
+from tinyhil.memplan.arena.placement import Passes, place  # noqa: E402
+from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
+from tinyhil.memplan.blocks import FOUND  # noqa: E402
+from tinyhil.memplan.csv import read_problem  # noqa: E402
+from tinyhil.memplan.native import backend  # noqa: E402
 from tinyhil.program import Program  # noqa: E402
 
 CAPACITY_BYTES = 1_048_576

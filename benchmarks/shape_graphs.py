@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops.window import Window
-from tinyhil.program import Loop, Op, Program, Tensor
+from tinyhil.program import Loop, Op, Program, Role, Tensor
 
 FLAT = {"size_0": 1, "size_1": 1, "size_2": 1, "stride_0": 0, "stride_1": 0, "stride_2": 0, "stride_3": 1}
 
@@ -38,7 +38,7 @@ class Shapes:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     body: list[Op | Loop] = field(default_factory=list)
 
-    def value(self, name: str, channels: int, side: int, role: str = "arena") -> Value:
+    def value(self, name: str, channels: int, side: int, role: Role = Role.ARENA) -> Value:
         made = Value(name, channels, side)
         self.tensors[name] = Tensor(name, made.count, Fixed(self.bits.get(name, 8), 0), role)
         return made
@@ -53,7 +53,7 @@ class Shapes:
         """A convolution without its patch: the weights' order and the chip decide about that."""
         w = self._window(x, kernel, stride, pad)
         weights = f"{name}.weights"
-        self.tensors[weights] = Tensor(weights, outputs * x.channels * kernel * kernel, Fixed(8, 0), "constant")
+        self.tensors[weights] = Tensor(weights, outputs * x.channels * kernel * kernel, Fixed(8, 0), Role.CONSTANT)
         out = self.value(name, outputs, w.out_width)
         params = {**w.params(), "groups": 1, "outputs": outputs, "shift": 0}
         self.body.append(Op("conv", name, (weights, x.name), name, params))
@@ -67,7 +67,7 @@ class Shapes:
 
     def activation(self, name: str, x: Value) -> Value:
         self.bits.setdefault(x.name, self.bits.get(name, 8))
-        self.tensors[x.name] = Tensor(x.name, x.count, Fixed(self.bits.get(name, 8), 0), "arena")
+        self.tensors[x.name] = Tensor(x.name, x.count, Fixed(self.bits.get(name, 8), 0), Role.ARENA)
         out = self.value(name, x.channels, x.side)
         self.body.append(Op("relu", name, (x.name,), name, {"count": x.count, "shift": 0}))
         return out
@@ -94,7 +94,7 @@ class Shapes:
     def concat(self, name: str, parts: Sequence[Value]) -> Value:
         channels = sum(part.count for part in parts) // parts[0].side ** 2
         out, offset = self.value(name, channels, parts[0].side), 0
-        self.tensors[name] = Tensor(name, sum(p.count for p in parts), self.tensors[name].format, "arena")
+        self.tensors[name] = Tensor(name, sum(p.count for p in parts), self.tensors[name].format, Role.ARENA)
         for part in parts:
             params = {"offset": offset, **FLAT, "size_3": part.count, "count": self.tensors[name].count, "shift": 0}
             kernel, inputs = ("place_more", (part.name, name)) if offset else ("place", (part.name,))

@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
 
-from memplan import Buffer, Problem, plan  # noqa: E402
-from memplan.csv import write_problem  # noqa: E402
+from tinyhil.memplan import Buffer, Problem, plan  # noqa: E402
+from tinyhil.memplan.csv import write_problem  # noqa: E402
 
 
 @dataclass

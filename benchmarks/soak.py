@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.config import load_boards
-from harness.record import make_record
-from harness.run import Request, run
-from harness.toolchain import default_cache_dir
 from tinyhil.errors import HilError
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import make_record
 
 BOARDS = ("uno", "due", "h747")
 

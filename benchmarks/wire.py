@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from wire_bench import Collected, powered, run_session, tiny_bench
 
-from harness import protocol
-from harness.protocol import Result
-from harness.stream import Options
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.protocol import Result
+from tinyhil.harness.wire.stream import Options
 
 NOMINAL_BAUD = 115200
 UNO_BAUD = 16_000_000 / 8 / 17  # what the USART makes of it (UBRR 16, U2X): 2.1 % fast

@@ -1,4 +1,4 @@
-"""The zoo, measured: what docs/zoo.md shows, made by `python -m harness.docs` from what this writes.
+"""The zoo, measured: what docs/zoo.md shows, made by `python -m tools.docs` from what this writes.
 
     python benchmarks/zoo.py accuracy [MODEL ...]    all test samples by the host engine, into results/zoo.json
     python benchmarks/zoo.py golden [MODEL ...]      golden records of the emulated boards (docs/regression.md)
@@ -19,21 +19,20 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
 
-from codegen.placement import place  # noqa: E402
-from harness.config import load_boards  # noqa: E402
-from harness.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
-from harness.run import known_ranges  # noqa: E402
-from harness.toolchain import default_cache_dir  # noqa: E402
-from harness.zoo import ModelSource, find_model, zoo_names  # noqa: E402
-from search.engine import load_engine  # noqa: E402
 from tinyhil.assignment import Assignment, load_assignment  # noqa: E402
 from tinyhil.classes import classes_of  # noqa: E402
 from tinyhil.data import load  # noqa: E402
 from tinyhil.errors import DoesNotFit, HilError  # noqa: E402
 from tinyhil.evaluate import evaluate  # noqa: E402
-from tinyhil.frontend.load import load_model  # noqa: E402
+from tinyhil.harness.build.toolchain import default_cache_dir  # noqa: E402
+from tinyhil.harness.config import load_boards  # noqa: E402
+from tinyhil.harness.job import open_model  # noqa: E402
+from tinyhil.harness.measure.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
+from tinyhil.harness.zoo import ModelSource, zoo_names  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
+from tinyhil.memplan.arena.placement import place  # noqa: E402
 from tinyhil.reference import dequantize_outputs, quantize_inputs  # noqa: E402
+from tinyhil.search.engine.library import load_engine  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -68,13 +67,13 @@ def variants(model: str) -> Iterator[Variant]:
 
 def accuracy(model: str) -> dict[str, dict[str, Any]]:
     """By name of the variant: what all test samples give, and the bytes of the arena."""
-    source = find_model(model)
-    loaded = load_model(source.path)
-    ranges = known_ranges(loaded, source, None)
+    opened = open_model(model)
+    source, loaded = opened.source, opened.model
+    ranges = opened.known_ranges(None)
     data = load(_manifest(source)["dataset"])
     assert ranges is not None
     assert data.y_test is not None
-    graph, engine = loaded.graph, load_engine(ROOT, default_cache_dir())
+    graph, engine = loaded.graph, load_engine(default_cache_dir())
     x = data.x_test.reshape(len(data.x_test), *graph.shapes[graph.inputs[0]])
     parts = [slice(start, start + AT_ONCE) for start in range(0, len(x), AT_ONCE)]
     floats = [classes_of(graph, evaluate(graph, x[part]).reshape(len(x[part]), -1)) for part in parts]

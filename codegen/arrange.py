@@ -15,7 +15,7 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
-from tinyhil.program import Blocks, Op, Program, Tensor, walk
+from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 
 WORD = Fixed(32, 0)
 SUM_BITS = 32
@@ -44,8 +44,10 @@ TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     chip = CHIPS.get(core)
+    if chip is None:
+        return program
     tensors = dict(program.tensors)
-    for op in walk(program.body) if chip is not None else ():
+    for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
         if blocks is None:
             continue
@@ -75,7 +77,7 @@ def _is_convolution(program: Program, op: Op) -> bool:
     if (kernel.template or kernel.name) not in TEMPLATES or op.accumulator_bits > SUM_BITS:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
-    return weights.role == "constant" and _is_byte(weights, full=True) and _is_byte(x)
+    return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
 
 
 def _is_depthwise(op: Op) -> bool:

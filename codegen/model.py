@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codegen.arrange import in_blocks
-from codegen.identifiers import comment, identifiers
-from codegen.profile_calls import HEADER as PROFILE_HEADER
-from codegen.profile_calls import empty_calls, kinds, number_of, timed
-from codegen.regions import declarations, symbol_of
-from codegen.transfer import Transfer
-from codegen.value_log import HEADER, is_logged, log_call
-from codegen.views import is_done_by_plan
-from memplan import Plan
+from tinyhil.codegen.arrange import in_blocks
+from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
+from tinyhil.codegen.profile_calls import empty_calls, kinds, number_of, timed
+from tinyhil.codegen.transfer import Transfer
+from tinyhil.codegen.value_log import HEADER, is_logged, log_call
 from tinyhil.errors import ModelError
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codebook import Codebook, pack
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
+from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.regions import declarations, symbol_of
+from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
 MAX_RANK = 16
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
@@ -102,7 +102,7 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 
 
 def _c_type(tensor: Tensor) -> str:
-    if tensor.role == "table":
+    if tensor.role == Role.TABLE:
         return "uint16_t"
     return tensor.format.c_type
 
@@ -212,7 +212,7 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks)
         return [f"alignas(4) const {_c_type(tensor)} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored), "};"]
-    if tensor.role == "table" or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
+    if tensor.role == Role.TABLE or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
         return [f"const {_c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
     packed = pack(codes, fmt.bits)
     lines = [f"const uint8_t {name}[{packed.size}] HIL_FLASH = {{", *_numbers(packed), "};"]
@@ -225,11 +225,11 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
 def _operand(tensor: Tensor, name: str) -> str:
     """How kernels read a tensor."""
     fmt = tensor.format
-    if tensor.role not in ("constant", "table"):
+    if tensor.role not in (Role.CONSTANT, Role.TABLE):
         return f"hil::ram({name})"
-    if tensor.role == "constant" and isinstance(fmt, Codebook):
+    if tensor.role == Role.CONSTANT and isinstance(fmt, Codebook):
         return f"hil::codebook<{fmt.bits}>({name}, {name}_entries)"
-    if tensor.role == "constant" and fmt.bits < 8:
+    if tensor.role == Role.CONSTANT and fmt.bits < 8:
         return f"hil::packed<{fmt.c_type}>({name})"
     if tensor.blocks is not None:
         return f"hil::blocks<{tensor.blocks.together}, {tensor.blocks.step}>({name})"
@@ -239,7 +239,7 @@ def _operand(tensor: Tensor, name: str) -> str:
 def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
     """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
     operand, fmt = _operand(tensor, name), tensor.format
-    if as_codes or tensor.role == "table" or not isinstance(fmt, Affine):
+    if as_codes or tensor.role == Role.TABLE or not isinstance(fmt, Affine):
         return operand
     return f"hil::real32({operand}, {_float_bits(fmt.scale)}, {fmt.zero})"
 
@@ -250,7 +250,7 @@ def _float_bits(value: float) -> int:
 
 def _placed(program: Program) -> list[Tensor]:
     used = dict.fromkeys(name for op in walk(program.body) for name in op.tensors)
-    return [program.tensors[name] for name in used if program.tensors[name].role == "arena"]
+    return [program.tensors[name] for name in used if program.tensors[name].role == Role.ARENA]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.formats.codebook import Codebook
-from tinyhil.program import Op, Program, Tensor, walk
+from tinyhil.program import Op, Program, Role, Tensor, walk
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two
@@ -37,7 +37,7 @@ def kinds(program: Program) -> dict[str, str]:
 
 def format_name(tensor: Tensor) -> str:
     """The format without its scale."""
-    return "table" if tensor.role == "table" else str(tensor.format).split(" * ")[0]
+    return "table" if tensor.role == Role.TABLE else str(tensor.format).split(" * ")[0]
 
 
 def constant_bytes(program: Program) -> int:
@@ -49,7 +49,7 @@ def constant_bytes(program: Program) -> int:
 def stored_bytes(tensor: Tensor) -> int:
     """Of a constant: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
-    if tensor.role == "table":
+    if tensor.role == Role.TABLE:
         return 2 * tensor.count
     if isinstance(fmt, Codebook):
         return -(-tensor.count * fmt.bits // 8) + np.array(fmt.entries).size * (int(fmt.entry_type.strip("uint_")) // 8)

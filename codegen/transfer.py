@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyhil.errors import DoesNotFit
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 
 CHUNK_BYTES = 128  # payload of one frame: long enough for the wire, short enough to lose one now and then
 MAX_CHUNK_BYTES = 240  # the frame's length is counted in one byte
@@ -62,6 +62,6 @@ def _options(program: Program, limit: int) -> list[Transfer]:
 
 def largest_tensors(program: Program) -> str:
     """The three largest tensors in RAM, for messages."""
-    in_ram = [t for t in program.tensors.values() if t.role in ("arena", "input")]
+    in_ram = [t for t in program.tensors.values() if t.role in (Role.ARENA, Role.INPUT)]
     in_ram.sort(key=lambda tensor: -tensor.size_bytes)
     return ", ".join(f"{tensor.name} {tensor.size_bytes} B" for tensor in in_ram[:3])

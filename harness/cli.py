@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from harness.commands import (
+from tinyhil import errors
+from tinyhil.harness.commands import (
     bench,
     boards,
     calibrate,
@@ -29,9 +30,7 @@ from harness.commands import (
     run,
     search,
 )
-from harness.names import check_names
-from harness.text import printable
-from tinyhil import errors
+from tinyhil.harness.text import printable
 
 
 class _Commands(click.Group):
@@ -81,7 +80,6 @@ def _dispatch(arguments: list[str] | None) -> None:
         signal.signal(number, signal.default_int_handler)  # end boards and temporary files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    check_names()
     hil.main(arguments, prog_name="hil", standalone_mode=False)
 
 

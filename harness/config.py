@@ -9,10 +9,20 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from harness.assets import asset
-from harness.bench_file import Bench, parse_bench
-from harness.yaml_file import Fault, Name, NonEmpty, PositiveInt, Record, UsbId, mark, parse, read_text
 from tinyhil.errors import BoardError
+from tinyhil.harness.assets import asset
+from tinyhil.harness.boards.bench_file import Bench, parse_bench
+from tinyhil.harness.yaml_file import (
+    Fault,
+    Name,
+    NonEmpty,
+    PositiveInt,
+    Record,
+    UsbId,
+    mark,
+    parse,
+    read_text,
+)
 
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Supply = Literal["smps", "ldo"]

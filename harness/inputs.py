@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.zoo import ModelSource
 from tinyhil import data
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import DataError
 from tinyhil.frontend.listing import Model
+from tinyhil.harness.zoo import ModelSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.compare import Difference
-    from harness.golden import Bench, Order
-    from harness.locate import Place
+    from tinyhil.harness.boards.locate import Place
+    from tinyhil.harness.measure.golden import Bench, Order
+    from tinyhil.harness.records.compare import Difference
 
 PROPERTY = "hil"
 MARKERS = (
@@ -113,7 +113,7 @@ class BoardUnderTest:
 
         `options`: format, assignment, inputs, calibrate, samples. Paths start at pytest's rootdir.
         """
-        from harness.golden import measure
+        from tinyhil.harness.measure.golden import measure
 
         with _in_one_line():
             record = measure(self._order(model, options), self._bench(), self.config.getoption("--hil-samples"))
@@ -125,7 +125,7 @@ class BoardUnderTest:
 
     def check(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
         """As `run`, and nothing may differ from the model's golden record; --hil-update writes it."""
-        from harness.golden import check_or_update
+        from tinyhil.harness.measure.golden import check_or_update
 
         order = self._order(model, options)
         with _in_one_line():
@@ -147,16 +147,16 @@ class BoardUnderTest:
         return found.record
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
-        from harness.golden import Order
+        from tinyhil.harness.measure.golden import Order
 
         paths = {key: str(options[key]) for key in ("assignment", "inputs", "calibrate") if key in options}
         return replace(Order(self.name, str(model)), **{**options, **paths})
 
     def _bench(self) -> Bench:
-        from harness.bench_file import default_bench
-        from harness.config import load_boards
-        from harness.golden import Bench
-        from harness.toolchain import default_cache_dir
+        from tinyhil.harness.boards.bench_file import default_bench
+        from tinyhil.harness.build.toolchain import default_cache_dir
+        from tinyhil.harness.config import load_boards
+        from tinyhil.harness.measure.golden import Bench
 
         with _in_one_line():
             boards = load_boards(bench=default_bench())
@@ -164,7 +164,7 @@ class BoardUnderTest:
         return Bench(boards, default_cache_dir(), lambda line: None, port, self.config.rootpath)
 
     def _place(self) -> Place:
-        from harness.golden import place_of
+        from tinyhil.harness.measure.golden import place_of
 
         with _in_one_line():
             return place_of(self.name, self._bench())

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from harness.assets import asset
 from tinyhil.errors import ModelError
 from tinyhil.frontend import SUFFIXES
+from tinyhil.harness.assets import asset
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ best.peak_bytes, best.proven, best.offsets["y"]
 
 from __future__ import annotations
 
-from memplan import (
+from tinyhil.errors import ConfigError
+from tinyhil.memplan import (
     algorithm_x,
     best_fit,
     branch_and_bound,
@@ -19,12 +20,11 @@ from memplan import (
     hill_climb,
     portfolio,
 )
-from memplan.bound import Bound, load_bytes, lower_bound
-from memplan.check import PlanError, check
-from memplan.describe import as_record, describe
-from memplan.planner import Budget, Planner
-from memplan.problem import Alias, Buffer, Plan, Problem, ProblemError, Region
-from tinyhil.errors import ConfigError
+from tinyhil.memplan.bound import Bound, load_bytes, lower_bound
+from tinyhil.memplan.check import PlanError, check
+from tinyhil.memplan.describe import as_record, describe
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Alias, Buffer, Plan, Problem, ProblemError, Region
 
 PLANNERS: tuple[Planner, ...] = (
     first_fit.PLANNER,

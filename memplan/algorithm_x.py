@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from math import gcd
 from time import monotonic
 
-from memplan import greedy_by_size
-from memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, make_blocks, sections_of
-from memplan.bound import Bound, lower_bound
-from memplan.branch_and_bound import checked_size
-from memplan.native import cover_compiled
-from memplan.placing import make_plan
-from memplan.planner import Budget, Planner
-from memplan.problem import Buffer, Plan, Problem, ProblemError
+from tinyhil.memplan import greedy_by_size
+from tinyhil.memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, make_blocks, sections_of
+from tinyhil.memplan.bound import Bound, lower_bound
+from tinyhil.memplan.branch_and_bound import checked_size
+from tinyhil.memplan.native import cover_compiled
+from tinyhil.memplan.placing import make_plan
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError
 
 NAME = "algorithm-x"
 CELLS = 300_000  # of the table of one height, about 50 MB of Python integers

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from memplan.problem import Alias, Buffer, Problem
+from tinyhil.memplan.problem import Alias, Buffer, Problem
 
 FOUND, EXHAUSTED, STOPPED, NO_MEMORY = 1, 0, -1, -2  # as in search_core.c
 FEWEST, LOWEST, FORCED = 0, 1, 2

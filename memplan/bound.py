@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memplan.problem import Buffer, Problem
+from tinyhil.memplan.problem import Buffer, Problem
 
 Joined = Mapping[str, set[str]]  # by name
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from memplan.bound import fixed_height, load_bytes, lower_bound
-from memplan.problem import Buffer, Plan, Problem, first_shared_instant
-from memplan.stack import can_stack
 from tinyhil.errors import HilError
+from tinyhil.memplan.bound import fixed_height, load_bytes, lower_bound
+from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
+from tinyhil.memplan.stack import can_stack
 
 
 class PlanError(HilError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from memplan.blocks import EXHAUSTED, FOUND, Block, make_blocks
-from memplan.bound import Bound
-from memplan.exact import STRATEGIES, Account, run_strategy
-from memplan.problem import Buffer, Problem
-from memplan.stack import MOST_BUFFERS, can_stack
+from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, make_blocks
+from tinyhil.memplan.bound import Bound
+from tinyhil.memplan.exact import STRATEGIES, Account, run_strategy
+from tinyhil.memplan.problem import Buffer, Problem
+from tinyhil.memplan.stack import MOST_BUFFERS, can_stack
 
 NODES = 2000  # of one strategy, to see whether a part still can not be planned
 MOST_SHRUNK = 100  # buffers

@@ -8,13 +8,13 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from memplan import greedy_by_size
-from memplan.bound import Bound, lower_bound
-from memplan.branch_and_bound import checked_size
-from memplan.placing import make_plan
-from memplan.planner import Budget, Planner
-from memplan.problem import Plan, Problem, ProblemError, first_shared_instant
 from tinyhil.errors import ConfigError
+from tinyhil.memplan import greedy_by_size
+from tinyhil.memplan.bound import Bound, lower_bound
+from tinyhil.memplan.branch_and_bound import checked_size
+from tinyhil.memplan.placing import make_plan
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Plan, Problem, ProblemError, first_shared_instant
 
 NAME = "cp-sat"
 DEFAULT_SECONDS = 60.0

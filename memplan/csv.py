@@ -15,8 +15,8 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from memplan.problem import Buffer, Plan, Problem, ProblemError
 from tinyhil.errors import DataError
+from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError
 
 COLUMNS = {
     "id": "id",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memplan.problem import Plan
+from tinyhil.memplan.problem import Plan
 
 
 def describe(plan: Plan) -> str:

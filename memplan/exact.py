@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from memplan.blocks import (
+from tinyhil.memplan.blocks import (
     EXHAUSTED,
     FEWEST,
     FORCED,
@@ -28,9 +28,9 @@ from memplan.blocks import (
     peak_step,
     sections_of,
 )
-from memplan.native import search_compiled
-from memplan.planner import Budget
-from memplan.search_core import search_python
+from tinyhil.memplan.native import search_compiled
+from tinyhil.memplan.planner import Budget
+from tinyhil.memplan.search_core import search_python
 
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memplan.placing import place_in_order
-from memplan.planner import Budget, Planner
-from memplan.problem import Buffer, Plan, Problem
+from tinyhil.memplan.placing import place_in_order
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Buffer, Plan, Problem
 
 NAME = "greedy-by-area"
 

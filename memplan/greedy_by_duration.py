@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memplan.placing import place_in_order
-from memplan.planner import Budget, Planner
-from memplan.problem import Plan, Problem
+from tinyhil.memplan.placing import place_in_order
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Plan, Problem
 
 NAME = "greedy-by-duration"
 

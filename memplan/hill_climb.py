@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import random
 
-from memplan.bound import lower_bound
-from memplan.placing import place_in_order
-from memplan.planner import Budget, Planner
-from memplan.problem import Buffer, Plan, Problem
+from tinyhil.memplan.bound import lower_bound
+from tinyhil.memplan.placing import place_in_order
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Buffer, Plan, Problem
 
 NAME = "hill-climb"
 TRIES = 300

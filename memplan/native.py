@@ -7,23 +7,21 @@ compiler at install). Without a compiler the Python twin does the same search so
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shutil
-import subprocess
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from memplan.blocks import Instance, Result, Search
-from memplan.problem import Buffer
+from tinyhil.errors import BuildError
+from tinyhil.memplan.blocks import Instance, Result, Search
+from tinyhil.memplan.problem import Buffer
+from tinyhil.native import Library, compiled, default_cache_dir
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))
-FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC")
-BUILD_SECONDS = 120
+LIBRARY = Library("the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-shared", "-fPIC"))
 
 
 class _Instance(ctypes.Structure):
@@ -124,38 +122,11 @@ def _library() -> ctypes.CDLL | None:
     if not compiler:
         warnings.warn("memplan: no C compiler found; the search runs in Python, slowly (install gcc)", stacklevel=2)
         return None
-    path = _cache_folder() / f"memplan-{_fingerprint(compiler)}.so"
-    if not path.exists() and not _build(compiler, path):
+    try:
+        path = compiled(LIBRARY, compiler, default_cache_dir(), lambda line: None)
+    except BuildError as error:
+        warnings.warn(f"memplan: {error}; the search runs in Python, slowly", stacklevel=2)
         return None
     library = ctypes.CDLL(str(path))
     library.memplan_search.restype = ctypes.c_int
     return library
-
-
-def _fingerprint(compiler: str) -> str:
-    text = b"".join(source.read_bytes() for source in SOURCES) + repr((compiler, FLAGS, os.uname().machine)).encode()
-    return hashlib.sha256(text).hexdigest()[:16]
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "tinyhil"
-
-
-def _build(compiler: str, path: Path) -> bool:
-    """Compile next to the final name and rename: two processes may build at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / path.name
-        command = [*compiler.split(), *FLAGS, "-o", str(made), *map(str, SOURCES)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
-            problem = done.stderr.strip().splitlines()[-1:] if done.returncode else []
-        except (OSError, subprocess.TimeoutExpired) as error:
-            problem = [str(error)]
-        if problem or not made.exists():
-            reason = problem[0] if problem else "no output"
-            warnings.warn(f"memplan: {command[0]} failed ({reason}); the search runs in Python, slowly", stacklevel=2)
-            return False
-        made.replace(path)
-    return True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memplan.bound import Bound, lower_bound
-from memplan.native import place_compiled
-from memplan.problem import Buffer, Plan, Problem, first_shared_instant
 from tinyhil.errors import DoesNotFit
+from tinyhil.memplan.bound import Bound, lower_bound
+from tinyhil.memplan.native import place_compiled
+from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 
 Interval = tuple[int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memplan.problem import Plan, Problem
+from tinyhil.memplan.problem import Plan, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memplan import best_fit, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
-from memplan.blocks import accepted_groups
-from memplan.bound import Bound, lower_bound
-from memplan.branch_and_bound import checked_size, search_plan, unsupported
-from memplan.exact import MOST_BLOCKS
-from memplan.placing import make_plan
-from memplan.planner import Budget, Planner
-from memplan.problem import Plan, Problem
-from memplan.several import fill_regions
 from tinyhil.errors import DoesNotFit
+from tinyhil.memplan import best_fit, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
+from tinyhil.memplan.blocks import accepted_groups
+from tinyhil.memplan.bound import Bound, lower_bound
+from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
+from tinyhil.memplan.exact import MOST_BLOCKS
+from tinyhil.memplan.placing import make_plan
+from tinyhil.memplan.planner import Budget, Planner
+from tinyhil.memplan.problem import Plan, Problem
+from tinyhil.memplan.several import fill_regions
 
 NAME = "portfolio"
 SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from time import monotonic
 
-from memplan.blocks import EXHAUSTED, FEWEST, FOUND, LOWEST, STOPPED, Instance, Result, Search
+from tinyhil.memplan.blocks import EXHAUSTED, FEWEST, FOUND, LOWEST, STOPPED, Instance, Result, Search
 
 WALL = 1 << 60
 PLACE, LIFT, SKIP = 0, 1, 2

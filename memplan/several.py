@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from memplan.bound import Bound, lower_bound
-from memplan.placing import make_plan
-from memplan.planner import Budget
-from memplan.problem import Buffer, Plan, Problem, Region
 from tinyhil.errors import DoesNotFit
+from tinyhil.memplan.bound import Bound, lower_bound
+from tinyhil.memplan.placing import make_plan
+from tinyhil.memplan.planner import Budget
+from tinyhil.memplan.problem import Buffer, Plan, Problem, Region
 
 MOST_BUFFERS = 400  # beyond: simple planners alone
 MOST_DROPPED = 12  # buffers that a region gives up again because they do not pack

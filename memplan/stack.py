@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memplan.problem import Buffer, Problem, first_shared_instant
+from tinyhil.memplan.problem import Buffer, Problem, first_shared_instant
 
 MOST_BUFFERS = 14
 MOST_STATES = 20_000  # about half a second

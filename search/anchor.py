@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from search.space import Candidate, Choice, Space
+from tinyhil.search.space import Candidate, Choice, Space
 
 PASSES = 3
 

@@ -18,8 +18,8 @@ from statistics import mean, median
 
 import numpy as np
 
-from search.space import Candidate
 from tinyhil.errors import ModelError
+from tinyhil.search.space import Candidate
 
 COMPUTED_IN = re.compile(r"hil::\w+<((?:hil::)?(\w+)(?:<[^>]*>)?)>\(")
 FIRST, ACCUMULATOR = 8, 3  # weights of what explains most, against 1 of any other format or pair

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from memplan import Plan, Problem
-from search.space import Candidate, Choice, Space
 from tinyhil.errors import ConfigError, ModelError
+from tinyhil.memplan import Plan, Problem
 from tinyhil.program import Program
+from tinyhil.search.space import Candidate, Choice, Space
 
 
 class Placement(Protocol):

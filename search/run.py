@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from search.evaluate import Score, joined
-from search.space import Candidate
-from search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
-from search.trial import Trial, TrialLog
+from tinyhil.search.evaluator import Score, joined
+from tinyhil.search.space import Candidate
+from tinyhil.search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
+from tinyhil.search.trial import Trial, TrialLog
 
 FEWEST_TO_PART = 30
 OnTrial = Callable[[Trial, Trial | None], None]  # the trial, the best so far

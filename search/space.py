@@ -11,9 +11,9 @@ from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
 from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program, Tensor
+from tinyhil.program import Program, Role, Tensor
 
-INPUT, CONSTANT, ARENA = "input", "constant", "arena"
+INPUT, CONSTANT, ARENA = Role.INPUT, Role.CONSTANT, Role.ARENA
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
         roles = {tensor.role for tensor in stored}
         if not stored:
             continue
-        role = ARENA if "arena" in roles else INPUT if roles & {"input", "slice"} else CONSTANT
+        role = ARENA if ARENA in roles else INPUT if roles & {INPUT, Role.SLICE} else CONSTANT
         counted = [tensor.count for tensor in stored if role != ARENA or tensor.role == ARENA]
         elements = sum(counted) if role == ARENA else max(counted)
         groups.append(Group(members[0], members, role, elements))

@@ -8,15 +8,15 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from search.costs import Costs
-from search.evaluate import Evaluator
-from search.flatten import executions
-from search.memory import Memory
-from search.space import ARENA, INPUT, Candidate, Choice, Space
-from search.trial import Trial
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
+from tinyhil.search.costs import Costs
+from tinyhil.search.evaluator import Evaluator
+from tinyhil.search.executions import executions
+from tinyhil.search.memory import Memory
+from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
+from tinyhil.search.trial import Trial
 
 LOG_BYTES = 16 << 20  # of values logged for the heat map
 FIT, VALIDATION = "fit", "validation"
@@ -59,7 +59,7 @@ class Strategy(Protocol):
 class Study:
     """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
-    candidate takes beside the arena, of which the limit must hold, too (`--ram-total`)."""
+    candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts)."""
 
     space: Space
     memory: Memory
@@ -186,6 +186,6 @@ def _executed_bytes(program: Program) -> int:
 
 
 def _real_values(program: Program, integers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    constants = {n: a for n, a in program.constants.items() if program.tensors[n].role == "constant"}
+    constants = {n: a for n, a in program.constants.items() if program.tensors[n].role == Role.CONSTANT}
     found = {**constants, **integers}
     return {name: dequantize(array, program.tensors[name].format).astype(np.float32) for name, array in found.items()}

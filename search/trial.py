@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search.evaluate import Score
-from search.space import Candidate, Choice, Space
 from tinyhil.errors import ConfigError
+from tinyhil.search.evaluator import Score
+from tinyhil.search.space import Candidate, Choice, Space
 
 SCHEMA_VERSION = 1
 

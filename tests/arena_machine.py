@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from kernel_cases import Case
 
-from codegen.placement import Placement
-from codegen.views import is_done_by_plan
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.movement import PLACE, PLACE_MORE, indices
 from tinyhil.program import Loop, Op

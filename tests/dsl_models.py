@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.convert import npz
 from tinyhil.frontend.dsl_writer import write_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx_writer import write_onnx
+from tinyhil.harness.offline.convert import npz
 from tinyhil.program import Loop, Op, Program
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.boards.boot_loader import optiboot
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.boards.boot_loader import optiboot
+from tinyhil.harness.build.toolchain import default_cache_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 UNOSIM = ROOT / "emulators" / "uno" / "build" / "unosim"

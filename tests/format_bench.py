@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import serial
 
-from harness.boards import host, simulated
-from harness.boards.connection import Session
-from harness.build import build
-from harness.config import BoardSpec
-from harness.image import check_fits
-from harness.pipeline import runtime_sources
+from tinyhil.harness.boards import host, simulated
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.config import BoardSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRMWARE = ROOT / "tests" / "firmware_formats"

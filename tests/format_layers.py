@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import serial
 
-from harness.boards import host, simulated
-from harness.boards.connection import Session
-from harness.build import build
-from harness.config import BoardSpec
-from harness.image import check_fits
-from harness.pipeline import runtime_sources
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.single import Single
 from tinyhil.formats.window import Window, place
+from tinyhil.harness.boards import host, simulated
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.config import BoardSpec
 
 FIRMWARE = Path(__file__).resolve().parent / "firmware_formats"
 END_OF_SECTION = 0x80000000

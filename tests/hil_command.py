@@ -1,49 +1,116 @@
-"""The command `hil` as a process of its own."""
+"""The command `hil` as a process of its own: forked from a server that has imported it (see hil_server.py)."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
+import io
 import json
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 60.0
+DEADLINE_S = 1200.0  # nothing is judged by it: it only keeps a hanging process from hanging the tests
+SERVER = Path(__file__).with_name("hil_server.py")
+READ_BY_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")  # variables that act when it starts
 Done = subprocess.CompletedProcess[str]
 
 
+class Forked:
+    """What tests use of `subprocess.Popen`, for `hil ARGUMENTS` in a child of the server."""
+
+    def __init__(self, arguments: list[str], cwd: Path, env: dict[str, str]) -> None:
+        self.args, self.returncode = arguments, None
+        self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._status.connect(server())
+        request = json.dumps({"arguments": arguments, "cwd": str(cwd), "environment": env}).encode()
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        with open(os.devnull) as nothing:
+            socket.send_fds(self._status, [request], [nothing.fileno(), out_end, err_end])
+        os.close(out_end)
+        os.close(err_end)
+        self.stdout = io.TextIOWrapper(io.BufferedReader(io.FileIO(out)), "utf-8")
+        self.stderr = io.TextIOWrapper(io.BufferedReader(io.FileIO(err)), "utf-8")
+        self.pid = int(self._status.recv(64))
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal; subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            self._status.settimeout(timeout)
+            try:
+                self.returncode = os.waitstatus_to_exitcode(int(self._status.recv(64)))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            self._status.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = DEADLINE_S) -> tuple[str, str]:
+        """Standard output and errors to their ends; AssertionError if it hangs."""
+        with ThreadPoolExecutor(2) as readers:
+            read = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            hangs = bool(wait(read, timeout).not_done)
+            if hangs:
+                self.kill()
+            out, err = (future.result() for future in read)
+        assert not hangs, f"hil hangs: {err}"
+        self.wait(timeout)
+        self.stdout.close()
+        self.stderr.close()
+        return out, err
+
+
+@functools.cache
+def server() -> str:
+    """The socket of this process's server, which ends with it."""
+    folder = tempfile.mkdtemp(prefix="hil-server-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/socket"
+    process = subprocess.Popen([sys.executable, SERVER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(process.communicate)  # closes its standard input
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return path
+
+
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "harness.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "tinyhil.harness.cli", *map(str, arguments)]
 
 
-def hil(*arguments: object, cwd: Path, timeout_s: float = DEADLINE_S, **environment: str | None) -> Done:
+def hil(*arguments: object, cwd: Path, **environment: str | None) -> Done:
     """Run to the end. A variable given as None is taken out of the environment."""
     env = {**os.environ, **environment}
     env = {name: value for name, value in env.items() if value is not None}
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    if any(name.startswith(READ_BY_THE_INTERPRETER) for name in environment):
+        return subprocess.run(command(*arguments), cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    process = Forked([str(argument) for argument in arguments], cwd, env)
+    out, err = process.communicate()
+    return Done(process.args, process.wait(), out, err)
 
 
-def start_hil(*arguments: object, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*arguments),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_hil(*arguments: object, cwd: Path) -> Forked:
+    return Forked([str(argument) for argument in arguments], cwd, dict(os.environ))
 
 
 def check_failure(done: Done, code: int, *words: str, logs: bool = False) -> None:
@@ -64,7 +131,7 @@ def record_of(done: Done, code: int = 0) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

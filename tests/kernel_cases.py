@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import serial
 
-from codegen.arena import problem_of
-from codegen.model import Target, emit_model
-from codegen.transfer import Transfer
-from harness.boards import host, simulated
-from harness.boards.connection import Session
-from harness.build import build
-from harness.config import BoardSpec
-from harness.image import Image, check_fits
-from harness.pipeline import runtime_sources
-from memplan import plan
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.boards import host, simulated
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image, check_fits
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.config import BoardSpec
+from tinyhil.memplan import plan
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program
 from tinyhil.reference import run_reference
 

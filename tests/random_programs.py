@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.program import Loop, Op, Program, Tensor
+from tinyhil.program import Loop, Op, Program, Role, Tensor
 
 COUNT = 2
 FORMAT = Fixed(16, 0)
@@ -17,13 +17,13 @@ class Writing:
 
     def __init__(self, chance: np.random.Generator) -> None:
         self.chance = chance
-        self.tensors = {"x": Tensor("x", 3 * COUNT, FORMAT, "input")}
+        self.tensors = {"x": Tensor("x", 3 * COUNT, FORMAT, Role.INPUT)}
         self.made = 0
 
     def pick(self, names: list[str]) -> str:
         return names[int(self.chance.integers(len(names)))]
 
-    def new(self, role: str = "arena", count: int = COUNT) -> str:
+    def new(self, role: Role = Role.ARENA, count: int = COUNT) -> str:
         self.made += 1
         name = f"{role[0]}{self.made}"
         self.tensors[name] = Tensor(name, count, FORMAT, role)
@@ -31,7 +31,7 @@ class Writing:
 
     def target(self, closed: frozenset[str]) -> str:
         """A new tensor or, half of the time, an old one that no loop around shows rows of."""
-        old = [n for n, t in self.tensors.items() if t.role == "arena" and t.count == COUNT and n not in closed]
+        old = [n for n, t in self.tensors.items() if t.role == Role.ARENA and t.count == COUNT and n not in closed]
         return self.pick(old) if old and self.chance.random() < 0.5 else self.new()
 
     def operation(self, readable: list[str], closed: frozenset[str]) -> Op:
@@ -58,13 +58,13 @@ class Writing:
     def loop(self, defined: set[str], rows: list[str], closed: frozenset[str], depth: int) -> Loop:
         """Over the rows of the input, or over the elements of an arena tensor, which then stay as they are."""
         self.made += 1
-        row = self.new("slice")
+        row = self.new(Role.SLICE)
         name, inside = f"loop{self.made}", [*rows, row]
         inner = set(defined) if self.chance.random() < 0.5 else defined  # after the loop its values may be unknown
         if self.chance.random() < 0.7:
             return Loop(name, 3, (("x", row),), self.body(inner, inside, closed, depth + 1))
         sequence = self.pick(sorted(defined))
-        item = self.new("slice", 1)
+        item = self.new(Role.SLICE, 1)
         body = self.body(inner, [*rows, row], closed | {sequence}, depth + 1)
         wide = self.new()
         params = {"count": COUNT, "a_period": 1, "b_period": 1, "a_shift": 0, "b_shift": 0, "shift": 0}

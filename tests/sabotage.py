@@ -11,15 +11,15 @@ from pathlib import Path
 import yaml
 from wire_bench import ROOT
 
-from harness.build import build
-from harness.config import load_boards
-from harness.image import Image
-from harness.pipeline import compile_model
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.zoo import find_model
 
 INFERENCE = "    model::run(slot_memory[state.read_slot], output_memory[parity]);\n"
 HEADER = '#include "firmware/wire/session.hpp"\n'

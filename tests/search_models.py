@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 from onnx_models import load, node, simple
 
-from codegen.placement import Passes, Placement, place
-from search.engine import Engine, load_engine
-from search.evaluate import Evaluator, Executor, NumpyExecutor, make_examples
-from search.memory import Memory
-from search.space import make_space
-from search.study import Study
 from tinyhil.calibrate import calibrate
 from tinyhil.graph import Graph
+from tinyhil.memplan.arena.placement import Passes, Placement, place
 from tinyhil.program import Program
+from tinyhil.search.engine.library import Engine, load_engine
+from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
+from tinyhil.search.memory import Memory
+from tinyhil.search.space import make_space
+from tinyhil.search.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = ("fixed8", "fixed16")
@@ -23,7 +23,7 @@ APART = Passes(in_place=False, gaps=False, order=False)
 
 
 def host_engine(cache: Path, threads: int | None = None) -> Engine:
-    return load_engine(ROOT, cache, threads)
+    return load_engine(cache, threads)
 
 
 def place_apart(program: Program) -> Placement:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from format_bench import Vectors, run_natively, run_on_board
 
-from harness.config import load_boards
 from tinyhil.formats.affine import rescale, rescale_once
+from tinyhil.harness.config import load_boards
 
 LOWEST, HIGHEST = 1 << 30, (1 << 31) - 1  # of multipliers; 0 besides
 LIFT = 20

@@ -18,29 +18,29 @@ from random_models import extreme_inputs, random_cases
 from random_programs import random_program
 from scan_models import SCANS, cell, classifier, scan
 
-from codegen.arena import problem_of
-from codegen.floor import floor_bytes
-from codegen.level import Level, level_of
-from codegen.order import given_peak, order_body, reorder
-from codegen.placement import Passes, Placement, place
-from codegen.states import with_gaps
-from harness.build import build
-from harness.config import load_boards
-from harness.image import check_arena
-from harness.pipeline import compile_model
-from harness.record import make_record
-from harness.run import Request
-from harness.run import run as run_request
-from harness.zoo import find_model
-from memplan import load_bytes, lower_bound
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import check_arena
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run as run_request
+from tinyhil.harness.records.record import make_record
+from tinyhil.harness.zoo import find_model
 from tinyhil.lower import lower
+from tinyhil.memplan import load_bytes, lower_bound
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.level import Level, level_of
+from tinyhil.memplan.arena.order import given_peak, order_body, reorder
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.states import with_gaps
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.movement import PLACE, PLACE_MORE
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=3)]
@@ -211,9 +211,9 @@ def test_the_gap_begins_behind_the_last_reader(tmp_path: Path) -> None:
 
 def test_a_state_read_by_an_inner_loop_is_not_overwritten_in_it() -> None:
     """d = h + e would fit into the place of h, which rests afterwards; but the inner loop needs h once more."""
-    tensors = {name: Tensor(name, 2, Fixed(16, 0), "arena") for name in ("h", "d", "n", "y")}
-    tensors |= {name: Tensor(name, 2, Fixed(16, 0), role) for name, role in (("row", "slice"), ("e", "slice"))}
-    tensors["x"] = Tensor("x", 6, Fixed(16, 0), "input")
+    tensors = {name: Tensor(name, 2, Fixed(16, 0), Role.ARENA) for name in ("h", "d", "n", "y")}
+    tensors |= {name: Tensor(name, 2, Fixed(16, 0), role) for name, role in (("row", "slice"), ("e", Role.SLICE))}
+    tensors["x"] = Tensor("x", 6, Fixed(16, 0), Role.INPUT)
     add = {"count": 2, "a_period": 2, "b_period": 2, "a_shift": 0, "b_shift": 0, "shift": 0}
     inner = Loop("inner", 3, (("x", "e"),), (Op("add", "d", ("h", "e"), "d", add),))
     following = (Op("add", "n", ("row", "row"), "n", add), Op("copy", "h", ("n",), "h", {"count": 2}))

@@ -33,10 +33,10 @@ needs_avr8js = pytest.mark.skipif(bool(missing()), reason=missing())
 def both_opinions(folder: Path, *arguments: object) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The records of avr8js and of emulators/uno for the same run; None if the model does not fit the Uno."""
     command = ("run", "--board", "uno", "--json", *arguments)
-    first = hil(*command, cwd=folder, timeout_s=600)
+    first = hil(*command, cwd=folder)
     if first.returncode == DOES_NOT_FIT:
         return None
-    second = hil(*command, "--emulator", "avr8js", cwd=folder, timeout_s=600)
+    second = hil(*command, "--emulator", "avr8js", cwd=folder)
     return record_of(second), record_of(first)
 
 

@@ -13,13 +13,13 @@ import pytest
 import serial
 from flash_bench import ARMSIM, DEADLINE_S, UNOSIM, Emulator
 
-from harness.boards.boot_loader import optiboot
-from harness.config import load_boards
-from harness.flash import touch
-from harness.image import Image
-from harness.load import build_image
-from harness.run import Request
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.boards.boot_loader import optiboot
+from tinyhil.harness.boards.flash import touch
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.load import build_image
 
 
 @pytest.fixture(scope="module")

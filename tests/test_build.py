@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-import harness.build
-from harness.build import build
-from harness.config import Boards, load_boards
-from harness.image import Image, check_arena, check_fits
-from harness.toolchain import find_compiler, platformio_command, platformio_environment
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.toolchain import find_compiler, platformio_command, platformio_environment
+from tinyhil.harness.config import Boards, load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ROOT / "tests" / "tiny_firmware"
@@ -316,7 +315,7 @@ def test_a_failed_build_shows_the_first_error(name, new, message, sources, board
 
 
 def test_a_build_is_ended_at_its_deadline(sources, boards, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(harness.build, "DEADLINE_S", 0.05)
+    monkeypatch.setattr("tinyhil.harness.build.compile.DEADLINE_S", 0.05)
     with pytest.raises(BuildError, match="no result after"):
         build(sources, boards.board("due"), cache_dir=tmp_path, log=print)
     monkeypatch.undo()

@@ -38,10 +38,11 @@ from wire_bench import (
     write_tiny_model,
 )
 
-from harness import protocol
-from harness.config import load_boards
-from harness.run import Outcome, Request, run
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.wire import protocol
 
 TINY_SAMPLES = 40
 
@@ -306,7 +307,7 @@ def test_hostile_port(name: str, files: Path, tiny_h747: Bench, tmp_path: Path) 
 
 
 def test_a_busy_port(files: Path, tiny_h747: Bench, tmp_path: Path) -> None:
-    from harness.link import Link
+    from tinyhil.harness.wire.link import Link
 
     with FakeBoard(lambda board: None) as board, Link(board.port, 115200):
         done = hil(*port_arguments(files, board.port), cwd=tmp_path)
@@ -338,7 +339,7 @@ def test_damaged_wire_and_one_retry(files: Path, tiny_h747: Bench, tmp_path: Pat
         line = running.stderr.readline()
         assert "trying again (1 of 1)" in line
         wire.mend()
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate()
     record = json.loads(out)
     assert running.returncode == 9, err
     assert (record["flaky"], record["bit_exact"], record["equal_samples"]) == (True, True, TINY_SAMPLES)
@@ -401,7 +402,7 @@ def test_an_emulator_that_stops_answering(
     emulator = child_of(running, "unosim")
     begin = time.monotonic()
     os.kill(emulator, how)
-    out, err = running.communicate(timeout=30)
+    out, err = running.communicate()
     assert time.monotonic() - begin < 10
     assert not Path(f"/proc/{emulator}").exists()
     check_failure(subprocess.CompletedProcess([], running.returncode, out, err), code, words)
@@ -489,7 +490,7 @@ def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, t
     running = start_hil(*long_run(walks, board), *samples, cwd=tmp_path)
     wait_until(lambda: finished_samples(tmp_path / "results") >= 5)
     running.send_signal(how)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate()
     assert out == ""
     if how == signal.SIGINT:
         check_failure(subprocess.CompletedProcess([], running.returncode, out, err), 130, "interrupted", "resumes")
@@ -544,7 +545,7 @@ def test_equal_runs_at_the_same_time_do_not_meet(walks: Path, tmp_path: Path) ->
     alone = record_of(hil(*arguments, cwd=tmp_path))
     running = [start_hil(*arguments, cwd=tmp_path) for _ in range(3)]
     for process in running:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
         assert process.returncode == 0, err
         assert "resuming" not in err
         assert lasting(json.loads(out)) == lasting(alone)

@@ -15,26 +15,26 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 from scan_models import SCANS, STREAMABLE, cell, classifier, scan
 
-from codegen.arena import problem_of
-from codegen.identifiers import comment, identifiers
-from codegen.model import Target, emit_model
-from codegen.transfer import Transfer, choose_transfer
-from harness import protocol
-from harness.boards import host
-from harness.boards.connection import Session
-from harness.build import build
-from harness.config import load_boards
-from harness.link import Link
-from harness.pipeline import compile_model, runtime_sources
-from harness.stream import Options, check_identity, greet, stream
-from harness.zoo import find_model
-from memplan import plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
+from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.frontend.onnx import load_onnx
-from tinyhil.program import Program
+from tinyhil.harness.boards import host
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.pipeline import compile_model, runtime_sources
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.zoo import find_model
+from tinyhil.memplan import plan
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.program import Program, Role
 from tinyhil.reference import run_reference
 
 WHOLE = Transfer(False, 1, 8, 0, 0, 8)
@@ -240,7 +240,7 @@ def test_too_large(streamable: bool, arena: int, ram: int, input_bytes: int, tmp
     assert text.startswith(f"board: arena {arena} B and input {input_bytes} B exceed {ram} B of RAM by ")
     assert f"by {arena + input_bytes - ram} B; largest tensors x 768 B, " in text
     sizes = [int(size) for size in re.findall(r"\S+ (\d+) B", text.split("largest tensors")[1])]
-    real = sorted((t.size_bytes for t in program.tensors.values() if t.role in ("arena", "input")), reverse=True)
+    real = sorted((t.size_bytes for t in program.tensors.values() if t.role in (Role.ARENA, Role.INPUT)), reverse=True)
     assert sizes == real[:3]
 
 

@@ -13,9 +13,9 @@ import pytest
 from hil_command import check_failure, hil, record_of
 from wire_bench import write_tiny_model
 
-from harness.bench_stats import Summary, Times, bootstrap, compare_times, spread
-from harness.compare import compare
-from harness.figures import figures
+from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap, compare_times, spread
+from tinyhil.harness.records.compare import compare
+from tinyhil.harness.records.figures import figures
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import Boards, BoardSpec, load_boards, parse_boards
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
+from tinyhil.harness.config import Boards, BoardSpec, load_boards, parse_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 CHIP = """chips:

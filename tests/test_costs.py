@@ -20,15 +20,15 @@ from onnx_models import node, simple
 from scan_models import weights
 from search_models import FORMATS, network_study
 
-from harness.cli import main
-from harness.cost_table import CostTable, Version
-from search.anchor import least
-from search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
-from search.run import Budget, search
-from search.space import Candidate, Choice, Space
-from search.strategies import STRATEGIES, make_strategy
-from search.study import Study
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.harness.cli import main
+from tinyhil.harness.search.cost_table import CostTable, Version
+from tinyhil.search.anchor import least
+from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.study import Study
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 CLOCK_HZ = 1_000_000  # a tick is a microsecond
@@ -235,7 +235,7 @@ def record_of(done: Done) -> dict[str, Any]:
     return found
 
 
-LIMIT = ("--board", "uno", "--ram", "48", "--latency-us", "900", "--json")
+LIMIT = ("--board", "uno", "--arena", "48", "--latency-us", "900", "--json")
 
 
 def test_a_limit_of_latency_is_kept_to_and_a_killed_search_goes_on(folder: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_limit_of_latency_is_kept_to_and_a_killed_search_goes_on(folder: Path)
     run = json.loads((folder / stored["device"]["record"]).read_text())
     assert run["latency"]["max"] / 16 == pytest.approx(record["latency_us"])
     assert run["flash_bytes"] == record["flash_bytes"]
-    (log,) = [p for p in (folder / "results" / "search" / "net").glob("*.jsonl") if ".costs" not in p.name]
+    (log,) = [p for p in (folder / "results" / "search" / "net").glob("*.jsonl") if len(p.suffixes) == 1]
     whole = log.read_text()
     lines = whole.splitlines(keepends=True)
     log.write_text("".join(lines[: len(lines) // 2]))  # killed in the middle
@@ -273,7 +273,7 @@ def test_rows_of_another_firmware_are_not_used(folder: Path) -> None:
     facts = [(line["kind"], line.get("operation"), line.get("signature"), str(line.get("candidate"))) for line in lines]
     assert len(facts) == len(set(facts))
     table.write_text("".join(json.dumps({**line, "firmware": "older"}) + "\n" for line in lines))
-    done = searched(folder, "--board", "uno", "--ram", "48", "--flash", "20000", "--json")
+    done = searched(folder, "--board", "uno", "--arena", "48", "--flash", "20000", "--json")
     assert "pairs of formats covered" in done.stderr
     assert record_of(done)["flash_bytes"] <= 20000
 
@@ -281,10 +281,10 @@ def test_rows_of_another_firmware_are_not_used(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
     """Tight ones: between the least and the widest, answers that exceed them are measured and taken back."""
-    wide = record_of(searched(folder, "--board", "uno", "--ram", "48", "--latency-us", "100000", "--json"))
+    wide = record_of(searched(folder, "--board", "uno", "--arena", "48", "--latency-us", "100000", "--json"))
     for share in (0.75, 0.85, 0.95):
         limit = f"{share * wide['latency_us']:.0f}"
-        done = searched(folder, "--board", "uno", "--ram", "48", "--latency-us", limit, "--json")
+        done = searched(folder, "--board", "uno", "--arena", "48", "--latency-us", limit, "--json")
         assert record_of(done)["latency_us"] <= float(limit)
 
 
@@ -302,7 +302,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
     ],
 )
 def test_a_limit_that_can_not_be_kept(limits: list[str], message: str, folder: Path) -> None:
-    done = searched(folder, "--board", "uno", "--ram", "48", *limits)
+    done = searched(folder, "--board", "uno", "--arena", "48", *limits)
     assert done.returncode == EXIT_USAGE
     line = done.stderr.strip().splitlines()[-1]
     assert re.search(message, line), line
@@ -311,9 +311,9 @@ def test_a_limit_that_can_not_be_kept(limits: list[str], message: str, folder: P
 
 @pytest.mark.slow
 def test_the_least_latency_within_some_points(folder: Path) -> None:
-    wide = record_of(searched(folder, "--board", "uno", "--ram", "48", "--latency-us", "100000", "--json"))
+    wide = record_of(searched(folder, "--board", "uno", "--arena", "48", "--latency-us", "100000", "--json"))
     least_ = record_of(
-        searched(folder, "--board", "uno", "--ram", "48", "--minimize", "latency", "--points", "10", "--json")
+        searched(folder, "--board", "uno", "--arena", "48", "--minimize", "latency", "--points", "10", "--json")
     )
     assert least_["latency_us"] < wide["latency_us"]
     assert least_["latency_limit_us"] is None
@@ -325,9 +325,22 @@ def test_the_least_ram_needs_no_board(folder: Path) -> None:
     assert least_["ram_bytes"] < wide["ram_bytes"] <= 64 == least_["ram_limit_bytes"]
 
 
+@pytest.mark.parametrize("limit", [("--ram", "2000", "--board", "uno"), ("--ram", "64")])
+def test_no_answer_is_dominated_by_one_format_for_all(limit: tuple[str, ...], folder: Path) -> None:
+    """The least RAM first, then latency, then flash; every format is printed beside the answer."""
+    record = record_of(searched(folder, *limit, "--minimize", "ram", "--points", "3", "--json"))
+    assert [row["format"] for row in record["uniform"]] == ["fixed8", "fixed16"]
+    good = [row for row in record["uniform"] if row["quality"] >= 0.97]
+    assert good
+    for row in good:
+        order = ("arena_bytes", *(("ram_bytes", "latency_us", "flash_bytes") if "--board" in limit else ()))
+        assert [record[name] for name in order] <= [row[name] for name in order]
+
+
 def test_without_a_limit_the_ram_is_the_board_s(folder: Path) -> None:
     done = searched(folder, "--board", "uno", "--json", "--strategy", "haunter")
-    assert record_of(done)["ram_limit_bytes"] == 2048 - 256
+    record = record_of(done)
+    assert record["arena_bytes"] < record["ram_bytes"] <= record["ram_limit_bytes"] == 2048
     assert "search: the firmware fits uno" in done.stderr
 
 
@@ -335,11 +348,11 @@ def test_firmware_that_does_not_fit_the_board(tmp_path: Path) -> None:
     model = simple([node("MatMul", "x W", "y")], {"x": (1, 200)}, {"W": weights(200, 200)})
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(20, 1, 200)).astype(np.float32))
-    done = searched(tmp_path, "--board", "uno", "--ram", "1000", "--strategy", "haunter")
-    assert done.returncode == EXIT_BUILD
-    line = done.stderr.strip().splitlines()[-1]
-    assert "uno: weights 80000 B > 32256 B of flash" in line
-    assert re.search(r"the assignment is in \S+\.yaml; try a smaller --ram", line)
+    for limit, weights_bytes in (("--arena", 80000), ("--ram", 40000)):  # of the answer; of the narrowest format
+        done = searched(tmp_path, "--board", "uno", limit, "1000", "--strategy", "haunter")
+        assert done.returncode == EXIT_BUILD
+        line = done.stderr.strip().splitlines()[-1]
+        assert f"uno: weights {weights_bytes} B > 32256 B of flash" in line
 
 
 @pytest.mark.parametrize(
@@ -349,7 +362,6 @@ def test_firmware_that_does_not_fit_the_board(tmp_path: Path) -> None:
         (["--ram", "48", "--flash", "9"], "--flash needs a board"),
         (["--ram", "48", "--minimize", "flash"], "--minimize flash needs a board"),
         ([], "a limit is needed; give --ram BYTES, or --board NAME"),
-        (["--board", "uno", "--ram-total"], "--ram-total needs --ram"),
         (["--board", "host"], "the RAM of host is not limited"),
         (["--ram", "48", "--out", "a/b.yaml"], "--out a/b.yaml: there is no folder a; make it first"),
         (["--ram", "48", "--plot", "a/b.svg"], "--plot a/b.svg: there is no folder a; make it first"),
@@ -363,7 +375,18 @@ def test_options_that_make_no_sense(arguments: list[str], message: str, folder: 
 
 
 def test_ram_is_checked_before_an_engine_is_compiled(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz", "--ram", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "tinyhil.harness.cli",
+        "search",
+        "--model",
+        "net.onnx",
+        "--inputs",
+        "x.npz",
+        "--ram",
+        "3",
+    ]
     environment = {**os.environ, "HIL_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == EXIT_USAGE

@@ -13,16 +13,16 @@ import pytest
 from onnx_models import node, simple
 from scan_models import weights
 
-import harness.pipeline
-from harness.config import load_boards
-from harness.diff import _assembled, diff
-from harness.protocol import Values, decode
-from harness.run import Request
-from harness.search import SearchRequest, run_search
-from harness.toolchain import default_cache_dir
 from tinyhil.errors import EXIT_GATE, BoardDiffers, DataError, LinkError
 from tinyhil.formats.fixed import Fixed
-from tinyhil.program import Program, Tensor
+from tinyhil.harness.build import pipeline
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.diff import _assembled, diff
+from tinyhil.harness.search.session import SearchRequest, run_search
+from tinyhil.harness.wire.protocol import Values, decode
+from tinyhil.program import Program, Role, Tensor
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_a_loop_is_compared_step_by_step_while_its_input_streams(board: str, tmp
 
 @pytest.fixture
 def wrong_tanh(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = broken(harness.pipeline.runtime_sources())
-    monkeypatch.setattr(harness.pipeline, "runtime_sources", lambda: sources)
+    sources = broken(pipeline.runtime_sources())
+    monkeypatch.setattr(pipeline, "runtime_sources", lambda: sources)
 
 
 def broken(sources: dict[str, str]) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_a_search_ends_when_the_board_computes_something_else(folder: Path, wron
 
 
 def test_the_command(folder: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "diff", "--board", "host", "--model", "net.onnx"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "diff", "--board", "host", "--model", "net.onnx"]
     run = subprocess.run(
         [*command, "--inputs", "x.npz", "--sample", "39", "--json"],
         cwd=folder,
@@ -129,7 +129,7 @@ def test_values_on_the_wire() -> None:
 
 
 def log_of(*frames: Values) -> list[np.ndarray]:
-    tensors = {name: Tensor(name, 2, Fixed(16, 0), "arena") for name in ("a", "b")}
+    tensors = {name: Tensor(name, 2, Fixed(16, 0), Role.ARENA) for name in ("a", "b")}
     program = Program("m", tensors, {}, (), "a", "b", (2,), (2,))
     return _assembled(program, ["a", "b", "a"], frames)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.cli import hil
-from harness.docs import PAGES
 from tinyhil import errors
+from tinyhil.harness.cli import hil
+from tools.docs import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text()
@@ -34,7 +34,7 @@ def test_every_option_has_a_help_text(command: str) -> None:
 
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_generated_page_is_current(page: str) -> None:
-    assert (ROOT / page).read_text() == PAGES[page](), "run: python -m harness.docs"
+    assert (ROOT / page).read_text() == PAGES[page](), "run: python -m tools.docs"
 
 
 def test_every_exit_code_is_documented() -> None:
@@ -53,7 +53,7 @@ def test_files_named_in_the_docs_exist(page: Path) -> None:
 
 
 def test_the_record_s_keys_are_documented() -> None:
-    from harness import record
+    from tinyhil.harness.records import record
 
     source = Path(record.__file__).read_text()
     keys = re.findall(r'^        "(\w+)": ', source[: source.index("def write_record")], re.MULTILINE)

@@ -11,10 +11,10 @@ from flash_bench import Emulator
 from hil_command import hil
 from rich.console import Console
 
-from harness import doctor_ports
-from harness.checks import Check
-from harness.doctor import checks, exit_code, report
 from tinyhil.errors import EXIT_GATE, EXIT_OK
+from tinyhil.harness.doctor import ports
+from tinyhil.harness.doctor.checks import Check
+from tinyhil.harness.doctor.installed import checks, exit_code, report
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
 FLASHERS = ("avrdude", "bossac", "stm32flash", "openocd")
@@ -94,19 +94,19 @@ def test_the_report_and_its_verdict(statuses, code, verdict) -> None:
 
 
 def test_a_slow_latency_timer_is_named_with_its_remedy(tmp_path: Path) -> None:
-    (fine,) = doctor_ports.latencies(tmp_path)
+    (fine,) = ports.latencies(tmp_path)
     assert (fine.status, fine.found) == ("ok", "no FTDI adapter attached")
     for port, milliseconds in {"ttyUSB0": "16", "ttyUSB1": "1", "ttyUSB2": "unreadable"}.items():
         folder = tmp_path / "bus/usb-serial/devices" / port
         folder.mkdir(parents=True)
         (folder / "latency_timer").write_text(f"{milliseconds}\n")
-    (slow,) = doctor_ports.latencies(tmp_path)
+    (slow,) = ports.latencies(tmp_path)
     assert (slow.name, slow.status) == ("latency of ttyUSB0", "warn")
     assert slow.found.startswith("16 ms")
     path = tmp_path / "bus/usb-serial/devices/ttyUSB0/latency_timer"
     assert slow.remedy == f"echo 1 | sudo tee {path}"
     path.write_text("1\n")
-    (fine,) = doctor_ports.latencies(tmp_path)
+    (fine,) = ports.latencies(tmp_path)
     assert fine.found == "1 ms: ttyUSB0, ttyUSB1"
 
 
@@ -114,9 +114,9 @@ def test_modem_manager_is_found_among_the_processes(tmp_path: Path) -> None:
     for pid, name in {"1": "init", "77": "ModemManager2", "78": "bash"}.items():
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "comm").write_text(f"{name}\n")
-    assert doctor_ports.modem_manager(tmp_path).status == "ok"
+    assert ports.modem_manager(tmp_path).status == "ok"
     (tmp_path / "78" / "comm").write_text("ModemManager\n")
-    found = doctor_ports.modem_manager(tmp_path)
+    found = ports.modem_manager(tmp_path)
     assert (found.status, "process 78" in found.found) == ("warn", True)
     assert "ID_MM_DEVICE_IGNORE" in found.remedy
 
@@ -125,11 +125,11 @@ def test_a_user_outside_the_group_is_told_how_to_join(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     monkeypatch.setattr("os.getegid", lambda: 12345)
     monkeypatch.setattr("os.getgroups", lambda: [12345])
-    found = doctor_ports.group([])
+    found = ports.group([])
     assert (found.status, found.found) == ("warn", "not a member of dialout")
     assert found.remedy == "sudo usermod -aG dialout $USER; log in again"
     monkeypatch.setattr("os.getgroups", lambda: [__import__("grp").getgrnam("dialout").gr_gid])
-    assert doctor_ports.group([]).status == "ok"
+    assert ports.group([]).status == "ok"
 
 
 # ---- the echo test of a wire ----

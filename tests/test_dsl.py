@@ -324,7 +324,7 @@ def test_comments_and_spaces(tmp_path: Path) -> None:
 
 
 def test_a_declared_range_is_kept(tmp_path: Path) -> None:
-    from harness.inputs import calibrated
+    from tinyhil.harness.inputs import calibrated
 
     model = from_text("input x = (2) in [-4.0, 1.0] in x + x", tmp_path)
     ranges = calibrated(model, np.array([[0.5, 2.0], [-1.0, 0.0]]), {})
@@ -347,7 +347,7 @@ def test_the_linear_classifier_of_the_paper() -> None:
 )
 def test_the_memory_of_the_linear_classifier(widths: dict[str, str], ram_bytes: int) -> None:
     """All 16 bits need 4 B; within 3 B t1 keeps 16 bits and t2 has 8."""
-    from codegen.placement import Passes, place
+    from tinyhil.memplan.arena.placement import Passes, place
 
     model = load_model(EXAMPLES / "linear_classifier.dsl")
     x = np.array([[[1.185109], [-2.206466]]], np.float32)

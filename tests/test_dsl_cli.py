@@ -134,8 +134,8 @@ def test_which_class_the_outputs_name(name: str, tmp_path: Path) -> None:
 
 
 def test_a_zoo_model_may_be_a_text(tmp_path: Path) -> None:
-    from harness.zoo import _model_file
     from tinyhil.errors import ModelError
+    from tinyhil.harness.zoo import _model_file
 
     with pytest.raises(ModelError, match=r"model.yaml: names no model file; add onnx: NAME.onnx or dsl: NAME.dsl"):
         _model_file(tmp_path, {})

@@ -18,13 +18,13 @@ from scan_models import SCANS, WIDTH, cell, classifier, scan, weights
 from test_ops_shapes import MODELS as SHAPES
 from test_ops_windows import MODELS as WINDOWS
 
-from harness.zoo import find_model, zoo_names
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
+from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.program import Program
 
 DATA = Path(os.environ.get("HIL_DATA", "/nowhere"))

@@ -20,7 +20,7 @@ import yaml
 from onnx import numpy_helper
 from wire_bench import ROOT
 
-from harness.cli import hil
+from tinyhil.harness.cli import hil
 
 PROJECT = ROOT / "examples" / "vibration"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

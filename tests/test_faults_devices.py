@@ -27,12 +27,12 @@ from wire_bench import (
     write_tiny_model,
 )
 
-from harness import protocol
-from harness.config import load_boards
-from harness.crash import check_memory, demangled, explain_crash, locate
-from harness.protocol import QUIET, Stats
-from harness.stream import Options
 from tinyhil.errors import DeviceCrashed
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.measure.crash import check_memory, demangled, explain_crash, locate
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.protocol import QUIET, Stats
+from tinyhil.harness.wire.stream import Options
 
 SAMPLES = 12
 TIMEOUT_S = 2.0
@@ -356,9 +356,9 @@ HOSTILE_HELLOS: dict[str, Callable[[protocol.Hello], protocol.Hello]] = {
 
 @pytest.mark.parametrize("name", HOSTILE_HELLOS)
 def test_a_hello_that_makes_no_sense(name: str, tmp_path: Path) -> None:
-    from harness.link import Link
-    from harness.stream import stream
     from tinyhil.errors import LinkError
+    from tinyhil.harness.wire.link import Link
+    from tinyhil.harness.wire.stream import stream
 
     bench = tiny_bench("host", tmp_path, 2)
     hello = protocol.decode(protocol.unframe(hello_frame(bench)[:-1]))
@@ -394,7 +394,7 @@ def test_control_sequences_do_not_reach_the_terminal(files: Path, tmp_path: Path
 
 
 def test_one_line_stays_short_and_printable() -> None:
-    from harness.text import LONGEST, printable
+    from tinyhil.harness.text import LONGEST, printable
 
     assert printable("a\tb\nc") == "a b c"
     assert printable("\x1b[31mred\x07\r\x00\x9b") == "?[31mred????"

@@ -13,7 +13,7 @@ from framing_vectors import LONGEST_FOR_BOARD, cpp_header, vector_names
 from uno_bench import build_firmware, run_to_end
 from wire_bench import ROOT
 
-from harness.protocol import BadFrame, Splitter, frame, unframe
+from tinyhil.harness.wire.protocol import BadFrame, Splitter, frame, unframe
 
 SOURCES = ROOT / "tests" / "firmware_wire"
 FLAGS = ["-std=gnu++14", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined,address"]

@@ -59,8 +59,8 @@ def test_a_second_process_is_told_who_has_the_board_and_the_first_is_not_disturb
         third = start_hil(*arguments, "--samples", 1, "--results", "third", "--wait", 60, cwd=tmp_path)
         second = hil(*arguments, "--samples", 14, "--results", "other", "--wait", 0, cwd=tmp_path)
         check_failure(second, 3, "in use by", f"process {first.pid}", "--wait", logs=True)
-        out, err = first.communicate(timeout=60)
-        waited_out, waited_err = third.communicate(timeout=60)
+        out, err = first.communicate()
+        waited_out, waited_err = third.communicate()
     assert first.returncode == 0, err
     assert json.loads(out)["equal_samples"] == 24
     assert (third.returncode, json.loads(waited_out)["equal_samples"]) == (0, 1)
@@ -106,7 +106,7 @@ def kill_until_done(arguments: list[object], folder: Path, delays_s: list[float]
         now = finished_samples(folder / "results")
         assert now >= kept
         kept = now
-    last = hil(*arguments, cwd=folder, timeout_s=300, **environment)
+    last = hil(*arguments, cwd=folder, **environment)
     return record_of(last)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from wire_bench import FAULTS, Bench, Collected, FaultyWire, make_bench, powered, run_session, tiny_bench
 
-from harness.protocol import QUIET, STREAM
-from harness.stream import Options
+from tinyhil.harness.wire.protocol import QUIET, STREAM
+from tinyhil.harness.wire.stream import Options
 
 
 @dataclass(frozen=True, slots=True)

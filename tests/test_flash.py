@@ -14,15 +14,16 @@ import pytest
 from flash_bench import Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
-from harness import cli
-from harness.config import Boards, BoardSpec, load_boards
-from harness.flash import TOOLS, confirm, flash, runs, usb_serial_number
-from harness.image import Image
-from harness.load import build_image
-from harness.record import store
-from harness.run import Outcome, Request, how_loaded, run
-from harness.toolchain import default_cache_dir
 from tinyhil.errors import EXIT_FLASH, FlashError, LinkTimeout, WrongFirmware
+from tinyhil.harness import cli
+from tinyhil.harness.boards.flash import TOOLS, confirm, flash, runs, usb_serial_number
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards, BoardSpec, load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.load import build_image
+from tinyhil.harness.measure.run import Outcome, how_loaded, run
+from tinyhil.harness.records.record import store
 
 BOARDS = ("uno", "due", "h747")
 every_board = pytest.mark.parametrize("name", BOARDS)

@@ -26,7 +26,6 @@ from format_cases import (
 )
 from format_layers import layer, run
 
-from harness.config import load_boards
 from tinyhil.formats import single_functions
 from tinyhil.formats.exact import exact_product
 from tinyhil.formats.fixed import Fixed
@@ -35,6 +34,7 @@ from tinyhil.formats.minifloat import E2M1, E4M3, E5M2, Minifloat
 from tinyhil.formats.posit import Posit
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
 from tinyhil.formats.window import Window, granule_of, place, place_pair
+from tinyhil.harness.config import load_boards
 
 BOARDS = ("host", "uno", "due", "h747")
 LONG: tuple[Format, ...] = (Posit(32, 0), Posit(32, 2), Posit(32, 3), Fixed(32, 0))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hil_command import hil
 
-from harness.formats import CHIPS, all_facts, facts, values
-from harness.formats import fitted as fitted_format
 from tinyhil.formats import FORMATS, named
+from tinyhil.harness.offline.formats import CHIPS, all_facts, facts, values
+from tinyhil.harness.offline.formats import fitted as fitted_format
 
 
 def test_the_command_lists_every_format(tmp_path: Path) -> None:

@@ -16,10 +16,6 @@ from scan_models import CELL, HIDDEN, cell, classifier, scan
 from search_models import host_engine
 from test_kernels_formats import inputs
 
-from codegen.arena import problem_of
-from harness.config import load_boards
-from harness.toolchain import default_cache_dir
-from memplan import plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
@@ -27,7 +23,11 @@ from tinyhil.formats import named
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, NAMES, fuse_graph
 from tinyhil.fuse.sparse import list_pays
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import formats, lower
+from tinyhil.memplan import plan
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.sparse import index_lists, matrix
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference

@@ -16,17 +16,17 @@ from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
 from search_models import host_engine
 
-from codegen.arena import problem_of
-from harness.config import load_boards
-from harness.toolchain import default_cache_dir
-from memplan import plan
 from models.training.graphs import Bonsai, bonsai
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import formats, lower
+from tinyhil.memplan import plan
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program, walk
 from tinyhil.reference import run_reference
 

@@ -14,17 +14,17 @@ from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from search_models import host_engine
 
-from codegen.arena import problem_of
-from codegen.placement import place
-from harness.config import load_boards
-from harness.toolchain import default_cache_dir
-from memplan import plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
 from tinyhil.fuse import fuse_graph
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import formats, lower
+from tinyhil.memplan import plan
+from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import conv, linear
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference

@@ -12,10 +12,18 @@ from zlib import crc32
 import pytest
 from wire_bench import ROOT
 
-from harness.config import load_boards
-from harness.golden import FOLDER, Bench, check_golden, describe, find_golden, path_of, read_golden
-from harness.toolchain import default_cache_dir
-from harness.zoo import zoo_names
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.measure.golden import (
+    FOLDER,
+    Bench,
+    check_golden,
+    describe,
+    find_golden,
+    path_of,
+    read_golden,
+)
+from tinyhil.harness.zoo import zoo_names
 
 RECORDS = find_golden(ROOT / FOLDER)
 QUICK_SAMPLES = 2

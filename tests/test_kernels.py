@@ -16,10 +16,10 @@ from onnx_models import graph as onnx_graph
 from random_models import extreme_inputs, random_cases
 from scan_models import HIDDEN, SCANS, U, W, cell, scan
 
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.formats.fixed import Fixed
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
 from tinyhil.ops import activation, elementwise, linear
 from tinyhil.ops import scan as scan_ops

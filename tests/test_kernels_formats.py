@@ -10,7 +10,6 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import graph as onnx_graph
 from onnx_models import load, model, node
 
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import ModelError
@@ -20,6 +19,7 @@ from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
 from tinyhil.reference import dequantize_outputs, run_reference
 

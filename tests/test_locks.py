@@ -19,12 +19,12 @@ from flash_bench import Emulator
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 from wire_bench import Bench, make_bench, powered
 
-from harness.bench_file import Locks
-from harness.heal import RUNGS
-from harness.inputs import load_inputs
-from harness.locks import Claim, LockFolder, owner, started
-from harness.zoo import find_model
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
+from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.boards.heal import RUNGS
+from tinyhil.harness.boards.locks import Claim, LockFolder, owner, started
+from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.zoo import find_model
 
 MODEL = ("--model", "fastgrnn_har")
 
@@ -237,7 +237,7 @@ def test_who_waits_long_enough_gets_the_board(desk: tuple[str, Path], monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("HIL_BENCH", str(folder / "bench.yaml"))
     both = [start_hil("run", "--board", "left", *MODEL, "--samples", 60, "--json", cwd=folder) for _ in range(2)]
-    ends = [process.communicate(timeout=60) for process in both]
+    ends = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert all(json.loads(out)["bit_exact"] for out, _ in ends)
 

@@ -11,18 +11,18 @@ from onnx_models import compiled, given_ranges, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from scan_models import SCANS, STREAMABLE
 
-from codegen.arena import problem_of
-from memplan import Plan, check, plan
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges, save_ranges
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
-from tinyhil.liveness import live_ranges
 from tinyhil.lower import formats, lower, tied_values
+from tinyhil.memplan import Plan, check, plan
+from tinyhil.memplan.arena.liveness import live_ranges
+from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 
@@ -197,9 +197,9 @@ def test_constants_stored_twice_do_not_take_other_names(tmp_path: Path) -> None:
     loaded = load(simple(nodes, {"x": (1, 4)}, {"w": w, "column": [4, 1], "row": [1, 4]}), tmp_path)
     x = samples_for((1, 4))
     program = compiled(loaded, x)
-    stored = [tensor.name for tensor in program.tensors.values() if tensor.role == "constant"]
+    stored = [tensor.name for tensor in program.tensors.values() if tensor.role == Role.CONSTANT]
     assert len(stored) == 2
-    assert program.tensors["w.2"].role == "arena"
+    assert program.tensors["w.2"].role == Role.ARENA
     assert not np.array_equal(program.constants[stored[0]], program.constants[stored[1]])
 
 
@@ -216,13 +216,13 @@ def test_a_value_may_be_called_like_the_table(tmp_path: Path) -> None:
     x = samples_for((1, 4))
     program = compiled(loaded, x)
     assert [tensor.role for tensor in program.tensors.values()].count("table") == 1
-    assert program.tensors["sigmoid_table"].role == "arena"
+    assert program.tensors["sigmoid_table"].role == Role.ARENA
 
 
 # ---- live ranges
 
 
-def tensor(name: str, count: int = 2, role: str = "arena", bits: int = 16) -> Tensor:
+def tensor(name: str, count: int = 2, role: Role = Role.ARENA, bits: int = 16) -> Tensor:
     return Tensor(name, count, Fixed(bits, 0), role)
 
 
@@ -232,7 +232,7 @@ def op(output: str, *inputs: str) -> Op:
 
 def program_of(body: list[Op | Loop], output: str, *extra: Tensor) -> Program:
     names = dict.fromkeys(name for item in walk(tuple(body)) for name in (*item.inputs, item.output))
-    tensors = {name: tensor(name) for name in names} | {"x": tensor("x", role="input")}
+    tensors = {name: tensor(name) for name in names} | {"x": tensor("x", role=Role.INPUT)}
     tensors |= {item.name: item for item in extra}
     return Program("p", tensors, {}, tuple(body), "x", output, (2,), (2,))
 
@@ -310,7 +310,7 @@ LIVENESS = {
 @pytest.mark.parametrize("name", LIVENESS)
 def test_live_ranges(name: str) -> None:
     body, output, wanted = LIVENESS[name]
-    rows = [tensor("row", role="slice"), tensor("e", role="slice")]
+    rows = [tensor("row", role=Role.SLICE), tensor("e", role=Role.SLICE)]
     program = program_of(body, output, *rows)
     assert {r.name: (r.start, r.end) for r in live_ranges(program)} == wanted
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-import memplan
-from memplan import Alias, Buffer, Plan, PlanError, Problem, ProblemError, Region, check
-from memplan.bound import load_bytes, lower_bound
-from memplan.csv import parse_problem, read_problem, write_plan, write_problem
-from memplan.placing import make_plan
-from memplan.stack import can_stack
+from tinyhil import memplan
 from tinyhil.errors import ConfigError, DataError, DoesNotFit
+from tinyhil.memplan import Alias, Buffer, Plan, PlanError, Problem, ProblemError, Region, check
+from tinyhil.memplan.bound import load_bytes, lower_bound
+from tinyhil.memplan.csv import parse_problem, read_problem, write_plan, write_problem
+from tinyhil.memplan.placing import make_plan
+from tinyhil.memplan.stack import can_stack
 
 A = Buffer("a", 4, 0, 3)
 B = Buffer("b", 4, 2, 5)

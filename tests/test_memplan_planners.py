@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import memplan
-from memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region
-from memplan.algorithm_x import Links, cover, encode
-from memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
-from memplan.exact import STRATEGIES, run_strategy
-from memplan.native import backend, place_compiled, search_compiled
-from memplan.placing import Placing
-from memplan.search_core import search_python
-from memplan.stack import can_stack
+from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region
+from tinyhil.memplan.algorithm_x import Links, cover, encode
+from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
+from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.native import backend, place_compiled, search_compiled
+from tinyhil.memplan.placing import Placing
+from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.stack import can_stack
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
 QUICK = [planner.name for planner in PLANNERS if planner.name != "cp-sat"]
@@ -289,7 +289,7 @@ def test_ten_thousand_buffers() -> None:
 @pytest.mark.skipif(not INSTANCES.is_dir(), reason="HIL_DATA is not set")
 @pytest.mark.parametrize("name", "ABCDEFGHIJK")
 def test_minimalloc_instances_fit(name: str) -> None:
-    from memplan.csv import read_problem
+    from tinyhil.memplan.csv import read_problem
 
     problem = read_problem(INSTANCES / "minimalloc" / f"{name}.1048576.csv")
     plan = memplan.plan(problem.in_region(1_048_576), budget=Budget(enough_bytes=1_048_576))

@@ -10,8 +10,8 @@ import pytest
 from hil_command import check_failure, hil, record_of
 from wire_bench import ROOT
 
-from harness.boards.attached import find_ports
-from harness.config import Boards, load_boards
+from tinyhil.harness.boards.attached import find_ports
+from tinyhil.harness.config import Boards, load_boards
 
 RUN = ("run", "--model", "fastgrnn_har", "--samples", 2, "--json")
 

@@ -16,17 +16,17 @@ from test_ops_shapes import MODELS as SHAPES
 from test_ops_shapes import proto as shapes_proto
 from test_ops_windows import MODELS as WINDOWS
 
-from harness.toolchain import default_cache_dir
-from search.engine import Engine
-from search.lanes_flatten import flatten_lanes
-from search.space import Choice, make_space
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats.format import INTEGER
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.lower import lower
 from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.search.engine.flatten import flatten_lanes
+from tinyhil.search.engine.library import Engine
+from tinyhil.search.space import Choice, make_space
 
 FORMATS = ("posit16es1", "float16", "int8")
 MORE_FORMATS = (

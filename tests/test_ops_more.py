@@ -20,8 +20,6 @@ from random_models import extreme_inputs
 from search_models import host_engine
 from test_kernels_formats import inputs
 
-from harness.config import load_boards
-from harness.toolchain import default_cache_dir
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ModelError
@@ -29,6 +27,8 @@ from tinyhil.evaluate import evaluate
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend import rewrite_quantized
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
 from tinyhil.ops import batched, compare, curve, division, exponential, index, normalize, slope, upsample
 from tinyhil.program import Program, walk

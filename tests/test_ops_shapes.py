@@ -14,9 +14,9 @@ from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, 
 from random_models import extreme_inputs
 from test_ops_windows import MODELS as WINDOWS
 
-from harness.config import load_boards
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
+from tinyhil.harness.config import load_boards
 from tinyhil.ops import conv, movement, norm, piecewise, pool, reduce, softmax
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference

@@ -13,9 +13,9 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, simple
 from random_models import extreme_inputs
 
-from harness.config import load_boards
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
+from tinyhil.harness.config import load_boards
 from tinyhil.ops import reciprocal
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference

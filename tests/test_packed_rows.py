@@ -10,10 +10,10 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import graph as onnx_graph
 from onnx_models import load, model, node
 
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.formats.codec import quantize
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 
 INNER, OUTPUTS, SAMPLES = 11, 17, 3  # 11 codes: no row but every eighth begins with a byte

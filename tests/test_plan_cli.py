@@ -15,11 +15,11 @@ import pytest
 from onnx_models import node, simple
 from rich.console import Console
 
-from harness.cli import main
-from harness.memory_map import GUTTER, memory_map, print_map, save_map
-from harness.plan import PASSES
-from memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
-from memplan.csv import read_problem
+from tinyhil.harness.cli import main
+from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
+from tinyhil.harness.offline.plan import PASSES
+from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
+from tinyhil.memplan.csv import read_problem
 
 SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
 HARD = "id,lower,upper,size\n" + "".join(
@@ -298,7 +298,7 @@ def test_colours_only_on_a_terminal() -> None:
 def test_output_into_a_pipe(encoding: str, instance: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     environment.pop("COLUMNS", None)
-    command = [sys.executable, "-m", "harness.cli", "plan", str(instance)]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "plan", str(instance)]
     done = subprocess.run(command, capture_output=True, env=environment, check=True)
     text = done.stdout.decode(encoding)
     assert "peak 10 B at instant" in text

@@ -15,22 +15,22 @@ from scan_models import weights
 from test_avr8js import needs_avr8js
 from test_diff import broken
 
-import harness.pipeline
-from codegen.model import OPERATIONS, VALUES
-from codegen.placement import Passes
-from harness.config import load_boards
-from harness.inputs import read_inputs
-from harness.pipeline import Compiled, compile_model
-from harness.profile import Profile, elements_of, executions_of, macs_of, profile, read_costs
-from harness.protocol import Position, Result, Timed, decode
-from harness.run import Request
-from harness.toolchain import default_cache_dir
-from harness.variant import Told
-from harness.zoo import find_model
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges
+from tinyhil.codegen.model import OPERATIONS, VALUES
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.build import pipeline
+from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.inputs import read_inputs
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.profile import Profile, elements_of, executions_of, macs_of, profile, read_costs
+from tinyhil.harness.measure.variant import Told
+from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
+from tinyhil.harness.zoo import find_model
+from tinyhil.memplan.arena.placement import Passes
 from tinyhil.program import walk
 
 
@@ -111,14 +111,14 @@ def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path)
 
 
 def test_a_board_that_computes_something_else_is_not_profiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = broken(harness.pipeline.runtime_sources())
-    monkeypatch.setattr(harness.pipeline, "runtime_sources", lambda: sources)
+    sources = broken(pipeline.runtime_sources())
+    monkeypatch.setattr(pipeline, "runtime_sources", lambda: sources)
     with pytest.raises(BoardDiffers, match="`hil diff --sample 0` names the tensor"):
         profiled(request(folder, "host"))
 
 
 def test_the_command(folder: Path) -> None:
-    command = [sys.executable, "-m", "harness.cli", "profile", "--board", "host", "--model", "net.onnx"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "profile", "--board", "host", "--model", "net.onnx"]
     options = ["--inputs", "x.npz", "--samples", "2"]
     run = subprocess.run([*command, *options, "--json"], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

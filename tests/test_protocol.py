@@ -24,8 +24,8 @@ from framing_vectors import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness import protocol
-from harness.protocol import Ack, BadFrame, Damaged, Position, Refused, Result, Splitter, Stats
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.protocol import Ack, BadFrame, Damaged, Position, Refused, Result, Splitter, Stats
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "tests" / "firmware_wire"

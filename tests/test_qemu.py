@@ -37,14 +37,14 @@ from test_kernels import as_cases, board_programs, more_board_programs, recurren
 from test_run import WINDOWS, check_all_equal, needs_data
 from wire_bench import ROOT, Collected, powered, run_session
 
-from harness.boards import qemu
-from harness.boards.connection import Session
-from harness.boards.qemu import QemuBoard
-from harness.config import Boards, BoardSpec, load_boards
-from harness.crash import explain_crash
-from harness.protocol import QUIET
-from harness.stream import Options
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.boards import qemu
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.boards.qemu import QemuBoard
+from tinyhil.harness.config import Boards, BoardSpec, load_boards
+from tinyhil.harness.measure.crash import explain_crash
+from tinyhil.harness.wire.protocol import QUIET
+from tinyhil.harness.wire.stream import Options
 
 TWINS = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
 CORES = {"qemu_m3": DUE, "qemu_m7": H747}
@@ -150,7 +150,7 @@ def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, 
 @both
 def test_all_windows(name: str, tmp_path: Path) -> None:
     arguments = ("--board", name, "--model", "fastgrnn_har", "--json")
-    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path, timeout_s=600)), WINDOWS)
+    check_all_equal(record_of(hil("run", *arguments, cwd=tmp_path)), WINDOWS)
 
 
 @pytest.mark.parametrize("name", ["qemu_m7", pytest.param("qemu_m3", marks=pytest.mark.slow)])

@@ -18,7 +18,6 @@ from onnxruntime.quantization import QuantFormat
 from quantized_models import inputs, own, quantized, written
 from test_ops_fuzz import mutate, survives
 
-from harness.config import load_boards
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ModelError
@@ -26,7 +25,9 @@ from tinyhil.evaluate import evaluate
 from tinyhil.formats import named
 from tinyhil.formats.affine import Affine
 from tinyhil.graph import Graph
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
+from tinyhil.program import Role
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 FLOAT, INT8, UINT8 = TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8
@@ -79,7 +80,7 @@ def test_everything_is_zero_skew_whatever_the_assignment_says(style: QuantFormat
     graph = load(quantized(tmp_path, style, kind), tmp_path)
     programs = [case(name, graph, x, name).program for name in ("fixed16", "int8", "posit16es1")]
     assert len({str(program.body) for program in programs}) == 1
-    tensors = [t for t in programs[0].tensors.values() if t.role in ("arena", "input") and ".patch" not in t.name]
+    tensors = [t for t in programs[0].tensors.values() if t.role in (Role.ARENA, Role.INPUT) and ".patch" not in t.name]
     assert all(isinstance(tensor.format, Affine) and tensor.format.bits == 8 for tensor in tensors)
     kernels = {op.kernel.removesuffix("_clip") for op in programs[0].body}
     skewed = {"average_pool_affine", "conv_affine", "dense_affine", "max_pool_codes", "sum_affine", "place_codes"}

@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 from kernel_cases import first_difference, run_natively
 from onnx_models import compiled, load, node, samples_for, simple
 
-from codegen.placement import Passes, Placement, place
-from codegen.regions import arrays, main_ram_bytes, spread
-from harness.cli import main
-from harness.config import load_boards
-from harness.image import check_arena, check_fits
-from harness.pipeline import compile_model
-from harness.record import make_record
-from harness.run import Request, run
-from memplan import Buffer, Problem, Region, check, plan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, save_ranges
 from tinyhil.errors import BuildError, DoesNotFit
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.image import check_arena, check_fits
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.cli import main
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import make_record
+from tinyhil.memplan import Buffer, Problem, Region, check, plan
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.regions import arrays, main_ram_bytes, spread
 from tinyhil.program import Program
 
 SIDE, CHANNELS = 128, 12  # three tensors of 196,608 B, live together: more than the AXI SRAM of 512 KiB
@@ -132,8 +133,8 @@ def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.
     """Each region an array of its own, under the sanitizers."""
     import kernel_cases
 
-    from codegen.model import Target, emit_model
-    from codegen.transfer import Transfer
+    from tinyhil.codegen.model import Target, emit_model
+    from tinyhil.codegen.transfer import Transfer
 
     wide = spread_small(tmp_path)
     inputs = np.random.default_rng(1).integers(-128, 128, (4, 36))

@@ -18,9 +18,9 @@ from hil_command import check_failure, finished_samples, hil, record_of, wait_un
 from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
-from harness.config import load_boards
-from harness.inputs import load_inputs
-from harness.zoo import find_model
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.zoo import find_model
 
 SAMPLES = 40
 both_ways = pytest.mark.parametrize("rfc2217", [True, False], ids=["rfc2217", "socket"])

@@ -16,10 +16,10 @@ from renode_files import Fault, Platform, Script, read_platform, read_script
 from uno_bench import GO, build_firmware
 from wire_bench import ROOT
 
-from harness.boards import renode
-from harness.boards.connection import Connection, Session
-from harness.config import Boards, BoardSpec, load_boards
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.boards import renode
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.config import Boards, BoardSpec, load_boards
 
 FOLDER = ROOT / "emulators" / "renode"
 GIVEN = frozenset({"$image", "$port"})  # what the driver sets
@@ -335,12 +335,12 @@ def test_without_renode_the_board_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
 def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
     command = ("run", "--board", BOARDS[chip], "--model", "fastgrnn_har", "--format", format_, "--samples", 5, "--json")
-    record = record_of(hil(*command, "--emulator", "renode", cwd=tmp_path, timeout_s=300))
+    record = record_of(hil(*command, "--emulator", "renode", cwd=tmp_path))
     assert record["bit_exact"] is True
     assert record["samples"] == record["equal_samples"] == 5
     assert record["emulator"]["truth"] == record["latency"]["truth"] == TRUTH[chip]
     assert re.fullmatch(r"\d+(\.\d+)+", record["provenance"]["emulator_exit"]["emulator_version"])
-    usual = record_of(hil(*command, cwd=tmp_path, timeout_s=300))["raw"]
+    usual = record_of(hil(*command, cwd=tmp_path))["raw"]
     if TRUTH[chip] == "exact cycles":
         assert record["raw"]["ticks"] == usual["ticks"]
     else:

@@ -189,10 +189,10 @@ def boards_file(program: Path) -> Path:
 def check_agreement(folder: Path, boards_file: Path, *arguments: object) -> bool:
     """The same outputs and the same cycles as emulators/uno; False if the model does not fit the Uno."""
     command = ("run", "--boards-file", boards_file, "--board", "uno", "--json", *arguments)
-    first = hil(*command, cwd=folder, timeout_s=600)
+    first = hil(*command, cwd=folder)
     if first.returncode == DOES_NOT_FIT:
         return False
-    usual, ours = record_of(first), record_of(hil(*command, "--emulator", "mono", cwd=folder, timeout_s=600))
+    usual, ours = record_of(first), record_of(hil(*command, "--emulator", "mono", cwd=folder))
     assert ours["emulator"]["name"] == "uno"
     assert usual["emulator"]["name"] == "unosim"
     assert ours["provenance"]["image_hash"] == usual["provenance"]["image_hash"]

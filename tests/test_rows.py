@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +13,19 @@ from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from codegen.placement import Passes, Placement, place
-from codegen.row_choice import with_rows
-from codegen.rows import chains, row_wise, schedule_of
-from harness.config import load_boards
-from memplan import check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.formats.format import INTEGER
 from tinyhil.fuse import NAMES
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
+from tinyhil.memplan import check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.row_choice import with_rows
+from tinyhil.memplan.arena.row_wise import chains, row_wise, schedule_of
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.reference import quantize_inputs, run_reference
 
 WITHOUT = Passes(rows=False)
 
@@ -100,15 +102,24 @@ def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
     return compiled(loaded, samples_for(loaded.shapes["x"]), default)
 
 
+def inputs_of(program: Program, seed: int) -> np.ndarray:
+    """Extreme integers; numbers of other formats."""
+    if program.tensors[program.input].format.domain == INTEGER:
+        return extreme_inputs(program, seed)
+    return quantize_inputs(program, samples_for(program.input_shape, seed=seed))[0]
+
+
 def loops(program: Program) -> list[Loop]:
     return [item for item in program.body if isinstance(item, Loop)]
 
 
-@pytest.mark.parametrize("default", ["fixed8", "fixed16"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [*itertools.product(MODELS, ["fixed8", "fixed16", "fixed8pc"]), ("digits", "fp8e4m3pc"), ("odd", "fp8e4m3pc")],
+)
 def test_every_part_of_every_chain_computes_the_same(name: str, default: str, tmp_path: Path) -> None:
     program = program_of(name, tmp_path, default)
-    inputs = extreme_inputs(program, 3)
+    inputs = inputs_of(program, 3)
     wanted = run_reference(program, inputs)
     made = 0
     for chain in chains(program):
@@ -139,13 +150,20 @@ def test_on_real_bytes_and_never_a_larger_peak(name: str, default: str, tmp_path
         assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
 
 
+@pytest.mark.parametrize("default", ["fixed8", "fixed8pc"])
 @pytest.mark.parametrize(("name", "share"), [("digits", 0.8), ("mobile", 0.6), ("odd", 0.75)])
-def test_the_peak_falls(name: str, share: float, tmp_path: Path) -> None:
-    program = program_of(name, tmp_path, "fixed8")
+def test_the_peak_falls(name: str, share: float, default: str, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path, default)
     placed, whole = place(program), place(program, WITHOUT)
     assert placed.plan.peak_bytes <= share * whole.plan.peak_bytes
     assert loops(placed.program)
     assert {op.kernel for op in walk(placed.program.body)} & set(rows.ROWED)
+
+
+def test_a_scale_per_channel_costs_no_ram(tmp_path: Path) -> None:
+    """Patch and line buffers are the same, so the peak is that of one scale per tensor."""
+    peaks = {place(program_of("mobile", tmp_path, name)).plan.peak_bytes for name in ("fixed8", "fixed8pc")}
+    assert len(peaks) == 1
 
 
 def test_a_line_buffer_holds_the_rows_of_one_window(tmp_path: Path) -> None:
@@ -194,11 +212,11 @@ def test_nothing_changes_where_nothing_is_gained(tmp_path: Path) -> None:
 def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndarray]]:
     found = []
     for name in names:
-        for width in ("fixed8", "fixed16"):
+        for width in ("fixed8", "fixed16", "fixed8pc", *(["fp4e2m1pc"] if name == "digits" else [])):
             placed = place(program_of(name, folder, width))
             assert loops(placed.program)
             found.append(placed)
-    return found, [extreme_inputs(placed.program, 5) for placed in found]
+    return found, [inputs_of(placed.program, 5) for placed in found]
 
 
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ import pytest
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
-from harness.config import load_boards
-from harness.run import Outcome, Request, run
-from harness.toolchain import default_cache_dir
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
 
 WINDOWS = 950  # test part of the subset
 UNO_RAM_BYTES, UNO_FLASH_BYTES = 1024, 24 * 1024
@@ -33,9 +34,7 @@ needs_data = pytest.mark.skipif(not has_data(), reason="no UCI HAR: set HIL_DATA
 
 
 def run_har(board: str, folder: Path, *more: object) -> dict[str, Any]:
-    return record_of(
-        hil("run", "--board", board, "--model", "fastgrnn_har", "--json", *more, cwd=folder, timeout_s=600)
-    )
+    return record_of(hil("run", "--board", board, "--model", "fastgrnn_har", "--json", *more, cwd=folder))
 
 
 def check_all_equal(record: dict[str, Any], samples: int) -> None:

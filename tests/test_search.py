@@ -21,25 +21,26 @@ from search_models import (
     worked_example,
 )
 
-from codegen.floor import floor_bytes
-from codegen.placement import place
-from harness.toolchain import default_cache_dir
-from search.evaluate import make_examples, require_classes
-from search.haunter import Haunter, choose_pair, promotion_order, promotions
-from search.lagrange import merit
-from search.memory import Memory
-from search.offer import formats_on_offer
-from search.run import Budget, search
-from search.shiftry import Shiftry
-from search.space import Candidate, Choice, make_space
-from search.strategies import STRATEGIES, make_strategy
-from search.study import Ask, Asking, Study
-from search.trial import Trial, TrialLog
 from tinyhil.assignment import load_assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.placement import place
+from tinyhil.program import Role
 from tinyhil.reference import run_reference
+from tinyhil.search.evaluator import make_examples, require_classes
+from tinyhil.search.memory import Memory
+from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Candidate, Choice, make_space
+from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.strategies.haunter import Haunter, choose_pair, promotion_order, promotions
+from tinyhil.search.strategies.lagrange import merit
+from tinyhil.search.strategies.shiftry import Shiftry
+from tinyhil.search.study import Ask, Asking, Study
+from tinyhil.search.trial import Trial, TrialLog
 
 NAMES = [strategy.name for strategy in STRATEGIES]
 LIMITS = (13, 18, 22)
@@ -174,7 +175,7 @@ def test_heat_is_the_percentile_of_the_difference(tmp_path: Path) -> None:
         run_reference(program, study.evaluator._quantized(program).astype(np.int64), seen.__setitem__)
         values.append({n: np.ldexp(a.astype(float), program.tensors[n].format.exponent) for n, a in seen.items()})
     for group, error in zip(space.groups, errors, strict=True):
-        if group.role == "arena":
+        if group.role == Role.ARENA:
             name = group.members[0]
             assert error == pytest.approx(np.percentile(np.abs(values[0][name] - values[1][name]), 95), rel=1e-5)
     assert min(errors) > 0
@@ -336,7 +337,7 @@ def test_shiftry_tries_each_tensor_at_each_offset(tmp_path: Path) -> None:
     alone = [t for t in found.trials if sum(choice.format == "fixed8" for choice in t.candidate) == 1]
     for index, group in enumerate(groups):
         offsets = {t.candidate[index].offset for t in alone if t.candidate[index].format == "fixed8"}
-        assert offsets == set(range(-8 if group.role == "input" else -2, 1))
+        assert offsets == set(range(-8 if group.role == Role.INPUT else -2, 1))
     assert all(choice.format == "fixed8" for choice in found.best.candidate)  # no loss is too much
 
 
@@ -481,7 +482,7 @@ def test_a_single_class(tmp_path: Path) -> None:
 
 
 def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
-    from harness.search import write_assignment
+    from tinyhil.harness.search.session import write_assignment
 
     study = network_study(tmp_path, 18)
     found = search(Haunter(), study)

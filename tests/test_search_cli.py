@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,12 +16,13 @@ import yaml
 from onnx_models import node, simple
 from scan_models import weights
 
-from search.strategies import make_strategy
 from tinyhil.errors import EXIT_USAGE, ConfigError
+from tinyhil.search.strategies import make_strategy
 
 KEYS = {
     *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
     *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
+    *("arena_bytes", "uniform"),
 }
 
 
@@ -40,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hil(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -77,7 +79,7 @@ def test_the_same_search_twice_at_once(folder: Path) -> None:
     assert search(folder, "--ram", "11").returncode == 0
     (log,) = (folder / "results" / "search" / "net").glob("*.jsonl")
     trials = log.read_bytes()
-    command = [sys.executable, "-m", "harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", "search", "--model", "net.onnx", "--inputs", "x.npz"]
     with filelock.FileLock(log.with_suffix(".lock")):
         second = subprocess.Popen(
             [*command, "--evaluations", "12", "--ram", "11"], cwd=folder, stderr=subprocess.PIPE, text=True
@@ -157,7 +159,7 @@ def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
 def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     """Built, flashed and streamed as by `hil run`; what the board measured is in the record and the log."""
     done = search(
-        folder, "--ram", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        folder, "--arena", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
         "--finalists", "2", "--device-samples", "8", "--plot", "picture.svg",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -177,7 +179,7 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     runs = len(list((results / "uno").rglob("*.json")))
     again = search(
-        folder, "--ram", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        folder, "--arena", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
         "--finalists", "2", "--device-samples", "8",
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
@@ -188,9 +190,11 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
 @pytest.mark.parametrize(("strategy", "spare"), [("haunter", 480), ("lagrange", 12), ("exhaustive", 12)])
 def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folder: Path) -> None:
     """`spare` bytes more than the least: 12 are too few for the input's two buffers at 16 bits."""
-    asked = ("--strategy", strategy, "--board", "uno", "--ram-total", "--device-samples", "4", "--json")
+    asked = ("--strategy", strategy, "--board", "uno", "--device-samples", "4", "--json")
     refused = search(folder, "--ram", "100", *asked)
-    limit = int(refused.stderr.split()[-1]) + spare
+    least = re.search(r"try --ram (\d+), or", refused.stderr)
+    assert least is not None, refused.stderr
+    limit = int(least[1]) + spare
     done = search(folder, "--ram", str(limit), *asked)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
@@ -213,8 +217,8 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "0"], "x.npz", "--ram"),
         (["--ram", "11", "--on-device"], "x.npz", "--on-device needs a board"),
         (["--ram", "11", "--every", "2"], "x.npz", "--every needs a board"),
-        (["--ram", "11", "--board", "host", "--ram-total"], "x.npz", "can not measure its stack"),
-        (["--ram", "200", "--board", "uno", "--ram-total"], "x.npz", "200 B of RAM in all are not feasible on uno"),
+        (["--ram", "11", "--arena", "11"], "x.npz", "--ram and --arena exclude each other"),
+        (["--ram", "200", "--board", "uno"], "x.npz", "200 B of RAM in all are not feasible on uno"),
         (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
         (["--ram", "11", "--results", "net.onnx"], "x.npz", "can not be written: Not a directory"),
         (["--ram", "11", "--out", "x.npz/w.yaml"], "x.npz", "there is no folder x.npz"),

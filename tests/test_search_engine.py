@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,24 +12,24 @@ import pytest
 from onnx_models import graph, load, model, node, samples_for
 from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
-from search_models import ROOT, host_engine, network, network_study
+from search_models import host_engine, network, network_study
 
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model, zoo_names
-from search.engine import FOLDER, SOURCES, Engine, load_engine
-from search.evaluate import Evaluator, NumpyExecutor, make_examples
-from search.lanes_flatten import MAKERS
-from search.lanes_tables import KERNELS
-from search.space import Choice, make_space
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
 from tinyhil.errors import BuildError, ConfigError, ModelError
 from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower, tied_values
-from tinyhil.program import Program, walk
+from tinyhil.program import Program, Role, walk
 from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.search.engine.flatten import MAKERS
+from tinyhil.search.engine.library import FOLDER, SOURCES, Engine, load_engine
+from tinyhil.search.engine.tables import KERNELS
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
+from tinyhil.search.space import Choice, make_space
 
 SEEDS = (0, 1000)
 
@@ -252,26 +253,28 @@ def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monk
 
 
 def test_kernels_have_the_same_numbers_on_both_sides() -> None:
-    source = (ROOT / FOLDER / SOURCES[0]).read_text()
+    source = (FOLDER / SOURCES[0]).read_text()
     listed = source.split("const Function KERNELS[] = {")[1].split("};")[0]
     assert tuple(name.strip() for name in listed.split(",") if name.strip()) == KERNELS
 
 
-def test_the_first_compilation_is_announced(tmp_path: Path) -> None:
+def test_the_first_compilation_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it begins: it takes seconds. A library of one function, here."""
+    monkeypatch.setattr("tinyhil.search.engine.library.FOLDER", tmp_path)
     for name in SOURCES:
-        (tmp_path / FOLDER / name).parent.mkdir(exist_ok=True)
-        (tmp_path / FOLDER / name).write_text("")
-    (tmp_path / FOLDER / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
+        (tmp_path / name).write_text("")
+    (tmp_path / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
     said: list[str] = []
 
     def notice(line: str) -> None:
         said.append(line)
-        assert not list(tmp_path.glob("cache/engine-*"))
+        assert bool(list(tmp_path.glob("cache/engine-*.so"))) == (len(said) > 1)
 
     for _ in range(2):
-        load_engine(tmp_path, tmp_path / "cache", notice=notice)
-    assert said == ["search: compiling the host engine, once per machine"]
+        load_engine(tmp_path / "cache", notice=notice)
+    assert said[0] == "search: compiling the host engine, once per machine"
+    assert re.fullmatch(r"search: compiled the host engine in \d+ s", said[1])
+    assert len(said) == 2
 
 
 def test_no_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +297,7 @@ def test_offsets_move_the_exponent_only(tmp_path: Path) -> None:
     plain = lower(net, Assignment("fixed8"), ranges)
     moved = space.lower(space.uniform(Choice("fixed8", -1)))
     for name, tensor in plain.tensors.items():
-        if tensor.role != "table":
+        if tensor.role != Role.TABLE:
             assert moved.tensors[name].format == Fixed(8, tensor.format.exponent - 1)
     same = space.lower(space.uniform(Choice("fixed8")))
     assert same.tensors == plain.tensors

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from search_models import host_engine
 
-from harness.config import load_boards
-from harness.run import Request, run
-from harness.search import write_assignment
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model, zoo_names
-from search.engine import Engine
-from search.evaluate import Score
-from search.space import Candidate, Choice, Space, make_space
-from search.trial import Trial
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ModelError
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.search.session import write_assignment
+from tinyhil.harness.zoo import find_model, zoo_names
+from tinyhil.search.engine.library import Engine
+from tinyhil.search.evaluator import Score
+from tinyhil.search.space import Candidate, Choice, Space, make_space
+from tinyhil.search.trial import Trial
 
 FAMILIES = {
     "fixed": ("fixed8", "fixed16"),

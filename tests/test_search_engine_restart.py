@@ -13,23 +13,23 @@ from random_models import random_model
 from scan_models import weights
 from search_models import host_engine, network
 
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model, zoo_names
-from search.engine import Engine
-from search.evaluate import Evaluator, NumpyExecutor, make_examples
-from search.kept import ENTRY_BYTES, Kept
-from search.lanes_flatten import MAKERS
-from search.restart import restart, work_of
-from search.space import Candidate, Choice, Space, make_space
-from search.versions import stages_of
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower
 from tinyhil.program import Program
 from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.search.engine.flatten import MAKERS
+from tinyhil.search.engine.kept import ENTRY_BYTES, Kept
+from tinyhil.search.engine.library import Engine
+from tinyhil.search.engine.restart import restart, work_of
+from tinyhil.search.engine.versions import stages_of
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
+from tinyhil.search.space import Candidate, Choice, Space, make_space
 
 FAMILIES = (
     ("fixed8", "fixed16"),
@@ -237,7 +237,7 @@ def test_a_failure_keeps_nothing(engine: Engine, tmp_path: Path, monkeypatch: py
         raise MemoryError("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("search.engine.ByNumpy.check", broken)
+        patch.setattr("tinyhil.search.engine.library.ByNumpy.check", broken)
         with pytest.raises(MemoryError):
             keeping.run(program, quantize_inputs(program, x)[0], 0)
     assert keeping.kept.bytes == 0

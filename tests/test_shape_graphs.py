@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import memplan
-from codegen.arena import problem_of
-from codegen.placement import Passes, place
-from memplan.algorithm_x import cover, encode
-from memplan.blocks import FOUND
-from memplan.csv import read_problem
+from tinyhil import memplan
+from tinyhil.memplan.algorithm_x import cover, encode
+from tinyhil.memplan.arena.placement import Passes, place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.blocks import FOUND
+from tinyhil.memplan.csv import read_problem
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))

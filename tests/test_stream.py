@@ -24,13 +24,13 @@ from wire_bench import (
     tiny_bench,
 )
 
-from harness import protocol
-from harness.boards.connection import Connection
-from harness.link import Link
-from harness.patience import Patience
-from harness.protocol import QUIET, STREAM, Splitter
-from harness.stream import Options, check_identity, greet, stream
 from tinyhil.errors import BoardError, DeviceCrashed, HilError, LinkError, LinkTimeout, WrongFirmware
+from tinyhil.harness.boards.connection import Connection
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.patience import Patience
+from tinyhil.harness.wire.protocol import QUIET, STREAM, Splitter
+from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 

@@ -11,9 +11,9 @@ from hil_command import check_failure, hil, record_of
 from test_emulator_cortexm import ARMSIM, H747, Board, compiler_command, read_words
 from wire_bench import ROOT
 
-from harness.config import load_boards, parse_boards
-from harness.pipeline import runtime_sources, with_supplies
 from tinyhil.errors import ConfigError
+from tinyhil.harness.build.pipeline import runtime_sources, with_supplies
+from tinyhil.harness.config import load_boards, parse_boards
 
 AFTER_RESET, SMPS, LDO = 0x46, 0x44, 0x42
 ENTRY = "    # supply: smps "

@@ -9,9 +9,9 @@ import pytest
 from hil_command import hil
 from wire_bench import ROOT
 
-from harness.config import Emulator, Truth, load_boards, parse_boards
-from harness.truth import HOST, MEANINGS, MEASURED, statements, truth_of
 from tinyhil.errors import BoardError, ConfigError
+from tinyhil.harness.boards.truth import HOST, MEANINGS, MEASURED, statements, truth_of
+from tinyhil.harness.config import Emulator, Truth, load_boards, parse_boards
 
 BOARDS = load_boards()
 EMULATED = [board for board in BOARDS.entries.values() if board.chip.emulator]

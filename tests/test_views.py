@@ -13,20 +13,20 @@ from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
-from codegen.arena import problem_of
-from codegen.model import Target, emit_model
-from codegen.placement import Passes, Placement, place
-from codegen.transfer import Transfer
-from codegen.views import is_done_by_plan, view_of
-from harness.config import load_boards
-from memplan import PlanError, check
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats import named
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.fuse import NAMES
+from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
-from tinyhil.program import Op, Program, Tensor, walk
+from tinyhil.memplan import PlanError, check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.views import is_done_by_plan, view_of
+from tinyhil.program import Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 WITHOUT = Passes(views=False)
@@ -189,8 +189,8 @@ def compiled_with_offset(folder: Path) -> Program:
 def test_a_whole_written_while_its_part_lives_is_no_view() -> None:
     """y = h[0:2] + h2 with h written anew in between."""
     fmt = named("fixed16").fit(1.0)
-    tensors = {name: Tensor(name, count, fmt, "arena") for name, count in (("h", 4), ("p", 2), ("q", 4), ("y", 2))}
-    tensors["x"] = Tensor("x", 4, fmt, "input")
+    tensors = {name: Tensor(name, count, fmt, Role.ARENA) for name, count in (("h", 4), ("p", 2), ("q", 4), ("y", 2))}
+    tensors["x"] = Tensor("x", 4, fmt, Role.INPUT)
     block = {"offset": 0, "size_0": 1, "size_1": 1, "size_2": 1, "size_3": 2} | {f"stride_{i}": 1 for i in range(4)}
     add = {"a_shift": 0, "b_shift": 0, "shift": 0}
     body = (

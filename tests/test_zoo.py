@@ -19,13 +19,13 @@ import yaml
 from hil_command import hil, record_of
 from onnx import numpy_helper
 
-from harness.zoo import find_model, zoo_names
 from models.training.graphs import Bonsai, FastGrnn, ProtoNn, bonsai, fastgrnn, protonn
 from tinyhil.calibrate import load_ranges
 from tinyhil.data import Dataset, load
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.zoo import find_model, zoo_names
 
 MODELS = Path(__file__).parent.parent / "models"
 NAMES = [name for name in zoo_names() if name != "fastgrnn_har"]
@@ -241,7 +241,7 @@ def test_digits_run_out_of_the_box(name: str, tmp_path: Path) -> None:
 def test_models_run_bit_exact(name: str, board: str, format_: str, tmp_path: Path) -> None:
     measured_data(name)
     options = ("--board", board, "--model", name, "--format", format_, "--samples", 10, "--json")
-    done = hil("run", *options, cwd=tmp_path, timeout_s=600.0)
+    done = hil("run", *options, cwd=tmp_path)
     if (name, board) in TOO_LARGE and "exceed" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
     assert record_of(done)["bit_exact"] is True

@@ -21,15 +21,15 @@ from benchmarks.peers_models import (
     float_correct,
     weights_file,
 )
-from codegen.placement import place
-from harness.zoo import find_model, zoo_names
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges
 from tinyhil.data import load
 from tinyhil.errors import DataError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower
+from tinyhil.memplan.arena.placement import place
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 MODELS = Path(__file__).parent.parent / "models"

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import yaml
 
-from codegen.placement import place
-from harness.zoo import find_model
-from harness.zoo_table import LIMIT_BYTES
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.data import Dataset, load
 from tinyhil.errors import DataError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.zoo import find_model
 from tinyhil.lower import lower
+from tinyhil.memplan.arena.placement import place
 from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tools.zoo_table import LIMIT_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LOSS = 0.005

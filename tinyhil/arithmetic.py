@@ -11,14 +11,14 @@ import numpy as np
 from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import Exact, exact_product, exact_sum
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Domain, Format
 from tinyhil.formats.window import Window
 from tinyhil.program import Op
 
 WHOLE = Fixed(63, 0)  # rounded sums, not yet saturated
 
 
-def load(codes: np.ndarray, fmt: Format, domain: str) -> np.ndarray:
+def load(codes: np.ndarray, fmt: Format, domain: Domain) -> np.ndarray:
     """Codes as the numbers an operation in `domain` sees, in units of 2**exponent of `lowering.loaded(fmt)`."""
     if domain == INTEGER and isinstance(fmt, Fixed):
         return codes

@@ -18,7 +18,7 @@ from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
-from tinyhil.program import Program, Tensor, walk
+from tinyhil.program import Program, Role, Tensor, walk
 from tinyhil.shared_scales import ranges_together, share_scales
 
 
@@ -31,7 +31,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
     graph = fuse_graph(graph, chosen, without)
     lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude)
     source = graph.inputs[0]
-    lowering.define(source, role="input")
+    lowering.define(source, role=Role.INPUT)
     lowering.body = lowering.lower_body(graph)
     output = lowering.operand(graph.outputs[0])
     program = Program(
@@ -159,6 +159,6 @@ def arena_tensors(program: Program) -> Iterable[Tensor]:
     for op in walk(program.body):
         for name in op.tensors:
             tensor = program.tensors[name]
-            if tensor.role == "arena":
+            if tensor.role == Role.ARENA:
                 seen.setdefault(name, tensor)
     return seen.values()

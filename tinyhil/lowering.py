@@ -12,10 +12,10 @@ from tinyhil.arithmetic import load
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import quantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Format
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain, Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL, Kernel
-from tinyhil.program import Loop, Op, Tensor
+from tinyhil.program import Loop, Op, Role, Tensor
 
 MAX_ACCUMULATOR_BITS = 63
 LowerNode = Callable[[Node, "Lowering"], None]
@@ -42,7 +42,7 @@ def loaded(fmt: Format) -> Loaded:
     return Loaded(fmt.exponent + fmt.granule, -largest, largest, largest.bit_length() + 1)
 
 
-def domain_of(formats: Iterable[Format]) -> str:
+def domain_of(formats: Iterable[Format]) -> Domain:
     """The widest domain of `formats`: single over coded over integer; affine only among its like, else single."""
     domains = {fmt.domain for fmt in formats}
     if AFFINE in domains:
@@ -119,7 +119,7 @@ class Lowering:
                 return name
             copies += 1
             name = f"{value}.{copies}"
-        self.tensors[name] = Tensor(name, integers.size, fmt, "constant")
+        self.tensors[name] = Tensor(name, integers.size, fmt, Role.CONSTANT)
         self.constants[name] = integers
         return name
 
@@ -129,7 +129,7 @@ class Lowering:
             if known.endswith(".table") and self.tensors[known].format == fmt and np.array_equal(stored, codes):
                 return known
         tensor = self.scratch(name, codes.size, fmt)
-        self.tensors[tensor.name] = replace(tensor, role="constant")
+        self.tensors[tensor.name] = replace(tensor, role=Role.CONSTANT)
         self.constants[tensor.name] = codes
         return tensor.name
 
@@ -138,11 +138,11 @@ class Lowering:
         while name in self._shapes:  # a value of the model has this name
             name += "_"
         if name not in self.tensors:
-            self.tensors[name] = Tensor(name, entries.size, Fixed(16, 0), "table")
+            self.tensors[name] = Tensor(name, entries.size, Fixed(16, 0), Role.TABLE)
             self.constants[name] = entries
         return name
 
-    def define(self, value: str, role: str = "arena") -> Tensor:
+    def define(self, value: str, role: Role = Role.ARENA) -> Tensor:
         """The tensor that holds run-time `value`."""
         tensor = Tensor(value, self.count(value), self.format(value), role)
         self.tensors[value] = tensor
@@ -154,7 +154,7 @@ class Lowering:
         while name in self.tensors or name in self._shapes:
             copies += 1
             name = f"{wish}.{copies}"
-        self.tensors[name] = Tensor(name, count, fmt, "arena")
+        self.tensors[name] = Tensor(name, count, fmt, Role.ARENA)
         return self.tensors[name]
 
     def alias(self, value: str, target: str) -> None:
@@ -175,7 +175,7 @@ class Lowering:
         """Whether `value` is a zero-skew integer: tables and quotients are made for scales of powers of two."""
         return self._formats[value].domain == AFFINE
 
-    def domain(self, values: Sequence[str]) -> str:
+    def domain(self, values: Sequence[str]) -> Domain:
         """The domain in which an operation on `values` computes: the widest of theirs."""
         return domain_of(self._formats[value] for value in values)
 
@@ -186,7 +186,7 @@ class Lowering:
         if kernel.on_codes and self._is_one_grid([*tensors, self.tensors[op.output]], kernel):
             params = {name: value for name, value in op.params.items() if name != "shift"}
             op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
-        domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != "table" and i not in kernel.codes)
+        domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != Role.TABLE and i not in kernel.codes)
         if (
             SINGLE in (domain, op.domain)
             or domain == AFFINE
@@ -206,7 +206,7 @@ class Lowering:
     def _is_one_grid(tensors: Iterable[Tensor], kernel: Kernel) -> bool:
         """Whether all have one and the same format, so that codes can be moved as they are. Only integers and zero-skew
         integers may be compared as codes; integers have kernels of their own that lose nothing."""
-        formats = {tensor.format for tensor in tensors if tensor.role != "table"}
+        formats = {tensor.format for tensor in tensors if tensor.role != Role.TABLE}
         if len(formats) != 1:
             return False
         domain = formats.pop().domain

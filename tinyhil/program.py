@@ -8,17 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import INTEGER, Domain, Format
+
+
+class Role(StrEnum):
+    """What a tensor is to a program.
+
+    INPUT: the sample. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in flash; the assignment
+    gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in the loop over it.
+    """
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    TABLE = "table"
+    ARENA = "arena"
+    SLICE = "slice"
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """An order in which a chip reads a layer's weights (codegen/arrange.py): `together` rows in turn, `step` elements of
-    each; rows of zeros, and zeros up to a `multiple` of elements, are added. `axes`: the shape of the weights, outputs
-    in front; `order`: that of the axes within a row."""
+    """An order in which a chip reads a layer's weights (codegen/arrange.py).
+
+    `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements, are added.
+    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row.
+    """
 
     together: int
     step: int
@@ -29,7 +46,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A run-time or constant tensor. `role`: input, constant, arena, or slice (one step of a sequence).
+    """A run-time or constant tensor of `count` elements.
 
     `blocks`: how a constant is stored, where that is not the order of its kernel.
     """
@@ -37,7 +54,7 @@ class Tensor:
     name: str
     count: int
     format: Format
-    role: str
+    role: Role
     blocks: Blocks | None = None
 
     @property
@@ -62,7 +79,7 @@ class Op:
     params: Mapping[str, int]
     accumulator_bits: int = 32
     scratch: str = ""
-    domain: str = INTEGER
+    domain: Domain = INTEGER
     low: int = 0
     guard: int = 0
 
@@ -84,7 +101,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`constants` hold the integers of the tensors with role constant, flat, in kernel order."""
+    """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order."""
 
     name: str
     tensors: Mapping[str, Tensor]

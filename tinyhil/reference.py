@@ -10,7 +10,7 @@ import numpy as np
 from tinyhil.arithmetic import load
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.program import Loop, Op, Program
+from tinyhil.program import Loop, Op, Program, Role
 
 Watch = Callable[[str, np.ndarray], None]
 
@@ -61,7 +61,7 @@ def _operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarr
     """Input `index` of `op` as its kernel sees it."""
     tensor = program.tensors[op.inputs[index]]
     codes = values[tensor.name]
-    if tensor.role == "table" or index in KERNEL_BY_NAME[op.kernel].codes:
+    if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
         return codes
     return load(codes, tensor.format, op.domain)
 

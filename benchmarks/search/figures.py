@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.search.tables import ALLOWED_POINTS, LIMITS, POSITS, SEARCH_SAMPLES, Measure, measured
-from harness.assets import asset
-from harness.search import SearchRequest, placed
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model
-from search.engine import load_engine
-from search.evaluate import Evaluator, Examples, make_examples
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.errors import HilError
 from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.search.session import SearchRequest, placed
+from tinyhil.harness.zoo import find_model
 from tinyhil.lower import lower
+from tinyhil.search.engine.library import load_engine
+from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 
 EIGHT_BITS = ("fixed8", "fixed8pc", "int8", "posit8es0", "posit8es1", "posit8es2", "fp8e4m3", "fp8e5m2")
 UNIFORM = ("float32", "bfloat16", "fixed16")
@@ -49,7 +48,7 @@ def tested(name: str) -> Tested:
 
 def figure5(_: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Points of accuracy lost with one format of 8 bits for everything, no search; on the whole test part."""
-    engine = load_engine(asset("firmware").parent, default_cache_dir())
+    engine = load_engine(default_cache_dir())
     for name in models:
         model = tested(name)
         evaluator = Evaluator(engine, model.examples)

@@ -17,22 +17,21 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.assets import asset
-from harness.config import load_boards
-from harness.run import Request
-from harness.run import run as run_request
-from harness.search import write_assignment
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model
-from search.engine import Engine, load_engine
-from search.evaluate import Evaluator, NumpyExecutor, Score, make_examples
-from search.kept import Kept
-from search.space import Candidate, Choice, Space, make_space
-from search.trial import Trial
 from tinyhil import data
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import HilError
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run as run_request
+from tinyhil.harness.search.session import write_assignment
+from tinyhil.harness.zoo import find_model
+from tinyhil.search.engine.kept import Kept
+from tinyhil.search.engine.library import Engine, load_engine
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
+from tinyhil.search.space import Candidate, Choice, Space, make_space
+from tinyhil.search.trial import Trial
 
 MODEL = "fastgrnn_har"
 SMALL = "protonn_usps2"
@@ -59,7 +58,7 @@ def speed(assignments: int, programs: int) -> Engine:
     examples = make_examples(model.graph, found.x_test, found.y_test)
     candidates = drawn(space, assignments)
     begin = time.perf_counter()
-    engine = load_engine(asset("firmware").parent, default_cache_dir())
+    engine = load_engine(default_cache_dir())
     print(f"host engine ready after {time.perf_counter() - begin:.2f} s (compiled once per machine)")
     seconds = {}
     for name, executor, count in (("host engine", engine, assignments), ("numpy reference", NumpyExecutor(), 10)):

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
-from harness.search import SearchRequest, placed, run_search
-from harness.toolchain import default_cache_dir
-from harness.zoo import find_model
-from search.space import make_space
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.search.session import SearchRequest, placed, run_search
+from tinyhil.harness.zoo import find_model
+from tinyhil.search.space import make_space
 
 STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only")
 EVERY = (*STRATEGIES, "layerwise", "random", "nsga2")

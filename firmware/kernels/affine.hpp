@@ -212,7 +212,7 @@ void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x,
                               Zero zero, Varies varies) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
-        const int32_t sum = sum_of_lines(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
+        const int32_t sum = sum_of_lines<int32_t>(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
         *at = saturate<Out>(static_cast<int32_t>(rescale_once(sum, multipliers[n], shifts[n]) + int(zero)));
     });
 }

@@ -34,8 +34,11 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
             accumulate_rows(sums, row, x, inner);
             for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], of_channel(shift, n + i));
         }
+        const Size end = n + outputs % together;  // `outputs`, but compilers do not see that, and warn of 2^32 rounds
+#else
+        const Size end = outputs;
 #endif
-        for (; n < outputs; ++n, row = row + inner) {
+        for (; n < end; ++n, row = row + inner) {
             Acc sum = start(n);
             accumulate(sum, row, x, inner);
             *out++ = requantize<Out>(sum, of_channel(shift, n));

@@ -1,6 +1,7 @@
 // What element types share: their storage, and decoding 8-bit codes by a table made at compile time.
 #pragma once
 #include "firmware/kernels/real.hpp"
+#include "firmware/kernels/table.hpp"
 
 namespace hil {
 
@@ -12,17 +13,19 @@ template <int Bits> struct CodeOf : CodeOfBytes<(Bits <= 8 ? 1 : Bits <= 16 ? 2 
 struct SmallReal {
     int8_t mantissa, exponent;
 };
+constexpr SmallReal small(Real x) { return {static_cast<int8_t>(x.mantissa), static_cast<int8_t>(x.exponent)}; }
+
+// What a code of an element stands for
+template <class Element>
+constexpr Real decoded(int code) { return Element::decode(static_cast<typename Element::Code>(code)); }
+constexpr int32_t size_of(Real x) { return x.mantissa < 0 ? -x.mantissa : x.mantissa; }
 
 template <class Element>
 struct DecodingTable {
     SmallReal entries[1 << Element::bits];
-    constexpr DecodingTable() : entries() {
-        for (int code = 0; code < 1 << Element::bits; ++code) {
-            const Real x = Element::decode(static_cast<typename Element::Code>(code));
-            entries[code].mantissa = static_cast<int8_t>(x.mantissa);
-            entries[code].exponent = static_cast<int8_t>(x.exponent);
-        }
-    }
+    constexpr DecodingTable() : DecodingTable(typename UpTo<(1 << Element::bits)>::type()) {}
+    template <int... Codes>
+    constexpr DecodingTable(Indices<Codes...>) : entries{small(decoded<Element>(Codes))...} {}
 };
 
 template <class Element, bool Small = (Element::bits <= 8 && Element::granule > -128 && Element::mantissa_bits < 8)>

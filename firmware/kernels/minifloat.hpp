@@ -69,12 +69,10 @@ struct Minifloat {
 
     // NaN and infinity, which no encoder makes of numbers, count as 0.
     static constexpr Real decode(Code code) {
-        const uint32_t body = code & (sign - 1);
-        if (body > highest) return Real(0, 0);
-        const int field = static_cast<int>(body >> Mantissa);
-        const int32_t fraction = static_cast<int32_t>(body & ((uint32_t(1) << Mantissa) - 1));
-        const int32_t mantissa = field == 0 ? fraction : fraction + (int32_t(1) << Mantissa);
-        return Real((code & sign) ? -mantissa : mantissa, static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
+        return (code & (sign - 1)) > highest ? Real(0, 0) : fields((code & sign) != 0, static_cast<int>((code & (sign - 1)) >> Mantissa), static_cast<int32_t>(code & ((uint32_t(1) << Mantissa) - 1)));
+    }
+    static constexpr Real fields(bool negative, int field, int32_t fraction) {
+        return Real((negative ? -1 : 1) * (field == 0 ? fraction : fraction + (int32_t(1) << Mantissa)), static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
     }
     static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
     explicit operator float() const { return to_float(*this); }

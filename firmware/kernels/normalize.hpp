@@ -20,7 +20,7 @@ inline Root normalized_root(uint64_t radicand) {
 
 template <class Acc, class Out, class X>
 void normalize(Out *out, X x, Size outer, Size along, Size inner, int32_t unit, int centre, int32_t epsilon_low,
-               int32_t epsilon_high, int exponent) {
+               int32_t epsilon_high, int lift, int exponent) {
     const int64_t epsilon = (static_cast<int64_t>(epsilon_high) << 31) + epsilon_low;
     for (; outer > 0; --outer, x = x + along * inner, out += along * inner) {
         for (Size i = 0; i < inner; ++i) {
@@ -33,9 +33,10 @@ void normalize(Out *out, X x, Size outer, Size along, Size inner, int32_t unit, 
                 squares += static_cast<uint32_t>(value * value);
             }
             if (!centre) total = 0;
-            const int64_t radicand = unit * squares - static_cast<int64_t>(total) * total + epsilon;
+            const int64_t spread = unit * squares - static_cast<int64_t>(total) * total;
+            const int64_t radicand = spread * (int64_t(1) << (2 * lift)) + epsilon;
             const Root root = normalized_root(static_cast<uint64_t>(radicand));
-            const int power = root.halves - exponent;
+            const int wanted = root.halves + lift - exponent, power = wanted > 62 ? 62 : wanted;
             const int64_t denominator = static_cast<int64_t>(root.value) << (power < 0 ? -power : 0);
             for (Size n = i; n < end; n += inner) {
                 const int64_t numerator = (static_cast<int64_t>(unit) * x[n] - total) * (int64_t(1) << (power > 0 ? power : 0));

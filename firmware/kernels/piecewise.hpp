@@ -32,7 +32,7 @@ void hard_sigmoid(Out *out, X x, Size count, Acc factor, Acc offset, Acc one, Sh
 template <class Acc, class Out, class X, class Shift>
 void hard_swish(Out *out, X x, Size count, Acc factor, Acc offset, Acc one, Shift shift) {
     for (Size n = 0; n < count; ++n) {
-        const Acc value = x[n];
+        const Acc value = static_cast<Acc>(x[n]);
         out[n] = requantize<Out>(static_cast<Acc>(value * clamp<Acc>(value * factor + offset, 0, one)), shift);
     }
 }

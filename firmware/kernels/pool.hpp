@@ -32,7 +32,7 @@ void max_pool(Out *out, X x, const Window &w, Shift shift) {
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)]);
-        each_element(plane, down, across, w, [&](auto element) {
+        each_element(plane, down, across, w, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
         });
@@ -45,7 +45,7 @@ template <class Acc, class X>
 inline Acc window_sum(X plane, const Span &down, const Span &across, const Window &w) {
     using Number = typename Plain<Acc>::type;
     Number sum = Number(0);
-    each_element(plane, down, across, w, [&](auto element) { sum += static_cast<Number>(element); });
+    each_element(plane, down, across, w, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
     return static_cast<Acc>(sum);
 }
 

@@ -25,24 +25,7 @@ struct Posit {
 
     // NaR, which no encoder makes of numbers, counts as 0.
     static constexpr Real decode(Code code) {
-        if (code == 0 || code == nar) return Real(0, 0);
-        const bool negative = (code & nar) != 0;
-        uint32_t body = (negative ? (uint32_t(0) - code) & mask : uint32_t(code)) << (33 - Bits);  // the regime's first bit on top
-        const bool large = (body & 0x80000000) != 0;
-        int run = 0, left = Bits - 1;
-        while (left > 0 && ((body & 0x80000000) != 0) == large) {
-            body <<= 1;
-            ++run;
-            --left;
-        }
-        body <<= 1;  // the bit that ends the run
-        const int k = large ? run - 1 : -run;
-        const int low = Es == 0 ? 0 : static_cast<int>(body >> (32 - (Es ? Es : 1)));
-        body <<= Es;
-        // the fraction has at most mantissa_bits - 1 bits
-        const uint32_t significand = ((body >> 1) | 0x80000000) >> (32 - mantissa_bits);
-        const int32_t mantissa = negative ? -static_cast<int32_t>(significand) : static_cast<int32_t>(significand);
-        return Real(mantissa, static_cast<int16_t>(k * (1 << Es) + low - (mantissa_bits - 1)));
+        return code == 0 || code == nar ? Real(0, 0) : negated((code & nar) != 0, size((code & nar ? (uint32_t(0) - code) & mask : uint32_t(code)) << (33 - Bits)));
     }
 #ifdef __AVR__
     static Real unpack(Posit x) {
@@ -115,6 +98,23 @@ struct Posit {
 #endif
 
 private:
+    // Steps of decode(), one expression each. `body`: a positive code with the regime's first bit on top.
+    static constexpr Real negated(bool negative, Real x) { return negative ? Real(-x.mantissa, x.exponent) : x; }
+    static constexpr int run(uint32_t body, uint32_t first, int left) {
+        return left > 0 && (body & 0x80000000) == first ? 1 + run(body << 1, first, left - 1) : 0;
+    }
+    static constexpr Real size(uint32_t body) {
+        return after_run(body, (body & 0x80000000) != 0, run(body, body & 0x80000000, Bits - 1));
+    }
+    static constexpr Real after_run(uint32_t body, bool large, int length) {
+        return after_regime(length < 31 ? body << (length + 1) : 0, large ? length - 1 : -length);
+    }
+    // The fraction has at most mantissa_bits - 1 bits
+    static constexpr Real after_regime(uint32_t tail, int k) {
+        return Real(static_cast<int32_t>((((tail << Es) >> 1) | 0x80000000) >> (32 - mantissa_bits)),
+                    static_cast<int16_t>(k * (1 << Es) + (Es == 0 ? 0 : static_cast<int>(tail >> (32 - (Es ? Es : 1)))) - (mantissa_bits - 1)));
+    }
+
 #ifdef __AVR__
     // As rounded(), bit by bit: at most Bits - 3 bits follow the regime
     static uint8_t rounded_top(uint16_t top, int8_t exponent, bool sticky) {

@@ -12,17 +12,16 @@ struct PlacesTable {
     int8_t parts[1 << Element::bits];
     uint8_t places[1 << Element::bits];  // as offsets of bins of three bytes
 
-    constexpr PlacesTable() : parts(), places() {
-        for (int code = 0; code < 1 << Element::bits; ++code) {
-            const Real x = Element::decode(static_cast<typename Element::Code>(code));
-            int32_t size = x.mantissa < 0 ? -x.mantissa : x.mantissa;
-            int up = x.exponent - Element::granule;  // below 0: the mantissa ends in zeros
-            for (; up < 0; ++up) size >>= 1;
-            for (; up % Digit != 0; --up) size <<= 1;
-            parts[code] = static_cast<int8_t>(x.mantissa < 0 ? -size : size);
-            places[code] = static_cast<uint8_t>(size == 0 ? 0 : 3 * (up / Digit));
-        }
-    }
+    constexpr PlacesTable() : PlacesTable(typename UpTo<(1 << Element::bits)>::type()) {}
+    template <int... Codes>
+    constexpr PlacesTable(Indices<Codes...>)
+        : parts{part(decoded<Element>(Codes))...}, places{place(decoded<Element>(Codes))...} {}
+
+private:
+    static constexpr int up(Real x) { return x.exponent - Element::granule; }  // below 0: the mantissa ends in zeros
+    static constexpr int32_t size(Real x) { return up(x) < 0 ? size_of(x) >> -up(x) : size_of(x) << up(x) % Digit; }
+    static constexpr int8_t part(Real x) { return static_cast<int8_t>(x.mantissa < 0 ? -size(x) : size(x)); }
+    static constexpr uint8_t place(Real x) { return static_cast<uint8_t>(size(x) == 0 || up(x) < 0 ? 0 : 3 * (up(x) / Digit)); }
 };
 template <class Element, int Digit>
 struct Places {
@@ -31,26 +30,26 @@ struct Places {
 template <class Element, int Digit>
 const PlacesTable<Element, Digit> Places<Element, Digit>::table HIL_FLASH = PlacesTable<Element, Digit>();
 
+template <class Element>
+struct UnitsFitWord { static constexpr bool value = Element::bits <= 8 && Element::top - Element::granule <= 15; };
+
 // Values in units of the granule, where they fit 16 bits
 template <class Element>
 struct WordUnitsTable {
     int16_t units[1 << Element::bits];
 
-    constexpr WordUnitsTable() : units() {
-        for (int code = 0; code < 1 << Element::bits; ++code) {
-            const Real x = Element::decode(static_cast<typename Element::Code>(code));
-            int32_t whole = x.mantissa;
-            int up = x.exponent - Element::granule;  // below 0: the mantissa ends in zeros
-            for (; up < 0; ++up) whole /= 2;
-            for (; up > 0 && whole != 0; --up) whole *= 2;
-            units[code] = static_cast<int16_t>(whole);
-        }
-    }
+    constexpr WordUnitsTable() : WordUnitsTable(typename UpTo<(1 << Element::bits)>::type()) {}
+    template <int... Codes>
+    constexpr WordUnitsTable(Indices<Codes...>) : units{unit(decoded<Element>(Codes))...} {}
+
+private:
+    static constexpr int up(Real x) { return x.exponent - Element::granule; }  // below 0: the mantissa ends in zeros
+    static constexpr int32_t size(Real x) { return up(x) < 0 ? size_of(x) >> -up(x) : size_of(x) << up(x); }
+    static constexpr int16_t unit(Real x) { return static_cast<int16_t>(x.mantissa == 0 ? 0 : x.mantissa < 0 ? -size(x) : size(x)); }
 };
 template <class Element>
 struct WordUnits {
     static const WordUnitsTable<Element> table;
-    static constexpr bool fits = Element::bits <= 8 && Element::top - Element::granule <= 15;
 };
 template <class Element>
 const WordUnitsTable<Element> WordUnits<Element>::table HIL_FLASH = WordUnitsTable<Element>();
@@ -84,7 +83,7 @@ struct BinUse {
     static constexpr int bins = Guard > 0 && safe < all ? safe : all;
     static constexpr bool in_bins = small && up >= 0 && bins > 0 && bins <= 40;
     // Guard = 0: no sum of them overflows
-    static constexpr bool in_words = WordUnits<A>::fits && WordUnits<B>::fits && up >= 0 && Bits == 32 && Guard == 0;
+    static constexpr bool in_words = UnitsFitWord<A>::value && UnitsFitWord<B>::value && up >= 0 && Bits == 32 && Guard == 0;
     static constexpr int value = in_words ? 2 : in_bins;
 };
 template <class A, class B, int Bits, int Low, int Guard>

@@ -14,17 +14,19 @@ struct UnitsTable {
     static constexpr bool complete = Element::top - Element::granule <= 31;
     int32_t units[1 << Element::bits];
 
-    constexpr UnitsTable() : units() {
-        const int most = complete ? 31 : 26;
-        for (int code = 0; code < 1 << Element::bits; ++code) {
-            const Real x = Element::decode(static_cast<typename Element::Code>(code));
-            const uint32_t size = static_cast<uint32_t>(x.mantissa < 0 ? -x.mantissa : x.mantissa);
-            const int up = x.exponent - Element::granule;  // below 0: the mantissa ends in zeros
-            const uint32_t limit = (uint32_t(1) << most) - 1;
-            const bool fits = size == 0 || up <= 0 || (up < most && size <= limit >> up);
-            const uint32_t whole = size == 0 || !fits ? 0 : up < 0 ? size >> -up : size << up;
-            units[code] = fits ? static_cast<int32_t>(whole) * (x.mantissa < 0 ? -1 : 1) : no_units;
-        }
+    constexpr UnitsTable() : UnitsTable(typename UpTo<(1 << Element::bits)>::type()) {}
+    template <int... Codes>
+    constexpr UnitsTable(Indices<Codes...>) : units{unit(decoded<Element>(Codes), decoded<Element>(Codes).exponent - Element::granule)...} {}
+
+private:
+    static constexpr int most = complete ? 31 : 26;
+    // `up` below 0: the mantissa ends in zeros
+    static constexpr int32_t unit(Real x, int up) {
+        return x.mantissa == 0 ? 0
+               : up < 0        ? (size_of(x) >> -up) * (x.mantissa < 0 ? -1 : 1)
+               : up < most && size_of(x) <= static_cast<int32_t>(((uint32_t(1) << most) - 1) >> up)
+                   ? x.mantissa * (int32_t(1) << up)
+                   : no_units;
     }
 };
 template <class Element>
@@ -48,26 +50,31 @@ struct BinadesTable {
     int32_t offsets[256];
     uint8_t ups[256];
 
-    constexpr BinadesTable() : offsets(), ups() {
-        for (int high = 0; high < 256; ++high) {
-            const int32_t first = (high < 128 ? high : high - 256) * (int32_t(1) << (Bits - 8));
-            const int32_t inside = first < 0 ? -first - 1 : first;  // a code of this byte whose magnitude is not at the edge
-            const Real x = Posit<Bits, Es>::decode(static_cast<uint16_t>(inside));
-            int32_t size = x.mantissa;
-            int exponent = x.exponent;
-            while (size > 1 && size < (int32_t(1) << (Bits - 1))) { size *= 2; --exponent; }
-            const int power = exponent + Bits - 1;  // 2^power <= value < 2^(power + 1)
-            int regime = power >> Es;
-            const int length = regime >= 0 ? regime + 1 : -regime;
-            offsets[high] = no_units;
-            if (x.mantissa == 0 || power < lowest || power > 2 || length > room) continue;
-            const int fraction = Bits - 2 - length - Es;  // bits of the fraction: a step is 2^(power - fraction)
-            ups[high] = static_cast<uint8_t>(power - fraction - unit);
-            const Posit<Bits, Es> start{static_cast<uint16_t>((inside >> fraction) << fraction)};
-            const int32_t whole = int32_t(1) << (power - unit);
-            const int32_t offset = whole - static_cast<int32_t>(start.code) * (int32_t(1) << ups[high]);
-            offsets[high] = first < 0 ? -offset : offset;
-        }
+    constexpr BinadesTable() : BinadesTable(typename UpTo<256>::type()) {}
+    template <int... High>
+    constexpr BinadesTable(Indices<High...>) : offsets{offset(first(High))...}, ups{up(inside(first(High)))...} {}
+
+private:
+    // The first code whose highest byte is `high`, and one of that byte whose magnitude is not at the edge
+    static constexpr int32_t first(int high) { return (high < 128 ? high : high - 256) * (int32_t(1) << (Bits - 8)); }
+    static constexpr int32_t inside(int32_t code) { return code < 0 ? -code - 1 : code; }
+    static constexpr Real value(int32_t code) { return decoded<Posit<Bits, Es>>(static_cast<int>(code)); }
+    // 2^power <= x < 2^(power + 1)
+    static constexpr int power(Real x) { return x.mantissa > 1 ? 1 + power(Real(x.mantissa >> 1, x.exponent)) : x.exponent; }
+    static constexpr int length(int regime) { return regime >= 0 ? regime + 1 : -regime; }
+    static constexpr bool serves(Real x) {
+        return x.mantissa != 0 && power(x) >= lowest && power(x) <= 2 && length(power(x) >> Es) <= room;
+    }
+    // Bits of the fraction: a step is 2^(power - fraction)
+    static constexpr int fraction(int32_t code) { return Bits - 2 - length(power(value(code)) >> Es) - Es; }
+    static constexpr uint8_t up(int32_t code) {
+        return serves(value(code)) ? static_cast<uint8_t>(power(value(code)) - fraction(code) - unit) : 0;
+    }
+    static constexpr int32_t positive_offset(int32_t code) {
+        return (int32_t(1) << (power(value(code)) - unit)) - ((code >> fraction(code)) << fraction(code)) * (int32_t(1) << up(code));
+    }
+    static constexpr int32_t offset(int32_t code) {
+        return !serves(value(inside(code))) ? no_units : code < 0 ? -positive_offset(inside(code)) : positive_offset(inside(code));
     }
 };
 

@@ -110,7 +110,7 @@ void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift)
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(
             plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)]);
-        each_element_of_lines(plane, l, down, across, [&](auto element) {
+        each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
         });
@@ -118,17 +118,18 @@ void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift)
     });
 }
 
-template <class X>
-inline int32_t sum_of_lines(X plane, const RowWindow &l, const Span &down, const Span &across) {
-    int32_t sum = 0;
-    each_element_of_lines(plane, l, down, across, [&](int16_t value) { sum += value; });
-    return sum;
+template <class Acc, class X>
+inline Acc sum_of_lines(X plane, const RowWindow &l, const Span &down, const Span &across) {
+    using Number = typename Plain<Acc>::type;
+    Number sum = Number(0);
+    each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
+    return static_cast<Acc>(sum);
 }
 
 template <class Acc, class Out, class Rows, class X, class Y, class Shift>
 void average_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, int32_t factor, Shift shift) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
-        *at = requantize<Out>(static_cast<Acc>(sum_of_lines(plane, l, down, across)) * factor, shift);
+        *at = requantize<Out>(sum_of_lines<Acc>(plane, l, down, across) * factor, shift);
     });
 }
 
@@ -138,7 +139,7 @@ void average_pool_inside_rows(Out *out, Rows rows, Table reciprocals, X x, Y, co
         const Size n = (down.end - down.first) * (across.end - across.first) - 1;
         const int32_t factor =
             static_cast<int32_t>(reciprocals[2 * n] | (static_cast<uint32_t>(reciprocals[2 * n + 1]) << 16));
-        *at = requantize<Out>(static_cast<Acc>(sum_of_lines(plane, l, down, across)) * factor, shift);
+        *at = requantize<Out>(sum_of_lines<Acc>(plane, l, down, across) * factor, shift);
     });
 }
 

@@ -27,7 +27,7 @@ def is_current():
 def generate():
     own = project / ".venv" / "bin" / "python"  # PlatformIO's interpreter may not be the one that has tinyhil
     python = str(own) if own.is_file() else sys.executable
-    command = [python, "-m", "harness.cli", "generate", MODEL, "--out", str(generated)]
+    command = [python, "-m", "tinyhil.harness.cli", "generate", MODEL, "--out", str(generated)]
     result = subprocess.run(command, cwd=project, stdin=subprocess.DEVNULL, check=False)
     if result.returncode != 0:
         sys.stderr.write("error: could not generate model/; run: {}\n".format(" ".join(command)))

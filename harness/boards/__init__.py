@@ -1,1 +1,1 @@
-"""One driver per kind of link: `attached` (a serial port), `simulated` (an emulator), `host` (this computer)."""
+"""One driver per kind of link (`attached`, `simulated`, `host`); finding, claiming, flashing and healing boards."""

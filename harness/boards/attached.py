@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.boards.connection import Connection
-from harness.config import BoardSpec
-from harness.text import printable
+from tinyhil.harness.boards.connection import Connection
+from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.text import printable
 
 BY_ID = Path("/dev/serial/by-id")
 

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config import BoardSpec
-from harness.leash import leashed
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.boards.leash import leashed
+from tinyhil.harness.config import BoardSpec
 
 END_S = 5.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness.boards.connection import Connection, Session
-from harness.boards.process import ProcessBoard
-from harness.config import BoardSpec
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.boards.process import ProcessBoard
+from tinyhil.harness.config import BoardSpec
 
 
 @contextmanager

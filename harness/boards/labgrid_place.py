@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from harness.bench_file import Labgrid
 from tinyhil.errors import BoardError
+from tinyhil.harness.boards.bench_file import Labgrid
 
 CLIENT_DEADLINE_S = 30.0
 POLL_S = 1.0

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.boards.connection import Connection, Session
-from harness.boards.foreign import ForeignProcess, find_program
-from harness.config import BoardSpec
 from tinyhil.errors import BoardError
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.boards.foreign import ForeignProcess, find_program
+from tinyhil.harness.config import BoardSpec
 
 REMEDY = "type: sudo apt-get install qemu-system-arm"
 ANSWER_S = 10.0

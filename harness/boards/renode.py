@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.assets import asset
-from harness.boards.connection import Connection, Session
-from harness.boards.foreign import ForeignProcess, find_program
-from harness.config import BoardSpec
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.assets import asset
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.boards.foreign import ForeignProcess, find_program
+from tinyhil.harness.config import BoardSpec
 
 REMEDY = "unpack the portable build of github.com/renode/renode/releases and put it into PATH"
 START_S = 60.0  # a .NET runtime; the first start takes longest

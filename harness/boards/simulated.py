@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.assets import asset, in_checkout
-from harness.boards import qemu, renode
-from harness.boards.boot_loader import optiboot
-from harness.boards.connection import Connection, Session
-from harness.boards.process import ProcessBoard
-from harness.config import BoardSpec, ChipSpec
-from harness.flash import flash
-from harness.image import Image
-from harness.toolchain import default_cache_dir
 from tinyhil.errors import BoardError
+from tinyhil.harness.assets import asset, in_checkout
+from tinyhil.harness.boards import qemu, renode
+from tinyhil.harness.boards.boot_loader import optiboot
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.boards.flash import flash
+from tinyhil.harness.boards.process import ProcessBoard
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import BoardSpec, ChipSpec
 
 BANNER_S = 2.0
 FLASHED_BANNER_S = 2.5  # a boot loader may wait a second for a programmer

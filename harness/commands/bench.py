@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 if TYPE_CHECKING:
-    from harness.compare import Difference
+    from tinyhil.harness.records.compare import Difference
 
 AT_LEAST_ONE = click.IntRange(min=1)
 
@@ -53,11 +53,11 @@ def bench(
     """Measure the time of a model over several resets, with a quiet wire."""
     import json
 
-    from harness.bench import Plan, gate, store
-    from harness.bench import bench as run_bench
-    from harness.figures import read_record
-    from harness.run import Request
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.bench import Plan, gate, store
+    from tinyhil.harness.measure.bench import bench as run_bench
+    from tinyhil.harness.records.figures import read_record
 
     plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))
     request = Request(format=format_, **options)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 
 if TYPE_CHECKING:
-    from harness.locate import Place
-    from harness.survey import Seen
+    from tinyhil.harness.boards.locate import Place
+    from tinyhil.harness.boards.survey import Seen
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 PORT_OPTION = click.option("--port", help="Serial port of the board; default: found by USB identity or the bench file.")
@@ -45,12 +45,12 @@ def boards(
     if context.invoked_subcommand is not None:
         return
     if truth:
-        from harness.truth import statements
+        from tinyhil.harness.boards.truth import statements
 
         for line in statements(found):
             click.echo(line)
         return
-    from harness.survey import survey
+    from tinyhil.harness.boards.survey import survey
 
     seen = survey(found)
     if as_json:
@@ -87,8 +87,8 @@ def _plain(one: Seen) -> dict[str, Any]:
 @click.pass_obj
 def scan(known: Any, as_yaml: bool) -> None:
     """List every USB serial port and remote board; nothing is opened, so nothing is reset."""
-    from harness.survey import scan as look
-    from harness.survey import stanza
+    from tinyhil.harness.boards.survey import scan as look
+    from tinyhil.harness.boards.survey import stanza
 
     found = list(look(known))
     if as_yaml:
@@ -111,7 +111,7 @@ def scan(known: Any, as_yaml: bool) -> None:
 @click.pass_obj
 def lock(known: Any, name: str, port: str | None, seconds: float, note: str) -> None:
     """Reserve a board: others wait or are refused until it expires. Your own runs go on."""
-    from harness.locks import LockFolder
+    from tinyhil.harness.boards.locks import LockFolder
 
     place = _physical(known, name, port)
     claim = LockFolder(known.bench.locks).reserve(place.lock_names, place.name, seconds, note)
@@ -125,7 +125,7 @@ def lock(known: Any, name: str, port: str | None, seconds: float, note: str) -> 
 @click.pass_obj
 def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
     """End a reservation."""
-    from harness.locks import LockFolder, end_holder
+    from tinyhil.harness.boards.locks import LockFolder, end_holder
 
     place, locks = _physical(known, name, port), LockFolder(known.bench.locks)
     released = locks.release(place.lock_names, place.name, force)
@@ -147,12 +147,12 @@ def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
 @click.pass_obj
 def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | None) -> None:
     """Bring back a board that does not answer: reset, 1200-baud touch, write a test program, cut the USB power."""
-    from harness.claim import claim
-    from harness.echo import echo_image
-    from harness.heal import RUNGS, Patient
-    from harness.heal import heal as climb
-    from harness.run import log_folder
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.boards.claim import claim
+    from tinyhil.harness.boards.heal import RUNGS, Patient
+    from tinyhil.harness.boards.heal import heal as climb
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.measure.echo import echo_image
+    from tinyhil.harness.measure.run import log_folder
 
     names = tuple(steps.split(","))
     unknown = [step for step in names if step not in RUNGS]
@@ -169,7 +169,7 @@ def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | No
 
 def _physical(known: Any, name: str, port: str | None) -> Place:
     """A board that is more than a program."""
-    from harness.locate import locate
+    from tinyhil.harness.boards.locate import locate
 
     place = locate(known, name, port)
     if place.port is None:

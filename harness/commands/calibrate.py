@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.common import say
+from tinyhil.harness.commands.common import say
 
 
 @click.command()
@@ -15,6 +15,6 @@ from harness.commands.common import say
 @click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
 def calibrate(model: str, inputs: Path | None, out: Path | None) -> None:
     """Record the range of every value of MODEL over calibration inputs."""
-    from harness.generate import calibrate_model
+    from tinyhil.harness.offline.generate import calibrate_model
 
     click.echo(f"{calibrate_model(model, inputs, out, say)}: written", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from harness.config import Boards
+    from tinyhil.harness.config import Boards
 
 BOARDS_OPTION = click.option("--boards-file", type=click.Path(path_type=Path), help="Use this instead of boards.yaml.")
 
@@ -72,14 +72,14 @@ WAIT_OPTION = click.option(
 
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
     """The boards of `path`, or of the boards.yaml at hand, with the instances of the user's bench file."""
-    from harness.bench_file import default_bench
-    from harness.config import load_boards
+    from tinyhil.harness.boards.bench_file import default_bench
+    from tinyhil.harness.config import load_boards
 
     return load_boards(path, bench or default_bench())
 
 
 def say(line: str) -> None:
     """Tell the user what is going on: a line on stderr, so that stdout stays the result alone."""
-    from harness.text import printable
+    from tinyhil.harness.text import printable
 
     click.echo(printable(line), err=True)

@@ -22,9 +22,9 @@ def compare(before: Path, now: Path, better_is_fine: bool, as_json: bool) -> Non
     import json
     from dataclasses import asdict
 
-    from harness.compare import compare as compare_figures
-    from harness.compare import pairs
-    from harness.figures import read_figures
+    from tinyhil.harness.records.compare import compare as compare_figures
+    from tinyhil.harness.records.compare import pairs
+    from tinyhil.harness.records.figures import read_figures
 
     both, alone = pairs(before, now)
     found = []

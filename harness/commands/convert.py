@@ -12,7 +12,7 @@ import click
 @click.argument("out", type=click.Path(path_type=Path))
 def convert(model: str, out: Path) -> None:
     """Write a model in another language: OUT ends in .dsl (large weights beside it, in .npz) or .onnx."""
-    from harness.convert import convert_model
+    from tinyhil.harness.offline.convert import convert_model
 
     for path in convert_model(model, out):
         click.echo(str(path))

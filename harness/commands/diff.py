@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -43,10 +43,10 @@ def diff(
 
     from rich.console import Console
 
-    from harness.diff import diff as diff_request
-    from harness.diff_report import print_diff
-    from harness.run import Request
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.diff import diff as diff_request
+    from tinyhil.harness.records.diff_report import print_diff
 
     request = Request(board=board, format=format_, **options)
     found = diff_request(request, sample, read_boards(boards_file, bench_file), default_cache_dir(), say)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, read_boards, say
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, read_boards, say
 
 if TYPE_CHECKING:
-    from harness.config import Boards
+    from tinyhil.harness.config import Boards
 
 
 @click.command()
@@ -28,7 +28,7 @@ def doctor(
     """Say what is present, missing or too old, and how to get it."""
     from rich.console import Console
 
-    from harness.doctor import checks, exit_code, report
+    from tinyhil.harness.doctor.installed import checks, exit_code, report
 
     known = read_boards(boards_file, bench_file)  # before the long list, so that a wrong file is said at once
     found = checks()
@@ -41,12 +41,12 @@ def doctor(
 
 def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> int:
     """Echo and its verdict; the exit code."""
-    from harness.claim import claim
-    from harness.echo import echo_image, echo_test
-    from harness.locate import locate
-    from harness.run import flash_unless_running
-    from harness.toolchain import default_cache_dir
     from tinyhil.errors import EXIT_GATE, EXIT_OK
+    from tinyhil.harness.boards.claim import claim
+    from tinyhil.harness.boards.locate import locate
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.measure.echo import echo_image, echo_test
+    from tinyhil.harness.measure.run import flash_unless_running
 
     place = locate(known, board, port)
     image = echo_image(place.board, known, default_cache_dir(), say)

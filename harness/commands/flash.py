@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -25,9 +25,9 @@ from harness.commands.common import read_boards, say
 @common.BOARDS_OPTION
 def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any) -> None:
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
-    from harness.load import flash_model
-    from harness.run import Request
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.load import flash_model
 
     request = Request(format=format_, **options)
     loaded = flash_model(request, read_boards(boards_file, bench_file), default_cache_dir(), say)

@@ -12,8 +12,8 @@ def formats(family: str | None, as_json: bool) -> None:
     """List the number formats with range, precision and measured cost per chip."""
     import json
 
-    from harness.formats import TITLES, all_facts, lines
     from tinyhil.errors import ConfigError
+    from tinyhil.harness.offline.formats import TITLES, all_facts, lines
 
     if family is not None and family not in TITLES:
         raise ConfigError(f"unknown family '{family}'; known: {', '.join(TITLES)}")

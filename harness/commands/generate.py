@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -21,7 +21,7 @@ def generate(
     model: str, out: Path, format_: str, assignment: Path | None, calibrate: Path | None, boards_file: Path | None
 ) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
-    from harness.generate import generate_project
+    from tinyhil.harness.offline.generate import generate_project
 
     written, total = generate_project(model, out, format_, assignment, calibrate, read_boards(boards_file), say)
     click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
 
 FOLDER_OPTION = click.option(
     "--golden",
@@ -45,8 +45,8 @@ def check(
     **options: Any,
 ) -> None:
     """Run the golden records (all, or those given) again and say what differs."""
-    from harness.golden import Bench, check_golden, describe, find_golden
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.measure.golden import Bench, check_golden, describe, find_golden
 
     chosen = list(paths) or find_golden(folder)
     if not chosen:
@@ -91,8 +91,8 @@ def update(
     **options: Any,
 ) -> None:
     """Measure golden records anew (all, or those given), or make one of --model on each --board."""
-    from harness.golden import Bench, check_or_update, find_golden, kept, order_at, path_of
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.measure.golden import Bench, check_or_update, find_golden, kept, order_at, path_of
 
     boards = read_boards(boards_file, bench_file)
     bench = Bench(boards, default_cache_dir(), say, wait_s=wait_s)
@@ -125,7 +125,7 @@ def update(
 
 
 def _orders(options: dict[str, Any]) -> list[Any]:
-    from harness.golden import Order
+    from tinyhil.harness.measure.golden import Order
 
     if not options["board_names"]:
         raise click.UsageError("--model needs --board, once or more")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
 
 
 @click.command()
@@ -35,8 +35,8 @@ def plan(boards_file: Path | None, plot: Path | None, as_json: bool, format_: st
 
     from rich.console import Console
 
-    from harness.memory_map import check_picture, print_map, save_map
-    from harness.plan import Wanted, find_plan
+    from tinyhil.harness.offline.memory_map import check_picture, print_map, save_map
+    from tinyhil.harness.offline.plan import Wanted, find_plan
 
     if plot is not None:
         check_picture(plot)

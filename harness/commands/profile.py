@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -36,11 +36,11 @@ def profile(
 
     from rich.console import Console
 
-    from harness.profile import profile as profile_request
-    from harness.profile_report import print_profile
-    from harness.progress import progress_on
-    from harness.run import Request
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.profile import profile as profile_request
+    from tinyhil.harness.progress import progress_on
+    from tinyhil.harness.records.profile_report import print_profile
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
 from tinyhil import errors
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
@@ -73,7 +73,7 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
         return
     if options["port"]:
         raise click.UsageError("--port is for one board; with several, name them as the bench file does")
-    from harness.parallel import as_arguments, print_table, run_all, worst_code
+    from tinyhil.harness.measure.parallel import as_arguments, print_table, run_all, worst_code
 
     results = run_all(board_names, as_arguments(context, leave_out=("board_names", "as_json")), say)
     if as_json:
@@ -97,12 +97,12 @@ def _run_one(
 
     from rich.console import Console
 
-    from harness.progress import progress_on
-    from harness.record import store
-    from harness.report import print_record
-    from harness.run import Request
-    from harness.run import run as run_request
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.job import Request
+    from tinyhil.harness.measure.run import run as run_request
+    from tinyhil.harness.progress import progress_on
+    from tinyhil.harness.records.record import store
+    from tinyhil.harness.records.report import print_record
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

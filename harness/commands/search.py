@@ -8,15 +8,18 @@ from typing import Any
 
 import click
 
-from harness.commands import common
-from harness.commands.common import read_boards, say
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import read_boards, say
 
 
 @click.command()
 @common.MODEL_OPTION
 @click.option(
-    "--ram", type=click.IntRange(min=1), help="Most bytes of the arena, model input apart; default: what --board has."
+    "--ram",
+    type=click.IntRange(min=1),
+    help="Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena.",
 )
+@click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
 @click.option("--latency-us", type=click.FloatRange(min=0, min_open=True), help="Most microseconds on --board.")
 @click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
 @click.option(
@@ -56,9 +59,6 @@ from harness.commands.common import read_boards, say
 @click.option(
     "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
 )
-@click.option(
-    "--ram-total", is_flag=True, help="--ram is the board's whole RAM: arena, static data and measured stack."
-)
 @click.option("--port", help="Serial port or pyserial URL of the board.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")
@@ -75,9 +75,9 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
 
     from rich.console import Console
 
-    from harness.search import SearchRequest, run_search
-    from harness.search_report import print_outcome, search_progress
-    from harness.toolchain import default_cache_dir
+    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness.search.report import print_outcome, search_progress
+    from tinyhil.harness.search.session import SearchRequest, run_search
 
     request = SearchRequest(**options)
     with search_progress(Console(stderr=True), request.evaluations) as progress:

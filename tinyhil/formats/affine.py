@@ -16,10 +16,11 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import AFFINE, NamedFormat
+from tinyhil.formats.format import AFFINE, Domain, NamedFormat
 
 MULTIPLIER_BITS = 31
 SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
+MOST_BIAS = 1 << 29  # units of a channel's sum; the products get the rest of 31 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Affine:
         return self.bits // 8
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return AFFINE
 
     @property
@@ -98,10 +99,12 @@ def fit(magnitude: float, bits: int) -> Affine:
     return Affine(bits, float(np.float32(max(magnitude, SMALLEST_RANGE) / ((1 << (bits - 1)) - 1))))
 
 
-def weight_scales(rows: np.ndarray) -> np.ndarray:
-    """A scale (float32 numbers as float64) for each row: the largest magnitude is 127."""
+def weight_scales(rows: np.ndarray, bias: np.ndarray, x_scale: float) -> np.ndarray:
+    """A scale (float32 numbers as float64) for each row: the largest magnitude is 127, but never so fine that the
+    row's bias does not fit its sum, as it would be where all weights vanish beside it."""
     largest = np.maximum(np.abs(rows).max(axis=1, initial=0.0), SMALLEST_RANGE)
-    return (largest / 127).astype(np.float32).astype(np.float64)
+    least = np.abs(bias) / (x_scale * MOST_BIAS)
+    return np.maximum(largest / 127, least).astype(np.float32).astype(np.float64)
 
 
 def multiplier(factor: float) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from tinyhil.formats.fixed import exponent_for
-from tinyhil.formats.format import INTEGER, NamedFormat
+from tinyhil.formats.format import INTEGER, Domain, NamedFormat
 
 INDEX_BITS = (1, 2, 4, 8)
 # Quantiles of the normal distribution, 8 below and 7 above zero, scaled to 1 (NormalFloat-4, Dettmers et al. 2023)
@@ -52,7 +52,7 @@ class Codebook:
         return 1
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return INTEGER
 
     @property

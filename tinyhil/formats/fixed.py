@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, INTEGER, NamedFormat
+from tinyhil.formats.format import CODED, INTEGER, Domain, NamedFormat
 
 WIDTHS = (*range(2, 17), 32)
 
@@ -40,7 +40,7 @@ class Fixed:
         return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         """Products of 32-bit operands need the window of the coded formats."""
         return INTEGER if self.bits <= 16 else CODED
 

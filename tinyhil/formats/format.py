@@ -11,11 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-INTEGER, CODED, SINGLE, AFFINE = "integer", "coded", "single", "affine"
+
+class Domain(StrEnum):
+    """A domain of arithmetic."""
+
+    INTEGER = "integer"
+    CODED = "coded"
+    SINGLE = "single"
+    AFFINE = "affine"
+
+
+INTEGER, CODED, SINGLE, AFFINE = Domain
 
 
 class Format(Protocol):
@@ -35,7 +46,7 @@ class Format(Protocol):
         ...
 
     @property
-    def domain(self) -> str: ...
+    def domain(self) -> Domain: ...
 
     @property
     def c_type(self) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, NamedFormat
+from tinyhil.formats.format import CODED, Domain, NamedFormat
 from tinyhil.formats.rounding import magnitudes, round_up
 
 FINITE, NAN, IEEE = "Finite", "Nan", "Ieee"
@@ -46,7 +46,7 @@ class Minifloat:
         return 1 if self.bits <= 8 else 2
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return CODED
 
     @property

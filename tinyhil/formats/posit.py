@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, NamedFormat
+from tinyhil.formats.format import CODED, Domain, NamedFormat
 from tinyhil.formats.rounding import magnitudes, round_up
 
 FRACTION_BITS = 52  # of float64, the encoder's input
@@ -37,7 +37,7 @@ class Posit:
         return 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return CODED
 
     @property

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import SINGLE, NamedFormat
+from tinyhil.formats.format import SINGLE, Domain, NamedFormat
 from tinyhil.formats.minifloat import decode_fields, encode_fields
 from tinyhil.formats.rounding import magnitudes
 
@@ -36,7 +36,7 @@ class Single:
         return self.bits // 8
 
     @property
-    def domain(self) -> str:
+    def domain(self) -> Domain:
         return SINGLE
 
     @property

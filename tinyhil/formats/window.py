@@ -117,17 +117,24 @@ def granule_of(values: np.ndarray) -> int:
 
 
 def place(
-    constants: np.ndarray, operand: Format, observed: float, start: float = 0.0, granule: int | None = None
+    constants: np.ndarray,
+    operand: Format,
+    observed: float,
+    start: float = 0.0,
+    granules: tuple[int | None, int | None] = (None, None),
 ) -> Window:
     """The window for rows of constants, (rows, k), times an operand. All in decoded units, without tensor exponents.
 
     `observed`: the operand's calibrated largest magnitude; `start`: the largest |bias| in units of the products;
-    `granule`: of the constants' format, when tables of whole units are of use (8-bit formats).
+    `granules`: of the constants' format, when tables of whole units are of use (8-bit formats), and of a bias that
+    would be cut otherwise, in units of the products.
     """
     largest = min(observed, operand.largest) if observed > 0 else operand.largest
     row_sum = float(np.abs(constants).sum(axis=-1).max(initial=0.0))
     peak = float(np.abs(constants).max(initial=0.0))
     needed = granule_of(constants) + operand.granule
+    granule, of_bias = granules
+    needed = needed if of_bias is None else min(needed, of_bias)
     low = needed if granule is None or operand.bits > 8 else min(granule + operand.granule, needed)
     bound, terms = row_sum * operand.largest + start, constants.shape[-1] + 1
     return _fitted(bound, (low, needed), max(peak * largest, start), terms)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend import SUFFIXES
+from tinyhil.frontend.dead_channels import without_dead_channels
 from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
@@ -14,8 +16,14 @@ READERS = dict(zip(SUFFIXES, (load_onnx, load_dsl), strict=True))
 
 
 def load_model(path: Path) -> Model:
-    """The model in `path`; ModelError if it is damaged, unsupported, or in no known language."""
+    """The model in `path`, without the channels that are constant; ModelError if it is damaged, unsupported, or in no
+    known language."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
-    return reader(path)
+    model = reader(path)
+    graph, dropped = without_dead_channels(model.graph)
+    if not dropped:
+        return model
+    note = f"{dropped} channels are constant whatever the input is, or never read: folded into biases and left out"
+    return replace(model, graph=graph, notes=(*model.notes, note))

@@ -33,6 +33,7 @@ __all__ = ["Model", "load_onnx", "model_of"]
 OLDEST_OPSET = 13
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
 INTEGER_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING}
+WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
 STANDARD_DOMAINS = ("", "ai.onnx")
 
 Local = dict[str, str]  # the file's names to those of the builder
@@ -70,6 +71,9 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
     kind = input_kind(inputs[0].type.tensor_type.elem_type)
     if kind:
         builder.pinned[source] = codes_format(*KINDS[kind])
+    elif inputs[0].type.tensor_type.elem_type in WHOLE_TYPES:  # tokens, say: floats that are read by this cast alone
+        cast = Call("Cast", f"{source}.whole", (source,), (f"{source}.whole",), {"to": onnx.TensorProto.INT64})
+        (local[inputs[0].name],) = builder.add(cast)
     (output,) = _level(main, local, builder)
     graph, listing = builder.finish(path.stem, source, output)
     return Model(graph, path, sha256, listing, notes=tuple(notes))
@@ -129,10 +133,10 @@ def _needed(nodes: Iterable[onnx.NodeProto], wanted: set[str]) -> list[onnx.Node
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
     tensor = info.type.tensor_type
-    if tensor.elem_type not in FLOAT_TYPES and not input_kind(tensor.elem_type):
+    if tensor.elem_type not in FLOAT_TYPES | WHOLE_TYPES and not input_kind(tensor.elem_type):
         known = onnx.TensorProto.DataType.DESCRIPTOR.values_by_number.get(tensor.elem_type)
         kind = known.name if known else f"of unknown type {tensor.elem_type}"
-        raise ModelError(f"input '{info.name}' is {kind}; only floats and integers of 8 and 16 bits are supported")
+        raise ModelError(f"input '{info.name}' is {kind}; only floats and integers are supported")
     dims = []
     for position, dim in enumerate(tensor.shape.dim):
         if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:

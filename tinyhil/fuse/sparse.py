@@ -18,7 +18,7 @@ from tinyhil.formats.format import INTEGER
 from tinyhil.fuse.rewriting import ProgramFusion
 from tinyhil.ops.limits import CLIP, RELU
 from tinyhil.ops.sparse import index_lists
-from tinyhil.program import Loop, Op, Program, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
 _FORMS = ("", "_bias", RELU, CLIP, f"_bias{RELU}", f"_bias{CLIP}")
 INDEX_BYTES = 2
@@ -51,8 +51,8 @@ def _apply(program: Program) -> Program:
     for name, weights in chosen.items():
         table, values = index_lists(weights)
         names[name] = (_free(tensors, f"{name}.lists"), _free(tensors, f"{name}.kept"))
-        tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), "table")
-        tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, "constant")
+        tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), Role.TABLE)
+        tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, Role.CONSTANT)
         constants[names[name][0]], constants[names[name][1]] = table, values
     body = _body(program.body, names)
     used = {name for op in walk(body) for name in op.inputs}

@@ -55,7 +55,7 @@ class Layer:
 
 
 def layer(
-    node: Node, name: str, weights: tuple[np.ndarray, np.ndarray | None], bias: np.ndarray | None = None
+    node: Node, name: str, weights: tuple[np.ndarray, np.ndarray | None], bias: np.ndarray | None, x_scale: float
 ) -> Layer:
     """`weights`: outputs in front, and the scale of each element if the model states them: then its integers are
     taken as they are, less their zero point 9 bits at most."""
@@ -63,7 +63,7 @@ def layer(
     rows = array.reshape(len(array), -1).astype(np.float64)
     offset = np.zeros(len(rows)) if bias is None else bias
     if steps is None:
-        scales = weight_scales(rows)
+        scales = weight_scales(rows, offset, x_scale)
         return Layer(name, np.clip(np.rint(rows / scales[:, None]), -127, 127).astype(np.int64), offset, scales)
     by_row = steps.reshape(len(array), -1).astype(np.float64)
     if (by_row != by_row[:, :1]).any():
@@ -118,9 +118,10 @@ def emit_layer(
 def _sum_bits(node: Node, source: Affine, codes: np.ndarray, bias: np.ndarray, pairs: list[tuple[int, int]]) -> int:
     """Width of the sums; ModelError where a sum, a bias or a rescaled sum does not fit."""
     bounds = np.abs(codes).sum(axis=1) * -source.lowest + np.abs(bias)
-    left = max(max(shift for _, shift in pairs), 0)
-    bits = SUM_BITS[source.bits]
-    if bits == SUM_BITS[8] and signed_bits(int(bounds.max()) << left) > bits:
+    lefts = [max(shift, 0) for _, shift in pairs]
+    left, bits = max(lefts), SUM_BITS[source.bits]
+    widest = max(int(bound) << by for bound, by in zip(bounds, lefts, strict=True))
+    if bits == SUM_BITS[8] and signed_bits(widest) > bits:
         bits = SUM_BITS[16]
     factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]
     results = max(int(bound) * factor for bound, factor in zip(bounds, factors, strict=True))

@@ -115,7 +115,10 @@ def _lower_clamp(operator: Operator, node: Node, lowering: Lowering) -> None:
     fmt = lowering.format(node.inputs[0])
     assert isinstance(fmt, Affine)
     if lowering.format(node.outputs[0]) != fmt:
-        if not single.lower_by_table(operator, node, lowering) and operator.lower is not None:
+        by_function = single.LOWER.get(node.op)
+        if by_function is not None:
+            by_function(operator, node, lowering)
+        elif not single.lower_by_table(operator, node, lowering) and operator.lower is not None:
             operator.lower(node, lowering)
         return
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])

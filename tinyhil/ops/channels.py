@@ -6,6 +6,7 @@ point) or given in it as float32 (minifloats).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,13 +19,14 @@ from tinyhil.formats.single import FLOAT32
 from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, domain_of
+from tinyhil.lowering import Lowering, domain_of, loaded
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
 from tinyhil.program import Op, Tensor
 
-WORD_LIMIT = (1 << 31) - 1
+BIAS_BITS = 30  # of a bias, at most
+BIAS_LIFT = 8  # bits a bias may have more than the largest product
 
 
 def takes(weights: Format, x: Format) -> bool:
@@ -42,10 +44,31 @@ class Scaled:
     exponents: np.ndarray
 
 
-def _scaled(rows: np.ndarray, fmt: Format) -> Scaled:
-    fitted = [fmt.fitted(float(np.abs(row).max(initial=0.0))) for row in rows]
-    codes = [one.encode(np.ldexp(row, -one.exponent))[0] for one, row in zip(fitted, rows, strict=True)]
-    return Scaled(np.stack(codes), np.array([one.exponent for one in fitted]))
+def room_for(weights: Format, x: Format) -> int:
+    """Bits a channel's bias may have, in units of its sum."""
+    source, unit = loaded(x), weights.granule if weights.domain == INTEGER else 0
+    largest = -source.lowest if source.is_integer else x.largest
+    room = math.frexp(math.ldexp(weights.largest, -unit) * largest)[1] - 1 + BIAS_LIFT
+    return min(room, BIAS_BITS) if weights.domain == INTEGER else room
+
+
+def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | None:
+    """The finest exponent of weights at which a bias takes `room` bits in units of the sum: finer ones are asked for
+    where all weights vanish beside it. None for no bias."""
+    unit = weights.granule if weights.domain == INTEGER else 0
+    return None if bias == 0.0 else math.frexp(bias)[1] - room - loaded(x).exponent - unit
+
+
+def _scaled(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
+    """Each row as fine as its largest weight and its bias allow."""
+    codes, exponents, room = [], [], room_for(fmt, x)
+    for row, start in zip(rows, bias, strict=True):
+        exponent = fmt.fitted(float(np.abs(row).max(initial=0.0))).exponent
+        least = least_exponent(fmt, x, float(start), room)
+        exponent = exponent if least is None else max(exponent, least)
+        codes.append(fmt.scaled(exponent).encode(np.ldexp(row, -exponent))[0])
+        exponents.append(exponent)
+    return Scaled(np.stack(codes), np.array(exponents))
 
 
 def emit_layer(
@@ -64,12 +87,12 @@ def emit_layer(
         return
     bits = fmt.bits
     rows = array.reshape(len(array), -1).astype(np.float64)
-    made = _scaled(rows, fmt)
+    start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
+    made = _scaled(rows, fmt, start, lowering.format(x))
     codes, exponents = made.codes, made.exponents
     source, out = lowering.loaded(x), lowering.define(node.outputs[0])
     units = exponents + source.exponent
-    start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
-    words = np.clip(np.floor(np.ldexp(start, -units) + 0.5), -WORD_LIMIT, WORD_LIMIT).astype(np.int64)
+    words = np.floor(np.ldexp(start, -units) + 0.5).astype(np.int64)
     shifts = out.format.exponent - units
     widths = [
         accumulator_bits(int(np.abs(row).sum()) * -source.lowest + abs(int(word)), int(shift))
@@ -97,15 +120,16 @@ def _emit_coded(
     """Minifloats: sums in a window that is placed for all channels, each in its own unit."""
     name, array, bias, x = operands
     fmt = lowering.format(name).scaled(0)
-    made = _scaled(array.reshape(len(array), -1).astype(np.float64), fmt)
+    offset = np.zeros(len(array)) if bias is None else bias.astype(np.float64)
+    made = _scaled(array.reshape(len(array), -1).astype(np.float64), fmt, offset, lowering.format(x))
     out, units = lowering.define(node.outputs[0]), made.exponents + lowering.loaded(x).exponent
-    start = np.ldexp(np.zeros(len(array)) if bias is None else bias.astype(np.float64), -units)
+    start = np.ldexp(offset, -units)
     window = place(
         np.abs(fmt.decode(made.codes)),
         lowering.format(x),
         lowering.observed(x),
         float(np.abs(start).max()),
-        fmt.granule,
+        (fmt.granule, None),
     )
     names = (
         lowering.add_codes(name, made.codes.reshape(-1), fmt),

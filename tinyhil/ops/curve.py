@@ -102,12 +102,16 @@ def elu(alpha: float) -> Curve:
     return Curve(f"elu_table_{alpha!r}", lambda t: size * -np.expm1(-t), 12.0, 1, sign, 0)
 
 
+def is_tanh_form(node: Node) -> bool:
+    """Whether this Gelu is the one that approximates the normal distribution by a tanh."""
+    return attr(node, "approximate", b"none") in (b"tanh", "tanh")
+
+
 def curve_of(node: Node) -> Curve:
     if node.op == "Elu":
         return elu(float(attr(node, "alpha", 1.0)))
     if node.op == "Gelu":
-        approximate = attr(node, "approximate", b"none")
-        return GELU_TANH if approximate in (b"tanh", "tanh") else GELU
+        return GELU_TANH if is_tanh_form(node) else GELU
     return {"Erf": ERF, "Softplus": SOFTPLUS}[node.op]
 
 

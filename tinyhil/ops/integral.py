@@ -1,6 +1,7 @@
 """Which values are whole numbers whatever the input: indices, counters, flags.
 
-They must not be scaled to a range seen in calibration: half an index is none, and an index never seen may come.
+They must not be scaled to a range seen in calibration: half an index is none, and an index never seen may come. The
+model's input is one if it is read by nothing but casts to integers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CLOSED = frozenset(
     | {"Unsqueeze", "Slice", "Split", "Transpose", "Expand", "Concat", "ReduceSum", "ReduceMax", "ReduceMin"}
 )
 GROWING = frozenset({"Add", "Sub", "Mul", "ReduceSum", "Abs", "Neg"})
+# elements of the operand, nothing computed
+MOVES = frozenset({"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "Transpose"})
 DATA_INPUTS = {"Gather": slice(0, 1), "GatherAt": slice(0, 1), "Where": slice(1, 3)}
 
 
@@ -48,9 +51,9 @@ def _whole_values(graph: Graph) -> tuple[set[str], set[str]]:
     constants = graph.all_constants()
     limits = {name: _limit(array) for name, array in constants.items()}
     whole = {name for name in graph.all_shapes() if name not in limits or limits[name] <= INDEX.highest}
-    whole -= set(graph.inputs)
-    flags = {name for name in whole if limits.get(name, 0.0) <= 1}
     nodes, readers = list(graph.walk()), _readers(graph)
+    whole -= {name for name in graph.inputs if not _only_cast(name, readers)}
+    flags = {name for name in whole if limits.get(name, 0.0) <= 1} - set(graph.inputs)
     scanned = {name for node in nodes if node.body is not None for name in node.inputs}
     while True:
         before = len(whole) + len(flags)
@@ -101,6 +104,20 @@ def _readers(graph: Graph) -> dict[str, list[Node]]:
         for name in node.inputs:
             readers.setdefault(name, []).append(node)
     return readers
+
+
+def _only_cast(name: str, readers: Mapping[str, list[Node]]) -> bool:
+    """Whether `name` is read, and by nothing but casts to integers, moved before or not."""
+
+    def casts(node: Node) -> bool:
+        if node.body is not None:
+            states = len(node.inputs) - int(node.attrs["num_scan_inputs"])
+            rows = [inner for outer, inner in zip(node.inputs, node.body.inputs, strict=True) if outer == name]
+            return name not in node.inputs[:states] and all(_only_cast(row, readers) for row in rows)
+        return node.op == "Truncate" or (node.op in MOVES and all(_only_cast(out, readers) for out in node.outputs))
+
+    found = readers.get(name, [])
+    return bool(found) and all(casts(node) for node in found)
 
 
 def _stays_whole(node: Node, whole: set[str]) -> bool:

@@ -1,8 +1,9 @@
 """Normalize: each row less its mean, divided by its standard deviation; what LayerNormalization and its kin consist of.
 
 y = (n x - S) / sqrt(n Q - S**2 + e), S the sum, Q the sum of squares, both exact integers; without centring S counts as
-0. The root is taken of the radicand moved to 46..48 bits, right to 2**-23 of itself, and the quotient is rounded
-once. With `unit` 1 in place of n the row is divided by its Euclidean length.
+0. The radicand has as many fraction bits as e needs. The root is taken of the radicand moved to 46..48 bits, right to
+2**-23 of itself, and the quotient is rounded once. With `unit` 1 in place of n the row is divided by its Euclidean
+length.
 
 Operands or results that are no integers: the mean, the differences from it, the mean of their squares, its root and the
 quotients, in single precision.
@@ -27,7 +28,8 @@ from tinyhil.program import Op
 
 MAX_COUNT = 1 << 14  # n Q - S**2 stays below 2**58
 ROOT_BITS = 24
-MAX_EPSILON = 1 << 60
+EPSILON_BITS = 12
+MAX_SHIFT = 62
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -61,25 +63,32 @@ def _lower(node: Node, lowering: Lowering) -> None:
     x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     unit = along if node.attrs["mean"] else 1
-    scaled = node.attrs["epsilon"] * unit * unit
-    epsilon = 0
-    if scaled > 0:
-        if math.log2(scaled) - 2 * fmt.exponent >= 60:
-            raise refuse(
-                node, f"epsilon {node.attrs['epsilon']} for operands in units of 2^{fmt.exponent}", "use 8 bits"
-            )
-        epsilon = math.floor(math.ldexp(scaled, -2 * fmt.exponent) + 0.5)
+    lift, epsilon = _epsilon(node, node.attrs["epsilon"] * unit * unit, fmt.exponent, unit * along * fmt.lowest**2)
     params = {
         **extent,
         "unit": unit,
         "centre": int(node.attrs["centre"]),
         "epsilon_low": epsilon & 0x7FFFFFFF,
         "epsilon_high": epsilon >> 31,
+        "lift": lift,
         "exponent": out.format.exponent,
     }
     if not -24 <= out.format.exponent <= 24:
         raise refuse(node, f"results in units of 2^{out.format.exponent}", "calibrate on other inputs")
     lowering.emit(node, Op(NORMALIZE.name, node.name, (x,), out.name, params, 63))
+
+
+def _epsilon(node: Node, scaled: float, exponent: int, bound: int) -> tuple[int, int]:
+    """(lift, e): the radicand, up to `bound`, is computed times 4**lift, in which e is right to 2**-EPSILON_BITS of
+    itself, or as right as 63 bits allow: then it is small beside the least radicand that is not 0."""
+    if scaled <= 0:
+        return 0, 0
+    power = math.log2(scaled) - 2 * exponent
+    if power >= 60:
+        raise refuse(node, f"epsilon {node.attrs['epsilon']} for operands in units of 2^{exponent}", "use 8 bits")
+    wanted = max(0, math.ceil((EPSILON_BITS - power) / 2))
+    lift = min(wanted, (62 - bound.bit_length()) // 2)
+    return lift, math.floor(math.ldexp(scaled, 2 * (lift - exponent)) + 0.5)
 
 
 def _lower_single(node: Node, lowering: Lowering, extent: dict[str, int]) -> None:
@@ -120,11 +129,11 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     x = arrays[0].reshape(-1, p["outer"], p["along"], p["inner"])
     total = x.sum(axis=2, keepdims=True) * p["centre"]
     epsilon = p["epsilon_low"] + (p["epsilon_high"] << 31)
-    radicand = p["unit"] * (x * x).sum(axis=2, keepdims=True) - total * total + epsilon
+    radicand = ((p["unit"] * (x * x).sum(axis=2, keepdims=True) - total * total) << (2 * p["lift"])) + epsilon
     halves = (2 * ROOT_BITS - _bit_length(radicand)) >> 1  # the radicand times 4**halves has 47 or 48 bits
     moved = np.where(halves >= 0, radicand << (2 * np.maximum(halves, 0)), radicand >> (2 * np.maximum(-halves, 0)))
     root = whole_root(moved)
-    power = halves - p["exponent"]
+    power = np.minimum(halves + p["lift"] - p["exponent"], MAX_SHIFT)  # beyond it every numerator is 0
     numerator = (p["unit"] * x - total) << np.maximum(power, 0)
     denominator = np.where(root == 0, 1, root) << np.maximum(-power, 0)
     codes, clipped = requantize(rounded_quotient(numerator, denominator).reshape(len(x), -1), 0, out)
@@ -132,7 +141,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     return np.where(zero, 0, codes), clipped & ~zero
 
 
-_PARAMS = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "exponent")
+_PARAMS = ("outer", "along", "inner", "unit", "centre", "epsilon_low", "epsilon_high", "lift", "exponent")
 NORMALIZE = Kernel(
     "normalize",
     "rows less their mean over their deviation: exact sums, a root of 24 bits, one rounding",

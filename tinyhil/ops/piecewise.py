@@ -19,7 +19,16 @@ from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, broadcast, refuse, signed_bits
+from tinyhil.ops.operator import (
+    Arrays,
+    Kernel,
+    Operator,
+    accumulator_bits,
+    attr,
+    broadcast,
+    refuse,
+    signed_bits,
+)
 from tinyhil.program import Op
 
 MAX_FRACTION_BITS = 40

@@ -17,16 +17,17 @@ import numpy as np
 
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
-from tinyhil.ops import activation, affine, affine_moves, conv, elementwise, piecewise, pool, window
+from tinyhil.ops import activation, affine, affine_moves, channels, conv, elementwise, piecewise, pool, window
 from tinyhil.program import Op
 
 SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 SHAPE = ("channels", "width")
 SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
+CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
 SKEWED_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
 # position of the windowed operand; elsewhere the last one
-X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *SKEWED_CONV)}
+X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *SKEWED_CONV)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
@@ -36,6 +37,7 @@ WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (pool.MAX_POOL, 1),
     (pool.AVERAGE_POOL, 1),
     (pool.AVERAGE_POOL_INSIDE, 2),
+    *((kernel, 4) for kernel in CHANNEL_CONV),
     *((kernel, 5) for kernel in SKEWED_CONV),
     *((kernel, 3) for kernel in SKEWED_MEAN),
     (affine_moves.MAX_POOL, 1),

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.formats.codec import quantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
-from tinyhil.program import Loop, Op, Tensor
+from tinyhil.program import Loop, Op, Role, Tensor
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 
@@ -136,7 +137,7 @@ def lower_loop(node: Node, lowering: Lowering, count: int) -> None:
     for index, (sequence, row) in enumerate(zip(node.inputs[states:], body.inputs[states:], strict=True)):
         backward = _backward(node, "input", index)
         if not backward and lowering.constant(sequence) is None:
-            lowering.define(row, role="slice")
+            lowering.define(row, role=Role.SLICE)
             slices.append((lowering.tensor(sequence), row))
             continue
         lowering.define(row)
@@ -180,7 +181,8 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
 def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
     constant = lowering.constant(value)
     if constant is not None and not constant.any():
-        params = {"count": target.count, "value": 0}
+        zero = int(quantize(np.zeros(1), target.format)[0][0])  # a code: a zero-skew integer's is not 0
+        params = {"count": target.count, "value": zero}
         lowering.append(Op(FILL.name, f"{node.name}.{target.name}", (), target.name, params))
     else:
         lowering.append(_copy_op(node, lowering, lowering.operand(value), target.name))

@@ -18,12 +18,14 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, element_count
 from tinyhil.lowering import Lowering
+from tinyhil.ops.curve import is_tanh_form
 from tinyhil.ops.elementwise import repeated
 from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, attr, axis_of
 from tinyhil.program import Op
 
 F = np.float32
 TABLE_BITS = 8
+GELU_TANH = "Gelu as tanh"
 
 
 def _bits(value: float) -> int:
@@ -78,6 +80,11 @@ def _gelu(x: np.ndarray, _: np.float32, __: np.float32) -> np.ndarray:
     return (x * F(0.5)) * (f.erf(x * F(0.70710678)) + F(1))
 
 
+def _gelu_tanh(x: np.ndarray, _: np.float32, __: np.float32) -> np.ndarray:
+    cubed = (x * x) * x
+    return (x * F(0.5)) * (f.tanh((x + cubed * F(0.044715)) * F(0.7978846)) + F(1))
+
+
 def _softplus(x: np.ndarray, _: np.float32, __: np.float32) -> np.ndarray:
     return np.where(x > 0, x, F(0)) + f.log(f.exp(-np.abs(x)) + F(1))
 
@@ -117,11 +124,19 @@ _FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tup
     "Reciprocal": ("reciprocal", _plain(f.reciprocal), _none),
     "Erf": ("erf", _plain(f.erf), _none),
     "Gelu": ("gelu", _gelu, _none),
+    GELU_TANH: ("gelu_tanh", _gelu_tanh, _none),
     "Softplus": ("softplus", _softplus, _none),
     "Elu": ("elu", _elu, _elu_params),
     "Celu": ("elu", _elu, _elu_params),
     "Clip": ("clip", _clip, _ends),
 }
+
+
+def _function_of(node: Node) -> str:
+    """Its key among the functions."""
+    return GELU_TANH if node.op == "Gelu" and is_tanh_form(node) else node.op
+
+
 _PARAMS = ("count", "power", "first", "second", "shift")
 
 
@@ -169,7 +184,8 @@ def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
         return
     name = node.inputs[0]
     x, out = lowering.operand(name), lowering.define(node.outputs[0])
-    first, second = _FUNCTIONS[node.op][2](node)
+    function = _function_of(node)
+    first, second = _FUNCTIONS[function][2](node)
     params = {
         "count": out.count,
         "power": lowering.loaded(name).exponent,
@@ -177,7 +193,7 @@ def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
         "second": _bits(second),
         "shift": out.format.exponent,
     }
-    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[node.op].name, node.name, (x,), out.name, params, domain=SINGLE))
+    lowering.emit(node, Op(_KERNEL_BY_OPERATOR[function].name, node.name, (x,), out.name, params, domain=SINGLE))
 
 
 # ---- Div
@@ -261,4 +277,4 @@ LOWER: dict[str, Callable[[Operator, Node, Lowering], None]] = {
     "Softmax": _lower_softmax,
 }
 # Those of them whose integer kernels round into integers only.
-INTEGERS_ONLY = frozenset({"Exp", "Log", "Sqrt", "Reciprocal", "Div"})
+INTEGERS_ONLY = frozenset({"Exp", "Log", "Sqrt", "Reciprocal", "Div", "Softmax"})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.format import INTEGER, Format
-from tinyhil.formats.window import place
+from tinyhil.formats.format import INTEGER, Domain, Format
+from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 from tinyhil.lowering import Lowering, domain_of, loaded
@@ -17,6 +16,8 @@ from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import ADDEND, limit_of
 from tinyhil.ops.operator import accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
+
+BIAS_BITS = 56  # of a bias in units of the sum it joins; the widest accumulator has 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,12 @@ def emit_layer(
 ) -> None:
     """One call of one of `kernels` on the constant weights, the value x and the bias.
 
-    `params` lacks the shifts. The bias joins the exact sum: never finer than the sum's unit, moved left into its scale.
+    `params` lacks the shifts. The bias joins the exact sum.
     """
     weights, x, bias = operands
     if kernels.affine is not None and affine.is_affine(weights.format, lowering.format(x)):
-        made = affine.layer(node, weights.name, (weights.array, weights.steps), None if bias is None else bias.array)
+        source, start = lowering.format(x), None if bias is None else bias.array
+        made = affine.layer(node, weights.name, (weights.array, weights.steps), start, source.smallest)
         affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
         return
     if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
@@ -69,15 +71,16 @@ def emit_layer(
         what = f"'{x}' is a zero-skew integer, its weights are not"
         raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
+    if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
+        largest = float(np.abs(bias.array).max(initial=0.0))
+        least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
+        if least is not None and least > weights.format.exponent:
+            weights = replace(weights, format=weights.format.scaled(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
     bias_shift = 0
     if bias is not None:
-        granule = loaded(bias.format).exponent - bias.format.exponent
-        fmt = bias.format
-        if fmt.domain == INTEGER:
-            fmt = fmt.scaled(max(fmt.exponent, unit - granule))
-        bias_shift = fmt.exponent + granule - unit
+        fmt, bias_shift = joining(bias.format, unit, domain_of((weights.format, lowering.format(x))))
         names.append(lowering.add_constant(bias.name, bias.array, fmt))
     kernel = kernels.plain if bias is None else kernels.biased
     stored = (names[0], *names[2:])
@@ -90,6 +93,18 @@ def emit_layer(
     patch = scratch.name if scratch is not None else ""
     op = Op(kernel.name + suffix, node.name, tuple(names), out.name, params, scratch=patch)
     lowering.emit(node, proven(op, lowering, weights, stored, x))
+
+
+def joining(bias: Format, unit: int, domain: Domain) -> tuple[Format, int]:
+    """The format of a bias in a sum of `domain` in units of 2**unit, and its shift into that unit.
+
+    One that joins integers is never finer than they are. Sums of floats and of coded numbers have a unit that says
+    nothing of their resolution: what joins them keeps its own.
+    """
+    granule = loaded(bias).exponent - bias.exponent
+    if domain == bias.domain == INTEGER:
+        bias = bias.scaled(max(bias.exponent, unit - granule))
+    return bias, bias.exponent + granule - unit
 
 
 def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str], x: str) -> Op:
@@ -107,6 +122,8 @@ def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str],
         if "add_shift" in op.params:
             bounds = bounds - (loaded(lowering.tensors[op.inputs[-1]].format).lowest << op.params["add_shift"])
         return replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), op.params["shift"]))
-    start = math.ldexp(float(largest_bias.max(initial=0.0)), bias_shift)
-    window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start, weights.format.granule)
+    start = np.ldexp(largest_bias.astype(np.float64), bias_shift)
+    is_fixed = len(stored) > 1 and lowering.tensors[stored[1]].format.domain == INTEGER
+    granules = (weights.format.granule, granule_of(start) if is_fixed else None)
+    window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start.max(initial=0.0), granules)
     return replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)

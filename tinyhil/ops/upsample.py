@@ -18,10 +18,10 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, loaded
+from tinyhil.lowering import Lowering, domain_of, loaded
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
-from tinyhil.ops.sums import Constant, proven
+from tinyhil.ops.sums import Constant, joining, proven
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
@@ -135,15 +135,13 @@ def _emit(node: Node, lowering: Lowering, weights: np.ndarray, bias: np.ndarray,
     out = lowering.define(node.outputs[0])
     unit = lowering.loaded(x).exponent + loaded(fmt).exponent
     like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else fmt
-    granule = loaded(like).exponent - like.exponent
-    if like.domain == INTEGER:
-        like = like.scaled(max(like.exponent if len(node.inputs) == 3 else unit - granule, unit - granule))
+    like, bias_shift = joining(like, unit, domain_of((fmt, lowering.format(x))))
     names = (
         lowering.add_constant(node.inputs[1], weights, fmt),
         lowering.operand(x),
         lowering.add_constant(node.inputs[2] if len(node.inputs) == 3 else f"{out.name}.bias", bias, like),
     )
-    params = {**params, "bias_shift": like.exponent + granule - unit, "shift": out.format.exponent - unit}
+    params = {**params, "bias_shift": bias_shift, "shift": out.format.exponent - unit}
     op = Op(CONV_TRANSPOSE.name, node.name, names, out.name, params)
     lowering.emit(node, proven(op, lowering, Constant(node.inputs[1], weights, fmt), (names[0], names[2]), x))
 

@@ -57,7 +57,7 @@ def set_flags():
         CCFLAGS=[
             *machine,
             *optimize,
-            "-gdwarf-4",  # avr-gcc's own default is stabs, which hides the lines from `harness/crash.py`
+            "-gdwarf-4",  # avr-gcc's own default is stabs, which hides the lines from `harness/measure/crash.py`
             "-Wall",
             "-Wextra",
             "-ffunction-sections",

@@ -1,0 +1,234 @@
+"""Writes an image into a board with the program that its boot loader or probe is made for (docs/flashing.md).
+
+The port is given, never searched for. What the program prints goes into a log; its failure becomes one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import serial
+
+from tinyhil.errors import FlashError, LinkError, WrongFirmware
+from tinyhil.harness.boards.leash import leashed
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.stream import check_identity, greet
+
+TOUCH_BAUD = 1200  # a Due's programming port erases the chip when it is closed at this speed
+TOUCH_HOLD_S, ERASE_S = 0.1, 0.5
+BOOT_S = 2.5  # an Uno's boot loader waits a second for a programmer before it starts the program
+HELLO_S = 15.0
+PROBE_S = 2.0  # for a board that may hold anything, or nothing; one that runs answers at once
+
+Alive = Callable[[], None]
+
+
+class BoardRefused(FlashError):
+    """The flashing program ran, but the board did not answer or did not take the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that flashes. `no_answer`: why it may wait in vain; `complaints`: what it prints, what that means."""
+
+    program: str
+    package: str
+    command: Callable[[Image, BoardSpec, str], list[str]]
+    no_answer: str
+    complaints: tuple[tuple[str, str], ...]
+    serial_port: bool = True
+
+
+def _avrdude(image: Image, board: BoardSpec, port: str) -> list[str]:
+    what = f"flash:w:{image.load_path}:i"
+    return ["avrdude", "-p", board.chip.name, "-c", "arduino", "-D", "-P", port, "-b", str(board.baud), "-U", what]
+
+
+def _bossac(image: Image, board: BoardSpec, port: str) -> list[str]:
+    name = port.removeprefix("/dev/") if port.startswith("/dev/tty") else port
+    options = ("--usb-port=false", "--info", "--erase", "--write", "--verify", "--boot=1", "--reset")
+    return ["bossac", f"--port={name}", *options, str(image.load_path)]
+
+
+def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
+    mode = "8n1" if port.startswith("/dev/pts/") else "8e1"  # a pseudo terminal has no parity bit, the ROM wants one
+    return ["stm32flash", "-b", str(board.baud), "-m", mode, "-v", "-w", str(image.load_path), "-g", "0x0", port]
+
+
+def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
+    return _openocd_does(f"program {{{image.elf}}} verify reset exit", board, port)
+
+
+def _openocd_does(job: str, board: BoardSpec, port: str) -> list[str]:
+    found = usb_serial_number(port)
+    which = ["-c", f"adapter serial {found}"] if found else []
+    target = ["-c", "transport select hla_swd", "-f", f"target/{board.chip.openocd_target}.cfg"]
+    return ["openocd", "-f", "interface/stlink.cfg", *which, *target, "-c", job]
+
+
+NO_PORT = "the port can not be opened; see `hil boards` and the group dialout"
+NO_UNO = "no boot loader answers; is an Uno on this port?"
+NO_DUE = "no boot loader answers; use the programming port of a Due, or press ERASE"
+NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
+NO_ST_LINK = "no ST-LINK answers; check the cable and the udev rules"
+MISMATCH = "what was read back differs from what was written: the flash is worn or the wire is bad"
+TOOLS = {
+    "arduino": Tool(
+        "avrdude",
+        "avrdude",
+        _avrdude,
+        NO_UNO,
+        (
+            (r"can't open|cannot open|unable to open port|cannot set attributes for port", NO_PORT),
+            (r"verification (error|mismatch)|mismatch", MISMATCH),
+            (r"not responding|not in sync|unable to open programmer", NO_UNO),
+        ),
+    ),
+    "sam-ba": Tool(
+        "bossac",
+        "bossa-cli",
+        _bossac,
+        NO_DUE,
+        (
+            (r"Verify failed|miscompare", MISMATCH),
+            (r"No device found|SAM-BA operation failed", NO_DUE),
+        ),
+    ),
+    "serial": Tool(
+        "stm32flash",
+        "stm32flash",
+        _stm32flash,
+        NO_STM32,
+        (
+            (r"Failed to verify", MISMATCH),
+            (r"Failed to init device|Failed to read ACK", NO_STM32),
+            (r"No such file|Failed to open|Permission denied|Cannot handle device", NO_PORT),
+        ),
+    ),
+    "stlink": Tool(
+        "openocd",
+        "openocd",
+        _openocd,
+        NO_ST_LINK,
+        (
+            (r"Verify Failed|checksum mismatch", MISMATCH),
+            (r"open failed|No ST-LINK|LIBUSB_ERROR", NO_ST_LINK),
+            (r"init mode failed|unable to connect", "the ST-LINK does not reach the chip; press reset and try again"),
+        ),
+        serial_port=False,
+    ),
+}
+
+
+def flash(image: Image, board: BoardSpec, port: str, log: Path) -> None:
+    """Write `image` into the board on `port` and have the program verify it; FlashError if that fails."""
+    tool = TOOLS.get(board.upload)
+    if tool is None:
+        raise FlashError(f"{board.name}: boards.yaml knows no way to flash it (upload: {board.upload})")
+    if shutil.which(tool.program) is None:
+        raise FlashError(f"{board.name}: {tool.program} is not installed; type: sudo apt-get install {tool.package}")
+    device = _local_port(board, port) if tool.serial_port else port
+    if board.upload == "sam-ba":
+        touch(device)
+    _run(tool, tool.command(image, board, device), board, port, log)
+
+
+def confirm(image: Image, board: BoardSpec, port: str, alive: Alive = lambda: None) -> None:
+    """Wait for the HELLO of the program just written; WrongFirmware unless it is this image."""
+    with Link(port, board.baud) as link:
+        hello = greet(link, HELLO_S, _banner_s(board), alive)
+    check_identity(hello, image.hash, port)
+
+
+def runs(image: Image, board: BoardSpec, port: str) -> bool:
+    """Whether the board on `port` says HELLO with this image's hash. A board that says nothing does not."""
+    try:
+        with Link(port, board.baud) as link:
+            check_identity(greet(link, PROBE_S, _banner_s(board), lambda: None), image.hash, port)
+    except (LinkError, WrongFirmware):
+        return False
+    return True
+
+
+def touch(port: str) -> None:
+    """Open and close the port at 1200 baud: the board's USB processor then erases and resets the chip."""
+    try:
+        with serial.Serial(port, TOUCH_BAUD, exclusive=True) as opened:
+            with suppress(OSError):  # a pseudo terminal has no such line
+                opened.dtr = False
+            time.sleep(TOUCH_HOLD_S)
+    except OSError as error:
+        raise FlashError(f"port {port} can not be opened: {error.strerror or error}; see `hil boards`") from None
+    time.sleep(ERASE_S)
+
+
+def reset_by_probe(board: BoardSpec, port: str, log: Path) -> None:
+    """Have the board's ST-LINK reset the chip; FlashError if it does not."""
+    _run(TOOLS["stlink"], _openocd_does("init; reset run; shutdown", board, port), board, port, log)
+
+
+def usb_serial_number(port: str) -> str | None:
+    """Serial number of the USB device behind `port`: it tells two probes of the same kind apart."""
+    from serial.tools import list_ports
+
+    real = os.path.realpath(port)
+    return next((found.serial_number for found in list_ports.comports() if found.device == real), None)
+
+
+def _banner_s(board: BoardSpec) -> float:
+    return BOOT_S if board.reset == "on_open" else 0.0
+
+
+def _local_port(board: BoardSpec, port: str) -> str:
+    if "://" in port:
+        raise FlashError(f"{board.name}: {port} is remote; flash it there and run with --no-flash")
+    if not os.path.exists(port):
+        raise FlashError(f"{board.name}: port {port} does not exist; `hil boards` lists the attached ones")
+    return os.path.realpath(port)
+
+
+def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path) -> None:
+    where = f"{board.name} on {port}: {tool.program}"
+    with log.open("wb") as output:
+        output.write(f"$ {' '.join(command)}\n".encode())
+        output.flush()
+        process = subprocess.Popen(
+            leashed(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = process.wait(board.flash_deadline_s)
+        except subprocess.TimeoutExpired:
+            why = known_complaint(tool, log) or tool.no_answer
+            raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if code != 0:
+        why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
+        raise BoardRefused(f"{where} failed: {why}; log: {log}")
+
+
+def known_complaint(tool: Tool, log: Path) -> str | None:
+    printed = _printed(log)
+    return next((means for pattern, means in tool.complaints if re.search(pattern, printed, re.IGNORECASE)), None)
+
+
+def last_line(log: Path) -> str:
+    lines = [line.strip() for line in re.split(r"[\r\n]+", _printed(log)) if line.strip()]
+    return lines[-1][:200] if lines else ""
+
+
+def _printed(log: Path) -> str:
+    return log.read_text(errors="replace").split("\n", 1)[1]  # after the command line

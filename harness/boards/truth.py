@@ -1,0 +1,49 @@
+"""What the numbers of a board mean: measured, or what its emulator can promise (docs/emulators.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tinyhil.harness.config import Boards, BoardSpec, Emulator
+
+HOST = "wall time of this computer; function only"
+MEASURED = "measured"
+MEANINGS = {
+    "exact cycles": "the chip takes exactly these cycles",
+    "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model with bounds",
+    "exact instructions": "instructions as on the chip; nothing is said of cycles or seconds",
+    "function only": "outputs are right or wrong; times say nothing",
+}
+
+
+def truth_of(board: BoardSpec, emulated: bool) -> str:
+    """The statement that goes into a record."""
+    if board.is_host:
+        return HOST
+    emulator = board.chip.emulator
+    return emulator.truth if emulated and emulator is not None else MEASURED
+
+
+def statements(boards: Boards) -> Iterator[str]:
+    """A line per board and emulator, then what the statements mean."""
+    for board in boards.entries.values():
+        chip = board.chip
+        if board.is_host:
+            yield _line(board.name, "this computer", HOST)
+        if chip.emulator is not None:
+            yield _line(board.name, _program(chip.emulator), chip.emulator.truth)
+        for name, emulator in chip.cross_checks.items():
+            yield _line(board.name, f"{_program(emulator)} (--emulator {name})", emulator.truth)
+    yield _line("any", "a real board", MEASURED)
+    yield ""
+    for truth, meaning in MEANINGS.items():
+        yield f"{truth}: {meaning}"
+
+
+def _program(emulator: Emulator) -> str:
+    return Path(emulator.program).name
+
+
+def _line(board: str, emulator: str, truth: str) -> str:
+    return f"{board:11} {emulator:32} {truth}"

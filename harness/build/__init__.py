@@ -1,0 +1,1 @@
+"""Model -> sources -> image: the pipeline, the compilers, and what the image holds."""

@@ -1,0 +1,227 @@
+"""Sources -> image: one project directory per content, PlatformIO for chips, g++ for the host.
+
+The directory's name is the hash of everything that determines the image, so a directory that holds a finished
+build is that build: it is read, and nothing is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import filelock
+
+from tinyhil.errors import BuildError
+from tinyhil.harness.build.errors import explain
+from tinyhil.harness.build.image import Image, read_contents
+from tinyhil.harness.build.prune import mark_used, prune_daily
+from tinyhil.harness.build.toolchain import (
+    Compiler,
+    clean_environment,
+    find_compiler,
+    platformio_command,
+    platformio_environment,
+)
+from tinyhil.harness.config import BoardSpec
+
+DEADLINE_S = 600.0  # a first build may download a compiler; one without takes a second or two
+STAMP = "built.json"
+LOG = "build.log"
+HASH_SCRIPT = "firmware/platform/image_hash.py"
+HOST_FLAGS = (
+    *("-std=gnu++14", "-O2", "-g", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    *("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wl,--gc-sections", "-Wl,--build-id=none"),
+)
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One build: where, for what, with which compiler, and the files it must leave behind."""
+
+    project_dir: Path
+    board: BoardSpec
+    compiler: Compiler
+    cache_dir: Path
+    elf: Path
+    load_path: Path
+
+
+def build(sources: Mapping[str, str], board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
+    """The image of `sources` (project-relative path -> text) for `board`; built only if it is not there yet."""
+    compiler = find_compiler(board, cache_dir)
+    recipe = _recipe(sources, board, compiler, cache_dir)
+    recipe.project_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(f"{recipe.project_dir}.lock", timeout=DEADLINE_S):
+            changed = _write_sources(sources, recipe.project_dir)
+            rebuilt = changed or not _is_built(recipe)
+            if rebuilt:
+                _build_anew(sources, recipe, log)
+            mark_used(recipe.project_dir)
+    except filelock.Timeout as error:
+        raise BuildError(
+            f"{board.name}: another build holds {recipe.project_dir}.lock for over {DEADLINE_S:.0f} s"
+        ) from error
+    if rebuilt:
+        prune_daily(cache_dir)
+    return _image(recipe, rebuilt)
+
+
+def _recipe(sources: Mapping[str, str], board: BoardSpec, compiler: Compiler, cache_dir: Path) -> Recipe:
+    identity = {
+        "sources": {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sources.items()},
+        "board": board.name,
+        "chip": board.chip.name,
+        "clock_hz": board.chip.clock_hz,
+        "compiler": str(compiler),
+        "host_flags": HOST_FLAGS if board.is_host else [],
+    }
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    project = cache_dir.absolute() / "projects" / key
+    if board.is_host:
+        executable = project / "build" / "firmware"
+        return Recipe(project, board, compiler, cache_dir, executable, executable)
+    output = project / ".pio" / "build" / board.name
+    return Recipe(project, board, compiler, cache_dir, output / "firmware.elf", output / f"firmware.{board.chip.load}")
+
+
+def _write_sources(sources: Mapping[str, str], project: Path) -> bool:
+    """Make the source tree equal to `sources`; True if anything had to change. Equal files keep their time stamps."""
+    changed = False
+    for name, text in sources.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise BuildError(f"source path {name!r} leads out of the project")
+        path = project / name
+        if not path.is_file() or path.read_bytes() != text.encode():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+            changed = True
+    for folder in ("firmware", "model"):
+        for path in (project / folder).rglob("*"):
+            is_ours = str(path.relative_to(project)) in sources or "__pycache__" in path.parts
+            if path.is_file() and not is_ours:
+                path.unlink()
+                changed = True
+    return changed
+
+
+def _build_anew(sources: Mapping[str, str], recipe: Recipe, log: Log) -> None:
+    # SCons does not notice outputs that were altered: none may be left.
+    for path in (recipe.project_dir / STAMP, recipe.elf, recipe.load_path):
+        path.unlink(missing_ok=True)
+    board = recipe.board
+    log(f"{board.name}: compiling with {recipe.compiler}")
+    started = time.monotonic()
+    commands = _host_commands(sources, recipe) if board.is_host else _platformio_commands(recipe)
+    environment = clean_environment() if board.is_host else platformio_environment(recipe.cache_dir)
+    output = _run_all(commands, environment, recipe)
+    for line in output.splitlines():
+        if ": warning: " in line:
+            log(line)
+    if not (recipe.elf.is_file() and recipe.load_path.is_file()):
+        raise BuildError(f"{board.name}: the build left no {recipe.load_path.name}; log: {recipe.project_dir / LOG}")
+    stamp = recipe.project_dir / STAMP
+    partial = stamp.with_suffix(".partial")
+    partial.write_text(json.dumps(_digests(recipe), indent=1))
+    partial.replace(stamp)
+    log(f"{board.name}: built in {time.monotonic() - started:.1f} s")
+
+
+def _platformio_commands(recipe: Recipe) -> list[list[str]]:
+    return [[*platformio_command(), "run", "-d", str(recipe.project_dir), "-e", recipe.board.name]]
+
+
+def _host_commands(sources: Mapping[str, str], recipe: Recipe) -> list[list[str]]:
+    chip = recipe.board.chip
+    units = sorted(
+        name
+        for name in sources
+        if name == "firmware/main.cpp"
+        or PurePosixPath(name).match(f"firmware/hal/{chip.name}/*.cpp")
+        or PurePosixPath(name).match("model/*.cpp")
+    )
+    defines = [
+        f"-DF_CPU={chip.clock_hz}L",
+        f"-DHIL_BOARD_{recipe.board.name.upper()}",
+        f"-DHIL_CHIP_{chip.name.upper()}",
+    ]
+    recipe.elf.parent.mkdir(exist_ok=True)
+    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *defines, "-I.", *units, "-o", str(recipe.elf), "-lm"]
+    return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
+
+
+def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Recipe) -> str:
+    """Run the commands in the project directory, output kept in build.log; the error of the first that fails."""
+    log_path = recipe.project_dir / LOG
+    deadline = time.monotonic() + DEADLINE_S
+    with log_path.open("w", encoding="utf-8") as stream:
+        for command in commands:
+            code = _run(command, environment, stream.fileno(), recipe.project_dir, deadline)
+            if code is None:
+                raise BuildError(f"{recipe.board.name}: no result after {DEADLINE_S:.0f} s; log: {log_path}")
+            if code != 0:
+                text = log_path.read_text(encoding="utf-8", errors="replace")
+                raise explain(text, log_path, recipe.elf.parent, recipe.board)
+    return log_path.read_text(encoding="utf-8", errors="replace")
+
+
+def _run(command: list[str], environment: dict[str, str], out: int, cwd: Path, deadline: float) -> int | None:
+    """Exit code, or None if the deadline has passed. A group of its own, so that compilers end with it."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout=deadline - time.monotonic())
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _digests(recipe: Recipe) -> dict[str, str]:
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in (recipe.elf, recipe.load_path)}
+
+
+def _is_built(recipe: Recipe) -> bool:
+    try:
+        recorded = json.loads((recipe.project_dir / STAMP).read_text())
+        return bool(recorded == _digests(recipe))
+    except (OSError, ValueError):
+        return False
+
+
+def _image(recipe: Recipe, rebuilt: bool) -> Image:
+    contents = read_contents(recipe.elf)
+    compiler = recipe.compiler
+    if compiler.path is None:  # PlatformIO has downloaded it meanwhile
+        compiler = find_compiler(recipe.board, recipe.cache_dir)
+    return Image(
+        board=recipe.board.name,
+        project_dir=recipe.project_dir,
+        elf=recipe.elf,
+        load_path=recipe.load_path,
+        hash=contents.hash,
+        flash_bytes=contents.flash_bytes,
+        static_bytes=contents.static_bytes,
+        symbols=contents.symbols,
+        compiler=compiler,
+        rebuilt=rebuilt,
+    )

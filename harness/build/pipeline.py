@@ -1,0 +1,156 @@
+"""Model file -> Sources for a set of boards: front end, formats, lowering, planning, code generation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.model import Target, emit_model, join
+from tinyhil.codegen.transfer import Transfer, choose_transfer
+from tinyhil.errors import DoesNotFit
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.assets import asset
+from tinyhil.harness.config import BoardSpec
+from tinyhil.lower import lower
+from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
+from tinyhil.program import Program
+
+ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini that a generated project does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One model in one assignment: the program, its plan, and how its input gets into each board it fits."""
+
+    model: Model
+    assignment: Assignment
+    program: Program
+    problem: Problem
+    plan: Plan
+    transfers: dict[str, Transfer]
+    sources: dict[str, str]
+
+
+def compile_model(
+    model: Model,
+    assignment: Assignment,
+    ranges: Ranges,
+    boards: Sequence[BoardSpec],
+    required: Iterable[str],
+    passes: Passes | None = None,
+) -> Compiled:
+    """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
+
+    `passes`: what may be done to need less memory; None: all. Weights are stored as each core reads them: with
+    `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
+    those of the first board that is not left out.
+    """
+    groups = _by_core(lower(model.graph, assignment, ranges), boards)
+    required = set(required)
+    if required:
+        groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
+    parts = [_compile(program, same, required, passes) for program, same in groups]
+    mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
+    names = [[target.name for target in part.targets] for part in parts]
+    sources = with_supplies(runtime_sources(), boards) | join(list(zip(names, mains, strict=True)))
+    first = parts[0].placed
+    transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
+    return Compiled(model, assignment, first.program, first.problem, first.plan, transfers, sources)
+
+
+def _hash_of(model: Model) -> bytes:
+    return bytes.fromhex(model.sha256)[:8]
+
+
+def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Program, list[BoardSpec]]]:
+    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order."""
+    groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
+    for board in boards:
+        arranged = arrange(program, board.chip.core)
+        core = board.chip.core if arranged is not program else ""
+        groups.setdefault(core, (arranged, []))[1].append(board)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A program with the boards that run it."""
+
+    placed: Placement
+    transfers: dict[str, Transfer]
+    targets: list[Target]
+
+
+def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], passes: Passes | None) -> _Part:
+    placed = place(program, passes)
+    transfers = {}
+    for board in boards:
+        try:
+            placed, transfers[board.name] = fit(placed, board, may_spread=board.name in required)
+        except DoesNotFit:
+            if board.name in required:
+                raise
+    check(placed.problem, placed.plan)
+    targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
+    return _Part(placed, transfers, targets)
+
+
+def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:
+    """How the input gets into a board; where one memory is too small, with a plan over all that its chip has."""
+    program, chip = placed.program, board.chip
+    try:
+        arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
+        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name)
+    except DoesNotFit:
+        if not (may_spread and chip.regions) or chip.ram_bytes is None:
+            raise
+    main_bytes = main_ram_bytes(program, chip.ram_bytes, chip.stack_reserve_bytes or 0)
+    wide = spread(placed, chip.regions, main_bytes)
+    return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name)
+
+
+@lru_cache
+def runtime_sources() -> dict[str, str]:
+    """The parts of a project that do not depend on the model: `firmware/` and `platformio.ini`."""
+    root = asset("firmware").parent
+    sources = {}
+    for path in sorted((root / "firmware").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            sources[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    lines = (root / "platformio.ini").read_text(encoding="utf-8").splitlines(keepends=True)
+    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
+    return sources
+
+
+def with_supplies(sources: dict[str, str], boards: Sequence[BoardSpec]) -> dict[str, str]:
+    """The sources with the supplies of the board file in PlatformIO's manifests, from where the firmware has them."""
+    changed = dict(sources)
+    for board in boards:
+        path = f"firmware/platform/boards/{board.name}.json"
+        manifest = json.loads(sources[path]) if path in sources else None
+        if manifest is None or manifest["build"].get("supply") == board.supply:
+            continue
+        manifest["build"]["supply"] = board.supply
+        changed[path] = json.dumps(manifest, indent=2) + "\n"
+    return changed
+
+
+def write_sources(sources: dict[str, str], folder: Path) -> int:
+    """Write the files whose text differs; returns how many. Equal files are left alone, so nothing is rebuilt."""
+    written = 0
+    for name, text in sources.items():
+        path = folder / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written += 1
+    return written

@@ -1,0 +1,229 @@
+"""What is installed, too old or missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tinyhil.errors import EXIT_GATE, EXIT_OK
+from tinyhil.harness.assets import in_checkout
+from tinyhil.harness.boards.heal import find_uhubctl
+from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.doctor import ports
+from tinyhil.harness.doctor.checks import Check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PYTHON_MINIMUM = (3, 11)
+DISTRIBUTION = "tinyhil"
+COMPILER_MINIMUM = {"avr-gcc": (5, 4), "arm-none-eabi-gcc": (10,), "g++": (9,)}
+# program: (options with which it prints its version, Debian package, what it is for). Emulated boards are flashed too.
+FLASHERS = {
+    "avrdude": (("-?",), "avrdude", "Unos, emulated ones too"),
+    "bossac": (("--help",), "bossa-cli", "Dues, emulated ones too"),
+    "stm32flash": (("/dev/null",), "stm32flash", "an H747 by serial, emulated ones too"),
+    "openocd": (("--version",), "openocd", "an attached H747, by ST-LINK"),
+}
+STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}
+VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+def checks() -> list[Check]:
+    return [
+        _python(),
+        *_packages(),
+        *(_compiler(name) for name in COMPILER_MINIMUM),
+        _platformio(),
+        _simavr(),
+        *_emulators(),
+        _data_set(),
+        *(_flasher(name) for name in FLASHERS),
+        _optiboot(),
+        _uhubctl(),
+        *ports.checks(),
+    ]
+
+
+def exit_code(results: Iterable[Check]) -> int:
+    """0 if emulated runs are possible."""
+    return EXIT_GATE if any(check.status in ("missing", "old") for check in results) else EXIT_OK
+
+
+def report(results: Sequence[Check], console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("what", "status", "found", "remedy"):
+        table.add_column(heading, overflow="fold")
+    for check in results:
+        style = STYLES[check.status]
+        table.add_row(check.name, f"[{style}]{check.status}[/{style}]", check.found, check.remedy)
+    console.print(table)
+    bad = sum(check.status in ("missing", "old") for check in results)
+    console.print("emulated runs: ready" if not bad else f"emulated runs: {bad} thing(s) to mend, see above")
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= PYTHON_MINIMUM:
+        return Check("Python", "ok", f"{version} {sys.executable}")
+    return Check("Python", "old", version, f"install Python {'.'.join(map(str, PYTHON_MINIMUM))} or newer")
+
+
+def _packages() -> list[Check]:
+    """The distributions tinyhil declares that are absent or too old (all present: one line)."""
+    from packaging.requirements import Requirement
+
+    try:
+        declared = [Requirement(text) for text in importlib.metadata.requires(DISTRIBUTION) or ()]
+    except importlib.metadata.PackageNotFoundError:
+        return [Check("Python packages", "missing", f"{DISTRIBUTION} is not installed", "make setup")]
+    found = []
+    needed = [r for r in declared if r.marker is None or r.marker.evaluate({"extra": ""})]
+    for requirement in needed:
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Check(requirement.name, "missing", "", f"pip install '{requirement}'"))
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            found.append(Check(requirement.name, "old", version, f"pip install '{requirement}'"))
+    return found or [Check("Python packages", "ok", f"all {len(needed)}")]
+
+
+def _output_of(command: Sequence[str]) -> str:
+    """What a program prints, whatever its exit code: many print their version with the help text."""
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=False
+    )
+    return result.stdout.decode(errors="replace")
+
+
+def _compiler(name: str) -> Check:
+    package, debian = PACKAGES[name]
+    install = f"sudo apt-get install {debian}"
+    private = default_cache_dir() / "platformio" / "packages" / (package or "none") / "bin" / name
+    path = shutil.which(name) or (str(private) if private.is_file() else None)
+    if path is None:
+        return Check(name, "missing", "", install)
+    text = _output_of([path, "-dumpfullversion", "-dumpversion"]).split()
+    version = text[0] if text else "?"
+    found = f"{version} {path}"
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < COMPILER_MINIMUM[name]:
+        minimum = ".".join(map(str, COMPILER_MINIMUM[name]))
+        return Check(name, "old", found, f"need {minimum}: {install}")
+    lacking = _missing_library(name, path)
+    return Check(name, "missing", f"{found}, no {lacking}", install) if lacking else Check(name, "ok", found)
+
+
+def _missing_library(name: str, path: str) -> str | None:
+    """The C library comes in a package of its own; without it the compiler alone is of no use."""
+    probe = {"avr-gcc": "libm.a", "arm-none-eabi-gcc": "nano.specs"}.get(name)
+    # gcc prints the bare name again when it does not find the file
+    arguments = ["-mmcu=atmega328p"] if name == "avr-gcc" else []
+    if probe and _output_of([path, *arguments, f"-print-file-name={probe}"]).strip() == probe:
+        return "avr-libc" if name == "avr-gcc" else "newlib"
+    return None
+
+
+def _platformio() -> Check:
+    for package in ("platformio", "scons"):
+        try:
+            importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return Check("PlatformIO", "missing", f"no {package}", f"{sys.executable} -m pip install {package}")
+    found = f"{importlib.metadata.version('platformio')}, SCons {importlib.metadata.version('scons')}"
+    return Check("PlatformIO", "ok", found)
+
+
+def _simavr() -> Check:
+    """The library at run time; its headers matter only while the emulator is not compiled."""
+    for base in ("/usr/include", "/usr/local/include"):
+        if Path(base, "simavr/sim_avr.h").is_file():
+            return Check("libsimavr", "ok", f"{base}/simavr")
+    if (CHECKOUT / "emulators/uno/build/unosim").is_file():
+        return Check("libsimavr", "warn", "no headers, emulator compiled already", "sudo apt-get install libsimavr-dev")
+    return Check("libsimavr", "missing", "", "sudo apt-get install libsimavr-dev libelf-dev")
+
+
+def _emulators() -> list[Check]:
+    programs: dict[str, list[str]] = {}
+    in_path: dict[str, list[str]] = {}
+    for spec in load_boards().entries.values():
+        if spec.chip.emulator:
+            known = programs if spec.chip.emulator.kind == "process" else in_path
+            known.setdefault(spec.chip.emulator.program, []).append(spec.name)
+    found = [_emulator_in_path(program, boards) for program, boards in in_path.items()]
+    for program, boards in programs.items():
+        path = CHECKOUT / program
+        name = f"emulator of {', '.join(boards)}"
+        remedy = f"make -C {Path(program).parent.parent} PYTHON={sys.executable}"
+        if not in_checkout():
+            remedy = "emulators are compiled in a checkout of the sources: make setup"
+        if os.access(path, os.X_OK):
+            found.append(Check(name, "ok", program))
+        else:
+            found.append(Check(name, "missing", "not compiled", remedy))
+    return found
+
+
+def _emulator_in_path(program: str, boards: list[str]) -> Check:
+    name, path = f"emulator of {', '.join(boards)}", shutil.which(program)
+    if path is None:
+        return Check(name, "warn", f"no {program}", f"sudo apt-get install {program}")
+    version = VERSION.search(_output_of([path, "--version"]))
+    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
+
+
+def _data_set() -> Check:
+    """Absent data are no obstacle: a run downloads them, or falls back to a synthetic stream and says so."""
+    from tinyhil.data import har_archive, har_download
+
+    setting = os.environ.get("HIL_DATA")
+    places = [default_cache_dir() / har_download.PARSED_FILE]
+    if setting:
+        places += [Path(setting, "small", "har6_subset.npz"), Path(setting, "har6_subset.npz")]
+        archive = har_archive.find(Path(setting)) if Path(setting).is_dir() else None
+        places += [Path(setting)] if archive is not None else []
+    found = next((place for place in places if place.exists()), None)
+    if found:
+        return Check("UCI HAR data", "ok", str(found))
+    return Check("UCI HAR data", "warn", "not here", "HIL_DATA=/path/to/data, else downloaded or synthetic")
+
+
+def _optiboot() -> Check:
+    from tinyhil.harness.boards.boot_loader import SOURCE
+
+    name = "Optiboot source"
+    if SOURCE.is_file():
+        return Check(name, "ok", str(SOURCE))
+    return Check(name, "warn", "needed to flash an emulated Uno", "sudo apt-get install arduino-core-avr")
+
+
+def _uhubctl() -> Check:
+    """Only `hil boards heal` uses it, and only where a bench file names a power switch."""
+    name = "uhubctl"
+    path = find_uhubctl()
+    if path is None:
+        return Check(name, "warn", "needed to switch USB power", "sudo apt-get install uhubctl")
+    version = VERSION.search(_output_of([path, "-v"]))
+    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
+
+
+def _flasher(name: str) -> Check:
+    options, debian, purpose = FLASHERS[name]
+    path = shutil.which(name)
+    if path is None:
+        return Check(name, "warn", f"needed for {purpose}", f"sudo apt-get install {debian}")
+    version = VERSION.search(_output_of([path, *options]))
+    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")

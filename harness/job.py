@@ -1,0 +1,118 @@
+"""What was asked for, and everything that it names, loaded once: model, samples, formats, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.errors import DataError
+from tinyhil.formats import named
+from tinyhil.frontend.listing import Model
+from tinyhil.frontend.load import load_model
+from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
+from tinyhil.harness.zoo import ModelSource, find_model
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; the fields are the options of `hil run`."""
+
+    board: str
+    model: str
+    format: str = "fixed16"
+    assignment: Path | None = None
+    inputs: Path | None = None
+    calibrate: Path | None = None
+    samples: int | None = None
+    port: str | None = None
+    mode: str = "quiet"
+    uart: str = "lifted"
+    realtime: bool = False
+    load: str | None = "direct"  # or flash; None: as how_loaded() says
+    emulator: str | None = None
+    no_flash: bool = False
+    timeout_s: float = 30.0
+    retries: int = 0
+    wait_s: float | None = None  # for a board that is in use; None: as the bench file says
+    results: Path = Path("results")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that was named: where it comes from, and what its file holds."""
+
+    source: ModelSource
+    model: Model
+
+    def assignment(self, file: Path | None, format_: str) -> Assignment:
+        """The assignment in `file`, else `format_` for all values."""
+        if file is not None:
+            return load_assignment(file, self.model.graph)
+        return Assignment(named(format_).name)
+
+    def known_ranges(self, calibration: Path | None) -> Ranges | None:
+        """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None."""
+        if calibration is not None:
+            data = read_inputs(calibration)
+            origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
+            try:
+                return calibrated(self.model, data.x, origin)
+            except DataError as error:
+                raise DataError(f"{calibration}: {error}") from None
+        if self.source.ranges is not None and self.source.ranges.is_file():
+            return load_ranges(self.source.ranges, self.model.sha256)
+        return None
+
+    def required_ranges(self, calibration: Path | None) -> Ranges:
+        """Ranges where there are no inputs to fall back on; DataError if none are known."""
+        known = self.known_ranges(calibration)
+        if known is None:
+            raise DataError(f"{self.source.path}: no calibrated ranges; give --calibrate inputs.npz")
+        return known
+
+    def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
+        """Known ranges, else from the first half of the inputs (said)."""
+        known = self.known_ranges(calibration)
+        if known is not None:
+            return known
+        x = inputs.x if inputs.all_x is None else inputs.all_x
+        half = max(1, len(x) // 2)
+        say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
+        return calibrated(self.model, x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A model with the samples it is to run on, its formats and ranges."""
+
+    opened: Opened
+    inputs: Inputs
+    assignment: Assignment
+    ranges: Ranges
+
+
+def open_model(name: str, say: Say | None = None) -> Opened:
+    """The model of the zoo, or in the file; `say` is told what its front end has to say of it.
+
+    Raises ModelError if there is none, or if it can not be read.
+    """
+    source = find_model(name)
+    model = load_model(source.path)
+    if say is not None:
+        for note in model.notes:
+            say(f"{source.name}: {note}")
+    return Opened(source, model)
+
+
+def load_job(opened: Opened, request: Request, say: Say) -> Job:
+    """Samples, formats and ranges of a request; ConfigError or DataError where one of them can not be had."""
+    inputs = load_inputs(opened.source, request.inputs, request.samples)
+    if inputs.message:
+        say(inputs.message)
+    assignment = opened.assignment(request.assignment, request.format)
+    return Job(opened, inputs, assignment, opened.ranges_for(inputs, request.calibrate, say))

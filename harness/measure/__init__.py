@@ -1,0 +1,1 @@
+"""What is done with a board: a run, a profile, a comparison of tensors, times over resets, golden records."""

@@ -1,0 +1,245 @@
+"""Golden records: what a model must give on a board, kept in the repository beside it.
+
+A golden record is the record of a run, less what passes (times of day, versions, wall seconds), plus the `order`
+that repeats it. Its inputs are a file of the repository's, or drawn from a seed over the model's calibrated range,
+so that it can be repeated without a data set.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.errors import BoardError, DataError
+from tinyhil.harness.boards.locate import Place, locate
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.compare import Difference, compare
+from tinyhil.harness.records.figures import figures, read_record
+from tinyhil.harness.records.record import make_record
+from tinyhil.harness.wire.partial import writing
+
+FOLDER = Path("results/golden")
+SAMPLES = 16
+SEED = 1
+KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
+KEPT_PROVENANCE = ("compiler", "model_sha256")
+PHYSICAL = ".physical"  # between name and suffix of a physical board's record
+UPDATE = "if the change is meant: hil golden update"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is run; paths are relative to the folder `hil golden` is called in. `inputs` None: drawn from the seed."""
+
+    board: str
+    model: str
+    format: str = "fixed16"
+    assignment: str | None = None
+    inputs: str | None = None
+    calibrate: str | None = None
+    samples: int = SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where runs take place: the boards, the cache of builds, the port if one was named, where paths start.
+
+    `wait_s`: how long to wait for a board that is in use; None: as the bench file says.
+    """
+
+    boards: Boards
+    cache_dir: Path
+    say: Say
+    port: str | None = None
+    root: Path = Path()
+    timeout_s: float = 30.0
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`record` is what was measured; `missing`: there is no golden record at `path` to compare it with."""
+
+    path: Path
+    record: Mapping[str, Any]
+    differences: list[Difference]
+    missing: bool = False
+
+
+def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str, Any]:
+    """The record of running the first `samples` of `order` (None: all). Leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
+        request = request_of(order, bench, Path(folder), samples)
+        return make_record(run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None))
+
+
+def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) -> Request:
+    """The run that `order` means; drawn inputs and unfinished samples go into `folder`."""
+    return Request(
+        order.board,
+        model_of(order, bench),
+        order.format,
+        assignment=bench.root / order.assignment if order.assignment else None,
+        inputs=bench.root / order.inputs if order.inputs else draw_inputs(order, bench, folder),
+        calibrate=bench.root / order.calibrate if order.calibrate else None,
+        samples=min(samples or order.samples, order.samples),
+        port=bench.port,
+        timeout_s=bench.timeout_s,
+        wait_s=bench.wait_s,
+        results=folder,
+    )
+
+
+def place_of(board: str, bench: Bench) -> Place:
+    """The board that a name means; BoardError as for `hil run`."""
+    return locate(bench.boards, board, bench.port)
+
+
+def order_at(path: Path, bench: Bench, anew: bool = False) -> Order:
+    """The order of the golden record at `path`; `anew`: on the board it was of, emulated if that was.
+
+    BoardError if it is of a physical board and none is attached.
+    """
+    order, golden = read_golden(path)
+    if golden["emulator"] is not None:
+        return replace(order, board=f"{order.board}@emulated") if anew else order
+    if path.name.endswith(PHYSICAL + ".json") and place_of(order.board, bench).port is None:
+        raise BoardError(f"{path}: it is of a physical {order.board}, and none is attached")
+    return order
+
+
+def kept(order: Order, boards: Boards) -> Order:
+    """The order as a golden record keeps it: of a kind of board, not of the one on somebody's desk."""
+    return replace(order, board=boards.board(order.board).name)
+
+
+def model_of(order: Order, bench: Bench) -> str:
+    """A name in the zoo, or the path of a file."""
+    return str(bench.root / order.model) if "/" in order.model or "." in order.model else order.model
+
+
+def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
+    """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
+    opened = open_model(model_of(order, bench))
+    source, model = opened.source, opened.model
+    ranges = opened.known_ranges(bench.root / order.calibrate if order.calibrate else None)
+    if ranges is None:
+        raise DataError(f"{source.path}: no calibrated ranges to draw golden inputs from; give --inputs or --calibrate")
+    name = model.graph.inputs[0]
+    low, high = ranges.values[name]
+    noise = np.random.default_rng(SEED).random((order.samples, *model.graph.shapes[name]))
+    reach = np.where(np.arange(order.samples) % 2, 1.0, 0.25).reshape(-1, *[1] * (noise.ndim - 1))
+    middle, half = (high + low) / 2, (high - low) / 2
+    path = folder / "seeded.npz"
+    np.savez(path, x=(middle + half * reach * (2 * noise - 1)).astype(np.float32))
+    return path
+
+
+def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a run's record that must be the same next time."""
+    return {
+        "kind": "golden",
+        "order": asdict(order),
+        **{key: record[key] for key in KEPT},
+        "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
+        "memory": dict(record["memory"]),
+        "raw": dict(record["raw"]),
+        "provenance": {key: record["provenance"][key] for key in KEPT_PROVENANCE},
+        **({"boots": record["boots"]} if "boots" in record else {}),
+    }
+
+
+def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
+    """<folder>/<board>/<model>-<format>.json; the times of a physical board are in a file of their own."""
+    name = Path(order.model).stem if "/" in order.model or "." in order.model else order.model
+    what = Path(order.assignment).stem if order.assignment else order.format
+    return folder / order.board / f"{name}-{what}{PHYSICAL if physical else ''}.json"
+
+
+def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".tmp")
+        partial.write_text(json.dumps(golden, indent=1) + "\n")
+        partial.replace(path)
+
+
+def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
+    """The order and the record; DataError if the file is no golden record."""
+    record = read_record(path)
+    try:
+        return Order(**record["order"]), record
+    except (KeyError, TypeError):
+        raise DataError(f"{path}: not a golden record; make one with `hil golden update`") from None
+
+
+def find_golden(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.json"))
+
+
+def check_golden(path: Path, bench: Bench, samples: int | None = None) -> list[Difference]:
+    """What the first `samples` of a golden record's order give otherwise now."""
+    order = order_at(path, bench)
+    return compare(figures(read_golden(path)[1]), figures(measure(order, bench, samples)))
+
+
+def check_or_update(
+    order: Order, folder: Path, bench: Bench, samples: int | None, resets: int, update: bool
+) -> Checked:
+    """Hold `order` to its golden record, or write it. A physical board is booted `resets` times."""
+    physical = place_of(order.board, bench).port is not None
+    remembered = kept(order, bench.boards)
+    path = path_of(remembered, folder, physical)
+    if physical and not update and not path.is_file():
+        path = path_of(remembered, folder)  # outputs and bytes are the same everywhere
+    measured = (
+        measure_physical(order, bench, samples, resets, path) if physical else (measure(order, bench, samples), None)
+    )
+    record, differences = measured
+    if update:
+        if not record["bit_exact"]:
+            return Checked(path, record, [Difference("bit-exact", "outputs differ from the reference; not written")])
+        write_golden(path, make_golden(remembered, record))
+        return Checked(path, record, [])
+    if not path.is_file():
+        return Checked(path, record, [], missing=True)
+    if differences is None:
+        differences = compare(figures(read_golden(path)[1]), figures(record))
+    return Checked(path, record, differences)
+
+
+def measure_physical(
+    order: Order, bench: Bench, samples: int | None, resets: int, path: Path
+) -> tuple[dict[str, Any], list[Difference] | None]:
+    """Record and differences from the golden record at `path` (None: there is none), by `harness.bench`."""
+    from tinyhil.harness.measure import bench as timing
+
+    count = samples or order.samples
+    plan = timing.Plan(resets, max(1, count - 1), 1 if count > 1 else 0)
+    with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
+        request = replace(request_of(order, bench, Path(folder), samples), results=bench.root / "results")
+        if path.is_file():
+            golden = read_golden(path)[1]
+            record, differences = timing.gate(golden, request, plan, bench.boards, bench.cache_dir, bench.say)
+        else:
+            nothing = lambda done, total: None  # noqa: E731
+            record = timing.bench(request, plan, bench.boards, bench.cache_dir, bench.say, nothing)
+            return record, None
+    timing.store(record, bench.root / "results")
+    return record, differences
+
+
+def describe(path: Path, differences: list[Difference]) -> str:
+    """What is wrong, one line each, and what to do."""
+    lines = [f"{path}: {difference}" for difference in differences if difference.fails]
+    return "\n".join([*lines, f"read the change; {UPDATE} {path}"])

@@ -1,0 +1,64 @@
+"""`hil flash`: model -> image -> board, and the HELLO that proves it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.boards.claim import claim
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.boards.flash import confirm, flash
+from tinyhil.harness.boards.simulated import connect_flashed
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.job import Request, Say, open_model
+from tinyhil.harness.measure.run import find_place, log_folder
+from tinyhil.memplan.arena.regions import arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`port` is None for an emulated board."""
+
+    image: Image
+    port: str | None
+    flash_seconds: float
+    hello_seconds: float
+
+
+def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> Loaded:
+    """Build the model's image, write it into the board and wait for the HELLO that carries its hash."""
+    place = find_place(request, boards)
+    board = place.board
+    if board.is_host:
+        raise ConfigError("the host board has no flash: `hil run --board host` starts its program")
+    image = build_image(request, board, boards, cache_dir, say)
+    with claim(place, boards.bench.locks, request.wait_s, say) as port, log_folder(image.project_dir) as logs:
+        began = time.monotonic()
+        if port is None:
+            with connect_flashed(
+                board, Session(image.load_path, logs, request.uart, request.realtime), image
+            ) as device:
+                flashed = time.monotonic()
+                confirm(image, board, device.port, device.alive)
+        else:
+            flash(image, board, port, logs / "flash.log")
+            flashed = time.monotonic()
+            confirm(image, board, port)
+    return Loaded(image, port, flashed - began, time.monotonic() - flashed)
+
+
+def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
+    """The same image that `hil run` builds with the same options."""
+    opened = open_model(request.model)
+    ranges = opened.required_ranges(request.calibrate)
+    assignment = opened.assignment(request.assignment, request.format)
+    compiled = compile_model(opened.model, assignment, ranges, list(boards.entries.values()), {board.name})
+    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
+    check_fits(image, board)
+    check_arena(image, arrays(compiled.plan))
+    return image

@@ -1,0 +1,147 @@
+"""`hil run` on several boards at once: one process per board, so that what happens to one does not touch the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tinyhil import errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+END_S = 15.0  # an interrupted run switches its board off and keeps its samples
+PREFIX = "hil: "
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardResult:
+    """`record`: of a run that came to its end; `message`: the line of one that did not, or did not pass."""
+
+    board: str
+    exit_code: int
+    record: Mapping[str, Any] | None
+    message: str | None
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The record, else what happened instead."""
+        return self.record or {"board": self.board, "exit_code": self.exit_code, "error": self.message}
+
+
+def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[BoardResult]:
+    """`hil run --board B --json ARGUMENTS` for every board; results in the order of `boards`.
+
+    What the runs say appears as it comes, with the board's name in front. An interruption ends all of them.
+    """
+    processes: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(len(boards)) as pool:
+        try:
+            for board in boards:
+                command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", board, "--json", *arguments]
+                processes.append(_start(command))
+            followed = [pool.submit(_follow, *pair, say) for pair in zip(boards, processes, strict=True)]
+            return [future.result() for future in followed]
+        except BaseException:
+            _end(processes)  # before the pool waits for those who follow them
+            raise
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    )
+
+
+def _follow(board: str, process: subprocess.Popen[str], say: Say) -> BoardResult:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    printed: list[str] = []
+    reader = threading.Thread(target=lambda out: printed.append(out.read()), args=(process.stdout,), daemon=True)
+    reader.start()
+    message = None
+    for line in process.stderr:
+        text = line.rstrip()
+        if text.startswith(PREFIX):
+            message = text.removeprefix(PREFIX)
+        elif text:
+            say(text if text.startswith(f"{board}: ") else f"{board}: {text}")
+    code = process.wait()
+    reader.join()
+    try:
+        record = json.loads(printed[0])
+    except (ValueError, IndexError):
+        record = None
+    if code != errors.EXIT_OK and message is None and code != errors.EXIT_FLAKY:
+        message = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    if message and not message.startswith(f"{board}: "):
+        message = f"{board}: {message}"
+    return BoardResult(board, code if code >= 0 else errors.EXIT_INTERRUPTED, record, message)
+
+
+def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    for process in processes:
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def worst_code(codes: Iterable[int]) -> int:
+    """The exit code of all: a failure counts more than a failed gate, a gate more than a retry."""
+    order = (errors.EXIT_OK, errors.EXIT_FLAKY, errors.EXIT_GATE)
+    return max(codes, key=lambda code: order.index(code) if code in order else len(order) + code)
+
+
+def as_arguments(context: click.Context, leave_out: Sequence[str]) -> list[str]:
+    """The options of a command as they would be typed, but for `leave_out` and those that were not given."""
+    arguments = []
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name in leave_out or value is None or value == option.get_default(context):
+            continue
+        arguments += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return arguments
+
+
+def print_table(results: Sequence[BoardResult], console: Console) -> None:
+    """One line per board."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("board", "where", "bit-exact", "accuracy", "latency", "RAM", "flash", "seconds", "exit"):
+        table.add_column(heading, overflow="fold")
+    for result in results:
+        table.add_row(*map(Text, (result.board, *_cells(result.record), str(result.exit_code))))
+    console.print(table)
+
+
+def _cells(record: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if record is None:
+        return ("-",) * 7
+    latency, memory = record["latency"], record["memory"]
+    ram = memory["static_bytes"] if memory["total_bytes"] is None else memory["total_bytes"]
+    accuracy = "-" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %"
+    return (
+        record["provenance"]["port"] or ("emulated" if record["emulator"] else "here"),
+        f"{'yes' if record['bit_exact'] else 'NO'}: {record['equal_samples']} of {record['samples']}",
+        accuracy,
+        f"{latency['median']:,.0f} {latency['unit']}",
+        f"{ram} B",
+        f"{record['flash_bytes']} B",
+        f"{sum(record['wall_seconds'].values()):.1f}",
+    )

@@ -1,0 +1,246 @@
+"""`hil profile`: what every operation of a model costs on a board.
+
+The firmware is that of `hil run` with a timed section of its own around each operation (docs/protocol.md, OPERATION).
+What reading the clock costs is measured by empty operations at the start of every sample, and subtracted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from tinyhil.codegen.model import OPERATIONS, signature_of
+from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, format_name, number_of
+from tinyhil.errors import BoardDiffers, LinkError
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, Progress, run
+from tinyhil.harness.measure.variant import Device, Told, run_variant
+from tinyhil.harness.records.record import store
+from tinyhil.harness.wire.protocol import Timed
+from tinyhil.harness.wire.trace import END
+from tinyhil.kernel import Kernel
+from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.views import is_done_by_plan
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.rows import ROWED
+from tinyhil.program import Loop, Op, Program, Role, walk
+
+Say = Callable[[str], None]
+OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """One operation: `ticks` and `instructions` per sample (mean), over all its `executions`, of which `macs` products
+    are summed (None: no layer) and `elements` results written. `signature`: all that decides its code."""
+
+    name: str
+    output: str
+    kernel: str
+    formats: tuple[str, ...]
+    signature: str
+    executions: int
+    elements: int
+    macs: int | None
+    ticks: float
+    instructions: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `whole`: those
+    of the same samples on the image without a profile, `worst` the most of one of them. `reading`: of one reading."""
+
+    board: str
+    model: str
+    format: str
+    unit: str
+    truth: str
+    samples: int
+    operations: tuple[OperationCost, ...]
+    outside: float
+    whole: float
+    worst: int
+    whole_instructions: float | None
+    reading: float
+    clock_hz: int
+    flash_bytes: int
+    record: str
+
+    @property
+    def summed(self) -> float:
+        return sum(operation.ticks for operation in self.operations) + self.outside
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "summed": self.summed, "difference": self.whole - self.summed}
+
+
+def profile(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Profile:
+    """Run as `hil run` does, then the same samples on firmware that times every operation."""
+    return profile_run(run(request, boards, cache_dir, say, progress), boards, cache_dir, say)
+
+
+def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> Profile:
+    """The costs behind a run. BoardDiffers if one of the two images computes other integers than the reference."""
+    require_equal(outcome, outcome.outputs, "")
+    record, path = store(outcome)
+    device = Device(outcome.request, outcome.place, boards, cache_dir, say)
+    told = run_variant(device, outcome.compiled, OPERATIONS, outcome.integers)
+    output = outcome.compiled.program.tensors[outcome.compiled.program.output]
+    dtype = storage_dtype(output.format)
+    outputs = np.array([np.frombuffer(result.output, dtype) for result in told.results], np.int64)
+    require_equal(outcome, outputs, ", profiled")
+    costs, outside, reading = read_costs(outcome.compiled, told)
+    traces = outcome.traces
+    return Profile(
+        board=outcome.board.name,
+        model=outcome.source.name,
+        format=record["format"],
+        unit=record["latency"]["unit"],
+        truth=record["latency"]["truth"],
+        samples=len(told.results),
+        operations=costs,
+        outside=outside,
+        whole=float(outcome.ticks.mean()),
+        worst=int(outcome.ticks.max()),
+        whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
+        reading=reading,
+        clock_hz=outcome.board.chip.clock_hz,
+        flash_bytes=outcome.image.flash_bytes,
+        record=str(path),
+    )
+
+
+def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
+    """BoardDiffers unless `outputs` (samples, elements) are those of the reference."""
+    equal = (outputs == outcome.reference.outputs).all(axis=1)
+    if not equal.all():
+        sample = int(np.flatnonzero(~equal)[0])
+        raise BoardDiffers(
+            f"{outcome.board.name}{which}: {int((~equal).sum())} of {len(equal)} samples are not those of the host; "
+            f"`hil diff --sample {sample}` names the tensor"
+        )
+
+
+def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...], float, float]:
+    """The operations in order, ticks outside of them per sample, and ticks of one reading of the clock."""
+    program, empty = compiled.program, empty_number(compiled.program)
+    order = [empty] * EMPTY_PAIRS + list(_executed(program, compiled.plan, program.body))
+    found = [message for message in told.messages if isinstance(message, Timed)]
+    if [message.operation for message in found] != order * len(told.results):
+        raise LinkError("the profile lacks operations: a frame was lost; try again")
+    starts = range(0, len(found), len(order))
+    reading = median(found[start + pair].ticks for start in starts for pair in range(EMPTY_PAIRS))
+    between = median(found[start + 1].outside - found[start].outside for start in starts)
+    samples = len(told.results)
+    outside = sum(result.ticks - len(order) * between for result in told.results) / samples
+    ticks: Counter[int] = Counter()
+    for message in found:
+        ticks[message.operation] += message.ticks
+    executions = Counter(order)
+    instructions = _instructions(told.trace, empty)
+    costs = []
+    for number, op in enumerate(walk(program.body)):
+        times = executions[number]
+        if times:
+            net = ticks[number] / samples - times * reading
+            counted = instructions[number] / samples if instructions else None
+            costs.append(_cost(program, op, times, net, counted))
+    return tuple(costs), outside, reading
+
+
+def _executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterator[int]:
+    """Numbers of the operations that the board carries out, in order."""
+    numbers = {id(op): number_of(program, op) for op in walk(program.body)}
+
+    def visit(items: Sequence[Op | Loop]) -> Iterator[int]:
+        for item in items:
+            if isinstance(item, Loop):
+                inner = list(visit(item.body))
+                yield from inner * item.count
+            elif not is_done_by_plan(program, plan, item):
+                yield numbers[id(item)]
+
+    return visit(body)
+
+
+def executions_of(program: Program, plan: Plan) -> Counter[int]:
+    """How often the board carries out each operation, by its number."""
+    return Counter(_executed(program, plan, program.body))
+
+
+def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
+    elements = elements_of(program, op, times)
+    return OperationCost(
+        name=op.name,
+        output=op.output,
+        kernel=op.kernel,
+        formats=tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output)),
+        signature=signature_of(program, op),
+        executions=times,
+        elements=elements,
+        macs=macs_of(program, op, elements),
+        ticks=ticks,
+        instructions=instructions,
+    )
+
+
+def elements_of(program: Program, op: Op, times: int) -> int:
+    """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
+    which rows it makes; its buffer may hold more of them, or fewer."""
+    if op.kernel not in ROWED:
+        return program.tensors[op.output].count * times
+    sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
+    bounds = program.constants[sequences.get(op.inputs[0], op.inputs[0])].reshape(-1, 2)
+    p = op.params
+    channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
+    return int((bounds[:, 1] - bounds[:, 0]).sum()) * channels * width
+
+
+def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
+    for item in body:
+        if isinstance(item, Loop):
+            yield item
+            yield from _loops(item.body)
+
+
+def macs_of(program: Program, op: Op, elements: int) -> int | None:
+    """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
+    out count."""
+    kernel: Kernel = KERNEL_BY_NAME[op.kernel]
+    if not kernel.is_sum:
+        return None
+    if "inner" in op.params:
+        return elements * op.params["inner"]
+    weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
+    outputs = op.params.get("outputs", 0)
+    return elements * max(weights) // outputs if weights and outputs else None
+
+
+def _instructions(trace: str, empty: int) -> dict[int, float]:
+    """Instructions per operation over all samples, from an emulator's trace; {} without one."""
+    spent: Counter[int] = Counter()
+    times: Counter[int] = Counter()
+    begin = 0
+    for line in trace.splitlines():
+        tag, instructions = (int(field) for field in line.split()[:2])
+        if not tag & END:
+            begin = instructions
+            continue
+        number = (tag & ~END) - OPERATION_TAG
+        if 0 <= number <= empty:
+            spent[number] += instructions - begin
+            times[number] += 1
+    if not times[empty]:
+        return {}
+    reading = spent[empty] / times[empty]
+    return {number: count - times[number] * reading for number, count in spent.items()}

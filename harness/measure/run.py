@@ -1,0 +1,304 @@
+"""`hil run`: model -> firmware -> board -> measurements -> record, each stage real and timed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.calibrate import Ranges
+from tinyhil.classes import class_count
+from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
+from tinyhil.evaluate import evaluate, shape_inputs
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.boards import attached, host, simulated
+from tinyhil.harness.boards.claim import claim
+from tinyhil.harness.boards.connection import Connection, Session
+from tinyhil.harness.boards.flash import flash, runs
+from tinyhil.harness.boards.locate import Place, locate
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.inputs import Inputs
+from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.measure.crash import check_memory, explain_crash
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.link import Link, wait_for_port
+from tinyhil.harness.wire.partial import PartialRun
+from tinyhil.harness.wire.protocol import Stats
+from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.trace import SampleTrace, TraceReader
+from tinyhil.harness.zoo import ModelSource
+from tinyhil.memplan.arena.regions import arrays
+from tinyhil.program import Program, Role
+from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
+
+LOADS = ("direct", "flash")
+Progress = Callable[[int, int], None]  # finished samples, all samples
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """What the sessions of one run share: the board they take place on, and who is told."""
+
+    request: Request
+    board: BoardSpec
+    port: str | None
+    image: Image
+    clock: Clock
+    say: Say
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything the record is made of. Arrays are in sample order."""
+
+    request: Request
+    board: BoardSpec
+    source: ModelSource
+    compiled: Compiled
+    ranges: Ranges
+    image: Image
+    inputs: Inputs
+    integers: np.ndarray
+    reference: ReferenceRun
+    float_outputs: np.ndarray
+    outputs: np.ndarray
+    ticks: np.ndarray
+    saturations: np.ndarray
+    input_saturations: int
+    stats: Stats
+    traces: list[SampleTrace]
+    surroundings: Mapping[str, Any]
+    port: str | None
+    emulated: bool
+    attempts: int
+    partial_path: Path
+    place: Place
+    wall_seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Wall seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - begin, 4)
+
+
+def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
+    """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
+    if not 0 < request.timeout_s < float("inf"):
+        raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
+    clock = Clock()
+    place = find_place(request, boards)
+    board = place.board
+    request = replace(request, load=how_loaded(request.load, board))
+    with clock.stage("model"):
+        opened = open_model(request.model, say)
+    with clock.stage("data"):
+        job = load_job(opened, request, say)
+        model, inputs = opened.model, job.inputs
+        x = shape_inputs(model.graph, inputs.x)
+    with clock.stage("compile"):
+        compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
+        check_weights(compiled.program, board)
+        integers, clipped = quantize_inputs(compiled.program, x)
+    with clock.stage("reference"):
+        reference = run_reference(compiled.program, integers)
+        float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
+        check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
+    with clock.stage("build"):
+        image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
+        check_fits(image, board)
+        if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
+            check_arena(image, arrays(compiled.plan))
+    with claim(place, boards.bench.locks, request.wait_s, say) as port:
+        if port is not None and not request.no_flash:
+            with clock.stage("flash"):
+                flash_unless_running(image, board, port, say)
+        measured = _measure(_Sessions(request, board, port, image, clock, say, progress), compiled.program, integers)
+    return Outcome(
+        request=request,
+        board=board,
+        place=place,
+        source=opened.source,
+        compiled=compiled,
+        ranges=job.ranges,
+        image=image,
+        inputs=inputs,
+        integers=integers,
+        reference=reference,
+        float_outputs=float_outputs,
+        input_saturations=clipped,
+        wall_seconds=clock.seconds,
+        **measured,
+    )
+
+
+def check_labels(inputs: Inputs, classes: int | None) -> None:
+    """DataError if a label names none of the model's `classes` (None: not known)."""
+    if inputs.y is not None and classes is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
+        worst = int(inputs.y.max() if inputs.y.max() >= classes else inputs.y.min())
+        raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
+
+
+def check_weights(program: Program, board: BoardSpec) -> None:
+    """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
+    limit = board.chip.flash_bytes
+    stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
+    total = sum(tensor.size_bytes for tensor in stored)
+    if limit is not None and total > limit:
+        stored.sort(key=lambda tensor: -tensor.size_bytes)
+        largest = ", ".join(f"{tensor.name} {tensor.size_bytes} B" for tensor in stored[:3])
+        raise DoesNotFit(
+            f"{board.name}: weights {total} B > {limit} B of flash, {total - limit} B too much; "
+            f"largest {largest}; use a lower width or a larger board"
+        )
+
+
+def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:
+    request, board, port = job.request, job.board, job.port
+    storage = storage_dtype(program.tensors[program.input].format)
+    samples = [row.astype(storage).tobytes() for row in integers]
+    with PartialRun(request.results / board.name, run_key(request, port, job.image, samples)) as partial:
+        if partial.results:
+            job.say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
+        for attempt in range(request.retries + 1):
+            try:
+                found = _session(job, samples, partial)
+                break
+            except LinkError as error:
+                if attempt == request.retries:
+                    raise
+                job.say(f"{board.name}: {error}; trying again ({attempt + 1} of {request.retries})")
+                wait_for_port(port, request.timeout_s)
+    dtype = storage_dtype(program.tensors[program.output].format)
+    results = [partial.results[index] for index in range(len(samples))]
+    return {
+        "outputs": np.array([np.frombuffer(r.output, dtype) for r in results], np.int64),
+        "ticks": np.array([r.ticks for r in results], np.int64),
+        "saturations": np.array([r.saturations for r in results], np.int64),
+        "traces": [r.trace for r in results if r.trace is not None],
+        "port": port,
+        "emulated": port is None and not board.is_host,
+        "attempts": attempt + 1,
+        "partial_path": partial.path,
+        **found,
+    }
+
+
+def run_key(request: Request, port: str | None, image: Image, samples: list[bytes]) -> str:
+    """Names what may be resumed: this image, on these inputs, measured in this way."""
+    import hashlib
+
+    how = f"{request.mode} {request.uart} {request.realtime} {request.emulator} {port} "
+    return hashlib.sha256(b"".join([image.hash, how.encode(), *samples])).hexdigest()[:16]
+
+
+def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[str, Any]:
+    request, board, image = job.request, job.board, job.image
+    # never none: the stack's watermark is of this session
+    todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
+    mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
+    patience_s = max(0.05, min(1.0, request.timeout_s / 4))
+    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
+    starting = "flash" if job.port is None and request.load == "flash" else "stream"
+    with log_folder(image.project_dir) as logs, ExitStack() as stack:
+        with job.clock.stage(starting):
+            device = stack.enter_context(connect(board, job.port, request, image, logs))
+        trace = TraceReader(logs / "trace.txt")
+
+        def on_result(index: int, result: protocol.Result) -> None:
+            partial.add(todo[index], result, trace.sample(index))
+            job.progress(len(partial.results), len(samples))
+
+        with job.clock.stage("stream"):
+            with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
+                hello = greet(link, request.timeout_s, device.banner_s, device.alive)
+                check_identity(hello, image.hash, device.port)
+                stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                check_memory(stats, image, board, partial.forget)
+            return {"stats": stats, "surroundings": device.finish()}
+
+
+@contextmanager
+def log_folder(project: Path) -> Iterator[Path]:
+    """A folder of this session alone; it stays if the session fails, because messages name the logs in it."""
+    (project / "logs").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def blame_the_dead(device: Connection) -> Iterator[None]:
+    """A link that fails because the board died is reported as the board's death."""
+    try:
+        yield
+    except LinkError:
+        time.sleep(0.1)  # a process that ends closes its port a moment before it is gone
+        device.alive()
+        raise
+
+
+def find_place(request: Request, boards: Boards) -> Place:
+    """The board that the request means: attached, of the bench, emulated or this computer."""
+    if not request.emulator:
+        return locate(boards, request.board, request.port)
+    if request.port:
+        raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
+    return Place(request.board, boards.board(request.board).emulated_by(request.emulator))
+
+
+def how_loaded(wanted: str | None, board: BoardSpec) -> str:
+    """How an emulated board gets its image: as `wanted`, else as HIL_LOAD says, else as a real one: flashed.
+
+    An emulator without a boot loader, QEMU say, is always given its image directly.
+    """
+    usual = os.environ.get("HIL_LOAD") or "flash"
+    if usual not in LOADS:
+        raise ConfigError(f"HIL_LOAD={usual}: it is one of {', '.join(LOADS)}")
+    if wanted is not None:
+        return wanted
+    emulator = board.chip.emulator
+    return usual if emulator is not None and emulator.loader_args else "direct"
+
+
+def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) -> None:
+    """Flash the board on `port` unless it says HELLO with this image's hash."""
+    if runs(image, board, port):
+        say(f"{board.name}: {port} runs this image already")
+        return
+    say(f"{board.name}: flashing {port}")
+    with log_folder(image.project_dir) as logs:
+        flash(image, board, port, logs / "flash.log")
+
+
+def connect(
+    board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
+) -> AbstractContextManager[Connection]:
+    """The board behind `port`, else this computer or an emulator."""
+    session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes)
+    if board.is_host:
+        return host.connect(board, session)
+    if port is None and request.load == "flash":
+        return simulated.connect_flashed(board, session, image)
+    return simulated.connect(board, session) if port is None else attached.connect(board, port)

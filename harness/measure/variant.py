@@ -1,0 +1,92 @@
+"""Firmware that tells the host more than results, built, loaded and streamed through the same path as `hil run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinyhil.codegen.model import Target, emit_model
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.boards.claim import claim
+from tinyhil.harness.boards.locate import Place
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.crash import explain_crash
+from tinyhil.harness.measure.run import blame_the_dead, connect, flash_unless_running, log_folder
+from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
+from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where samples are computed."""
+
+    request: Request
+    place: Place
+    boards: Boards
+    cache_dir: Path
+    say: Say
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a board has said: `messages` in the order they came, a result per sample, the emulator's trace if any."""
+
+    messages: tuple[Values | Timed, ...]
+    results: tuple[Result, ...]
+    trace: str
+
+
+class TellingLink(Link):
+    """A link that keeps what is told on the way; the session sees everything else."""
+
+    def __init__(self, port: str, baud: int) -> None:
+        super().__init__(port, baud)
+        self.told: list[Values | Timed] = []
+
+    def receive(self, timeout_s: float) -> Message | None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            message = super().receive(max(0.0, deadline - time.monotonic()))
+            if not isinstance(message, (Values, Timed)):
+                return message
+            self.told.append(message)
+            deadline = time.monotonic() + timeout_s  # a board that tells something is alive
+
+
+def run_variant(device: Device, compiled: Compiled, told: str, integers: np.ndarray) -> Told:
+    """Build firmware that tells what `told` says (codegen.model.TOLD), run `integers` (samples, elements)."""
+    request, board = device.request, device.place.board
+    target = Target(board.name, board.chip.clock_hz, compiled.transfers[board.name])
+    model_hash = bytes.fromhex(compiled.model.sha256)[:8]
+    sources = emit_model(compiled.program, compiled.plan, [target], model_hash, told=told)
+    image = build({**compiled.sources, **sources}, board, cache_dir=device.cache_dir, log=device.say)
+    check_fits(image, board)
+    storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)
+    samples = [row.astype(storage).tobytes() for row in integers]
+    options = Options(protocol.QUIET, request.timeout_s, max(0.05, min(1.0, request.timeout_s / 4)))
+    results: dict[int, Result] = {}
+    with claim(device.place, device.boards.bench.locks, request.wait_s, device.say) as port:
+        if port is not None and not request.no_flash:
+            flash_unless_running(image, board, port, device.say)
+        with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as connection:
+            opened = TellingLink(connection.port, board.baud)
+            with explain_crash(image.elf), opened as link, blame_the_dead(connection):
+                hello = greet(link, request.timeout_s, connection.banner_s, connection.alive)
+                check_identity(hello, image.hash, connection.port)
+                stream(link, hello, samples, options, results.__setitem__, connection.alive)
+            connection.finish()
+            trace = logs / "trace.txt"
+            text = trace.read_text() if trace.is_file() else ""
+    return Told(tuple(opened.told), tuple(results[index] for index in range(len(samples))), text)

@@ -1,0 +1,1 @@
+"""What needs no board: sources, plans, pictures of memory, conversions, pages about formats."""

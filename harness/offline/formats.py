@@ -1,0 +1,166 @@
+"""What is known of each number format: its values, its precision, and what it costs on each chip."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil import formats as format_table
+from tinyhil.formats import FORMATS
+from tinyhil.formats.format import Format, NamedFormat
+
+COSTS = Path(format_table.__file__).with_name("costs.json")
+CHIPS = ("uno", "due", "h747")
+UNITS = {"uno": "cycles", "due": "instructions", "h747": "instructions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of a format fitted to a tensor of magnitude 1.
+
+    `digits`: significant bits at 1/2. `costs`: chip -> cycles (Uno) or instructions (ARM) per sample of fastgrnn_har.
+    """
+
+    name: str
+    family: str
+    bits: int
+    largest: float
+    smallest: float
+    digits: float
+    domain: str
+    summary: str
+    costs: Mapping[str, float]
+
+    @property
+    def dynamic_range_db(self) -> float:
+        return 20 * math.log10(self.largest / self.smallest)
+
+    def record(self) -> dict[str, Any]:
+        keys = ("name", "family", "bits", "largest", "smallest", "digits", "domain", "summary")
+        return {**{key: getattr(self, key) for key in keys}, "costs": dict(self.costs)}
+
+
+def family(fmt: NamedFormat) -> str:
+    """The file a format is found in."""
+    return type(fitted(fmt)).__module__.rsplit(".", 1)[1]
+
+
+def fitted(fmt: NamedFormat) -> Format:
+    """The format of a tensor whose largest magnitude is just below 1; codebooks: of normally distributed weights."""
+    if fmt.fit_values is not None:
+        return fmt.fit_values(np.random.default_rng(0).normal(size=4096) / 4)
+    if fmt.fit_range is not None:
+        return fmt.fit_range(-0.999, 0.999)
+    return fmt.fit(0.999)
+
+
+def values(fmt: Format) -> np.ndarray:
+    """Every real value of a format of at most 16 bits, ascending."""
+    codes = np.arange(1 << fmt.bits)
+    if fmt.decode(np.array([0])).dtype == np.float64 and hasattr(fmt, "lowest"):
+        codes = codes - (1 << (fmt.bits - 1))
+    if hasattr(fmt, "entries"):
+        codes = np.arange(len(fmt.entries))
+    decoded = np.ldexp(fmt.decode(codes), fmt.exponent)
+    return np.unique(decoded[np.isfinite(decoded)])
+
+
+def facts(fmt: NamedFormat) -> Facts:
+    real = fitted(fmt)
+    scale = math.ldexp(1.0, real.exponent)
+    return Facts(
+        name=fmt.name,
+        family=family(fmt),
+        bits=fmt.bits,
+        largest=real.largest * scale,
+        smallest=real.smallest * scale,
+        digits=_digits(real),
+        domain=real.domain,
+        summary=fmt.summary,
+        costs=costs().get(fmt.name, {}),
+    )
+
+
+def _digits(fmt: Format) -> float:
+    """Significant bits at 1/2: -log2 of the relative distance between neighbours there."""
+    scaled = math.ldexp(0.5, -fmt.exponent)
+    code, _ = fmt.encode(np.array([scaled]))
+    here = float(fmt.decode(code)[0])
+    probes = scaled * (1 + np.ldexp(1.0, -np.arange(0, 40)))
+    found = fmt.decode(fmt.encode(probes)[0])
+    steps = found[found > here] - here
+    return 0.0 if not steps.size or here <= 0 else max(0.0, float(-math.log2(steps.min() / here)))
+
+
+@cache
+def costs() -> Mapping[str, Mapping[str, float]]:
+    """Measured: format -> chip -> ticks per sample, made from records by `python -m tools.docs`."""
+    found: Mapping[str, Mapping[str, float]] = json.loads(COSTS.read_text())
+    return found
+
+
+def all_facts() -> list[Facts]:
+    return [facts(fmt) for fmt in FORMATS]
+
+
+def lines(found: list[Facts]) -> list[str]:
+    """A table for the terminal."""
+    head = f"{'format':11} {'bits':>4} {'largest':>10} {'smallest':>10} {'digits':>6}"
+    head += "".join(f" {chip + ' ' + UNITS[chip]:>18}" for chip in CHIPS) + "  what"
+    rows = [head]
+    for fact in found:
+        row = f"{fact.name:11} {fact.bits:4} {fact.largest:10.3g} {fact.smallest:10.3g} {fact.digits:6.1f}"
+        row += "".join(f" {_cost(fact, chip):>18}" for chip in CHIPS)
+        rows.append(f"{row}  {fact.summary}")
+    return rows
+
+
+def _cost(fact: Facts, chip: str) -> str:
+    return f"{fact.costs[chip]:,.0f}" if chip in fact.costs else "-"
+
+
+def page() -> str:
+    """Text of docs/formats.md."""
+    text = [
+        "# Number formats",
+        "",
+        "Made from the records in `tinyhil/formats/` by `python -m tools.docs`; `hil formats` prints the same.",
+        "",
+        "Every format is fitted to the tensor it holds: fixed point, minifloats and posits by a power of two,",
+        "zero-skew integers by a scale and a zero point. The columns are those of a tensor whose largest magnitude is",
+        "just below 1: the largest and the smallest positive magnitude, the significant bits at 1/2, and what one",
+        "inference of `fastgrnn_har` (168 thousand multiplications) was measured to cost: cycles on the Uno,",
+        "instructions on the Due and the H747. A dash: not measured. `docs/numerics.md` states the rules of rounding,",
+        "saturation and NaN and the errors of functions. Formats for weights (codebooks, and those with a scale per",
+        "output channel) hold the matrices of a model; its other values get the format named beside them, fixed16",
+        "for codebooks.",
+        "",
+    ]
+    found = all_facts()
+    for name in dict.fromkeys(fact.family for fact in found):
+        text += [f"## {TITLES[name]}", "", f"![values and precision](formats/{name}.svg)", ""]
+        text += ["| Format | Bits | Largest | Smallest | Significant bits | Uno | Due | H747 | |", "|" + "---|" * 9]
+        for fact in found:
+            if fact.family == name:
+                cells = [f"`{fact.name}`", str(fact.bits), f"{fact.largest:.4g}", f"{fact.smallest:.3g}"]
+                cells += [f"{fact.digits:.1f}", *(_cost(fact, chip) for chip in CHIPS), fact.summary]
+                text.append(f"| {' | '.join(cells)} |")
+        text.append("")
+    return "\n".join(text)
+
+
+TITLES = {
+    "fixed": "Fixed point",
+    "affine": "Zero-skew integers",
+    "posit": "Posits",
+    "minifloat": "Small floats",
+    "single": "IEEE floats",
+    "codebook": "Codebooks for weights",
+}

@@ -1,0 +1,166 @@
+"""`hil plan`: a planning instance or the arena of a model, planned, checked and held against the memory there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.errors import ConfigError, DoesNotFit
+from tinyhil.frontend.listing import Model
+from tinyhil.fuse import LEFT_OUT
+from tinyhil.harness.build.pipeline import fit
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import open_model
+from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
+from tinyhil.harness.zoo import ModelSource
+from tinyhil.lower import lower
+from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
+from tinyhil.memplan.arena.placement import Passes, place
+from tinyhil.memplan.arena.regions import SYMBOL, arrays
+from tinyhil.memplan.csv import read_problem
+from tinyhil.program import walk
+
+Say = Callable[[str], None]
+PASSES = ("in-place", "gaps", "order", "views", "rows")
+NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
+PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options of `hil plan`."""
+
+    instance: Path | None = None
+    model: str | None = None
+    board: str | None = None
+    format: str = "fixed16"
+    assignment: Path | None = None
+    capacity: int | None = None
+    seconds: float | None = None
+    planner: str = DEFAULT
+    without: tuple[str, ...] = ()
+
+    def budget(self, seconds: float | None) -> Budget:
+        return Budget() if seconds is None else Budget(NODES_WITHIN_SECONDS, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The plan of one subject. `complaint` says by how much it does not fit; None: it fits."""
+
+    title: str
+    problem: Problem
+    plan: Plan
+    seconds: float
+    capacity_bytes: int | None
+    complaint: str | None
+    steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    extra: tuple[tuple[str, object], ...] = ()
+
+    def record(self) -> dict[str, object]:
+        """What `--json` prints."""
+        record = as_record(self.plan, self.seconds, self.capacity_bytes)
+        return {**record, "fits": self.complaint is None, "capacity_bytes": self.capacity_bytes, **dict(self.extra)}
+
+    def lines(self) -> list[str]:
+        return [self.title, *describe(self.plan).splitlines(), *self.notes, f"planned in {self.seconds:.3f} s"]
+
+    def map(self) -> MemoryMap:
+        return memory_map(self.problem, self.plan, self.title, self.steps)
+
+
+def find_plan(wanted: Wanted, boards: Boards, say: Say) -> Found:
+    """Plan the instance or the model; ConfigError if it is not clear which."""
+    if (wanted.instance is None) == (wanted.model is None):
+        raise ConfigError("plan: give either a CSV of buffers or --model; see `hil plan --help`")
+    find_planner(wanted.planner)
+    if wanted.model is not None:
+        return _plan_model(wanted, wanted.model, boards, say)
+    if wanted.board is not None or wanted.without:
+        raise ConfigError("plan: --board and --without are for --model; an instance takes --capacity")
+    assert wanted.instance is not None
+    return _plan_instance(wanted, wanted.instance)
+
+
+def _plan_instance(wanted: Wanted, path: Path) -> Found:
+    """First until it fits, then on until it is optimal or the time is over."""
+    problem = read_problem(path)
+    began = time.perf_counter()
+    budget = replace(wanted.budget(wanted.seconds), enough_bytes=wanted.capacity)
+    best = plan(problem, wanted.planner, budget)
+    fit_seconds = time.perf_counter() - began
+    fitted = wanted.capacity is not None and best.peak_bytes <= wanted.capacity
+    left = None if wanted.seconds is None else wanted.seconds - fit_seconds
+    if fitted and not best.proven and find_planner(wanted.planner).exact and (left is None or left > 0):
+        further = plan(problem, wanted.planner, wanted.budget(left))
+        best = further if further.peak_bytes <= best.peak_bytes else best
+    seconds = time.perf_counter() - began
+    title = f"{path.name}: {len(problem.buffers)} buffers"
+    extra = (("instance", path.name), ("fit_seconds", round(fit_seconds, 6) if fitted else None))
+    return Found(
+        title, problem, best, seconds, wanted.capacity, _exceeds(path.name, wanted.capacity, best), extra=extra
+    )
+
+
+def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
+    if capacity_bytes is None or found.peak_bytes <= capacity_bytes:
+        return None
+    hopeless = found.lower_bound_bytes > capacity_bytes
+    remedy = "no plan fits" if hopeless else f"the bound is {found.lower_bound_bytes} B: try a longer --time"
+    excess_bytes = found.peak_bytes - capacity_bytes
+    return f"{what}: peak {found.peak_bytes} B exceeds {capacity_bytes} B by {excess_bytes} B; {remedy}"
+
+
+def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
+    board = None if wanted.board is None else boards.board(wanted.board)
+    opened = open_model(name)
+    source, model = opened.source, opened.model
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    left_out = LEFT_OUT | set(wanted.without)
+    program = lower(model.graph, assignment, _ranges(source, model, say), left_out)
+    each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
+    began = time.perf_counter()
+    placed = place(program, _passes(wanted.without), wanted.planner, wanted.budget(each))
+    seconds = time.perf_counter() - began
+    capacity = wanted.capacity if board is None or wanted.capacity is not None else board.chip.ram_bytes
+    complaint, notes = _exceeds(source.name, capacity, placed.plan), []
+    if placed.program is not program:
+        notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
+    extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
+    if board is not None:
+        extra["board"] = board.name
+        chip = board.chip.model_copy(update={"ram_bytes": capacity})
+        try:
+            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=True)
+        except DoesNotFit as error:
+            complaint = str(error)
+        else:
+            complaint = None
+            how = "streamed" if transfer.streamed else "whole samples"
+            limit = "" if capacity is None else f" of {capacity} B RAM"
+            arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
+            extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
+            notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
+            for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
+                notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
+    title = f"{source.name}, {assignment.describe()}"
+    steps = tuple(op.name for op in walk(placed.program.body))
+    return Found(
+        title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
+    )
+
+
+def _passes(without: tuple[str, ...]) -> Passes:
+    return Passes(*(name not in without for name in PASSES))
+
+
+def _ranges(source: ModelSource, model: Model, say: Say) -> Ranges:
+    """The committed ranges, else any: sizes depend on formats alone."""
+    if source.ranges is not None and source.ranges.is_file():
+        return load_ranges(source.ranges, model.sha256)
+    say(f"{source.path}: no calibrated ranges; planned as if every value were within 1: sizes are the same")
+    return Ranges(dict.fromkeys(model.graph.all_shapes(), (-1.0, 1.0)), {"name": "none"})

@@ -1,0 +1,1 @@
+"""What was measured: the record, its flat view, comparison and display."""

@@ -1,0 +1,146 @@
+"""Two measurements of the same thing: what differs, and whether a gate holds.
+
+Emulators give integers, so outputs, cycles and bytes must be equal. Times of physical boards are compared by
+`harness.bench_stats`; everything else of theirs must be equal too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyhil.errors import DataError
+from tinyhil.harness.measure.bench_stats import Times, compare_times
+from tinyhil.harness.records.figures import SIZES, Figures, read_figures
+
+STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
+SHOWN = 3  # samples that a line names
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`fails`: the gate does not hold. `better`: smaller or faster than before."""
+
+    what: str
+    text: str
+    fails: bool = True
+    better: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.text}"
+
+
+def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> list[Difference]:
+    """What differs from `before`, over the samples both hold; `history`: medians of earlier runs, for times."""
+    if before.model_sha256 != now.model_sha256:
+        return [Difference("model", "another file: nothing else can be compared")]
+    found: list[Difference] = []
+    if not now.bit_exact:
+        found.append(Difference("bit-exact", "outputs differ from the reference"))
+    common = min(len(before.inputs), len(now.inputs))
+    if before.inputs[:common] == now.inputs[:common]:
+        found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])
+        found += _per_sample("saturations", before.saturations[:common], now.saturations[:common])
+    elif len(before.inputs) == len(now.inputs):
+        found.append(Difference("inputs", "other samples: outputs can not be compared", fails=False))
+    else:
+        found.append(Difference("inputs", "other samples, and another number of them", fails=False))
+    same_compiler = before.compiler == now.compiler
+    if not same_compiler:
+        text = f"{before.compiler} before, {now.compiler} now: cycles and bytes are not held to each other"
+        found.append(Difference("compiler", text, fails=False))
+    found += [difference for difference in _costs(before, now, common, history) if same_compiler]
+    if before.inputs == now.inputs:
+        found += _accuracy(before.accuracy, now.accuracy)
+    return found
+
+
+def _accuracy(before: float | None, now: float | None) -> list[Difference]:
+    if before is None or now is None or before == now:
+        return []
+    text = f"{100 * before:.2f} % -> {100 * now:.2f} %"
+    return [Difference("accuracy", text, fails=now < before, better=now > before)]
+
+
+def _costs(before: Figures, now: Figures, common: int, history: Sequence[float]) -> list[Difference]:
+    found = []
+    for name in SIZES:
+        found += _number(name, before.sizes[name], now.sizes[name])
+    if before.stack_bytes is not None and now.stack_bytes is not None:
+        over = now.stack_bytes - before.stack_bytes
+        if abs(over) > STACK_SLACK_BYTES:
+            found += _number("stack_bytes", before.stack_bytes, now.stack_bytes)
+    if before.emulator != now.emulator:
+        names = (before.emulator or "physical", now.emulator or "physical")
+        text = f"{names[0]} before, {names[1]} now: times are not held to each other"
+        return [*found, Difference("board", text, fails=False)]
+    if now.unit == "nanoseconds":  # this computer's clock, whatever else it does
+        return found
+    if not now.exact_time:
+        return [*found, *_times(before, now, history)]
+    if before.inputs[:common] == now.inputs[:common]:
+        found += _ticks(now.unit, before.ticks[:common], now.ticks[:common])
+        if before.instructions and now.instructions:
+            found += _ticks("instructions", before.instructions[:common], now.instructions[:common])
+    return found
+
+
+def _times(before: Figures, now: Figures, history: Sequence[float]) -> list[Difference]:
+    verdict = compare_times(_of(before), _of(now), history)
+    if not verdict.notable:
+        return []
+    return [Difference(now.unit, verdict.text, fails=verdict.fails, better=verdict.change < 0)]
+
+
+def _of(figures: Figures) -> Times:
+    return Times(figures.boot_medians or (figures.median_ticks,))
+
+
+def _number(name: str, before: int | None, now: int | None) -> list[Difference]:
+    if before == now or before is None or now is None:
+        return []
+    return [Difference(name, f"{before:,} -> {now:,} ({now - before:+,})", better=now < before)]
+
+
+def _per_sample(what: str, before: Sequence[object], now: Sequence[object]) -> list[Difference]:
+    differing = [index for index, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
+    if not differing:
+        return []
+    shown = "; ".join(f"sample {index}: {before[index]} -> {now[index]}" for index in differing[:SHOWN])
+    return [Difference(what, f"{len(differing)} of {len(now)} samples differ; {shown}")]
+
+
+def _ticks(unit: str, before: Sequence[int], now: Sequence[int]) -> list[Difference]:
+    if before == now:
+        return []
+    change = sum(now) / sum(before) - 1 if sum(before) else 0.0
+    (difference,) = _per_sample(unit, before, now)
+    return [Difference(unit, f"{100 * change:+.3f} % in all; {difference.text}", better=sum(now) < sum(before))]
+
+
+def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
+    """The newest record of each board, model and format under `folder`."""
+    found: dict[tuple[str, str, str], Path] = {}
+    for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
+        try:
+            found[read_figures(path).key] = path
+        except DataError:
+            continue
+    if not found:
+        raise DataError(f"{folder}: no records below")
+    return found
+
+
+def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
+    """Records to compare with each other: two files, or what two folders have in common. And what only one holds."""
+    if before.is_dir() != now.is_dir():
+        raise DataError(f"{before} and {now}: compare two records, or two folders")
+    if not before.is_dir():
+        return [(before, now)], []
+    left, right = newest(before), newest(now)
+    both = [(left[key], right[key]) for key in left if key in right]
+    if not both:
+        raise DataError(f"{before} and {now}: no board, model and format in common")
+    alone = [f"{' '.join(key)}: only in {before if key in left else now}" for key in sorted(left.keys() ^ right.keys())]
+    return both, alone

@@ -1,0 +1,240 @@
+"""Measured costs of operations and images, per board: results/costs/BOARD.jsonl, appended to, one line per fact.
+
+A line names the firmware and the compiler it was measured with; lines of others are not used. A search keeps the lines
+it has used, with the moment it came to know each, so that after an interruption it decides as before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyhil.codegen.model import signature_of
+from tinyhil.codegen.profile_calls import constant_bytes, format_name
+from tinyhil.errors import ConfigError
+from tinyhil.formats import named
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.toolchain import find_compiler
+from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.measure.profile import OperationCost, elements_of, executions_of, macs_of
+from tinyhil.harness.wire.partial import writing
+from tinyhil.program import Op, Program, walk
+from tinyhil.search.costs import Described, Operation, Row, Run
+from tinyhil.search.memory import Placement
+from tinyhil.search.space import Candidate, Choice
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a measurement is true of. `model`: hash of the model file and of its ranges, on which scales depend."""
+
+    board: str
+    truth: str
+    firmware: str
+    compiler: str
+    model: str
+
+    @classmethod
+    def of(cls, board: BoardSpec, truth: str, cache_dir: Path, model: str) -> Version:
+        text = json.dumps(runtime_sources(), sort_keys=True)
+        firmware = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return cls(board.name, truth, firmware, str(find_compiler(board, cache_dir)), model)
+
+    def as_json(self) -> Line:
+        return asdict(self)
+
+
+class CostTable:
+    """The lines of one version in `path`, and those of one search in `own` with the `phase` in which each came."""
+
+    def __init__(self, path: Path, own: Path, version: Version) -> None:
+        self._path, self._own, self._version = path, own, version
+        self._lines: list[Line] = [line for line in _read(own, version) if isinstance(line.get("phase"), int)]
+        self._shared = list(_read(path, version))
+        self._keys = {_key(line) for line in self._shared}
+
+    def known(self, candidate: Candidate, phase: int) -> bool:
+        """Whether the candidate has been measured up to `phase`; what other searches have measured is taken over."""
+        if self._run_of(self._lines, candidate, phase) is not None:
+            return True
+        line = self._run_of(self._shared, candidate, phase)
+        if line is None:
+            return False
+        rows = [row for row in self._shared if row["kind"] == "operation" and row["signature"] in line["signatures"]]
+        self._keep([*rows, line], phase)
+        return True
+
+    def ran(self, candidate: Candidate, phase: int) -> bool:
+        """Whether it is known and fits the board."""
+        line = self._run_of(self._lines, candidate, phase)
+        return line is not None and line["worst"] is not None
+
+    def add(self, rows: list[Row], run: Run, signatures: list[str], phase: int) -> None:
+        """What a profile has found, into both files."""
+        lines = [_row_line(row) for row in rows] + [_run_line(run, signatures)]
+        for line in lines:
+            if _key(line) not in self._keys:
+                self._keys.add(_key(line))
+                _append(self._path, {**line, **self._version.as_json()})
+        self._keep(lines, phase)
+
+    def rows(self, phase: int) -> tuple[Row, ...]:
+        found: dict[str, Row] = {}
+        for line in self._lines:
+            if line["kind"] == "operation" and line["phase"] <= phase:
+                found.setdefault(_key(line), _row(line))
+        return tuple(found.values())
+
+    def runs(self, phase: int) -> tuple[Run, ...]:
+        lines = [line for line in self._lines if line["kind"] == "run" and line["phase"] <= phase]
+        return tuple({run.candidate: run for run in map(_run, lines)}.values())
+
+    def _run_of(self, lines: list[Line], candidate: Candidate, phase: int) -> Line | None:
+        wanted = _written(candidate)
+        found = (line for line in lines if line["kind"] == "run" and line["candidate"] == wanted)
+        return next((line for line in found if line.get("phase", phase) <= phase), None)
+
+    def _keep(self, lines: list[Line], phase: int) -> None:
+        for line in lines:
+            kept = {**line, **self._version.as_json(), "phase": phase}
+            self._lines.append(kept)
+            _append(self._own, kept)
+
+
+def describer(place: Callable[[Candidate], Placement]) -> Callable[[Candidate], Described]:
+    """What an image of a candidate would hold, remembered."""
+    known: dict[Candidate, Described] = {}
+
+    def describe(candidate: Candidate) -> Described:
+        if candidate not in known:
+            placed = place(candidate)
+            program = placed.program
+            times = executions_of(program, placed.plan)
+            ops = [(op, times[number]) for number, op in enumerate(walk(program.body)) if times[number]]
+            known[candidate] = Described(tuple(_operation(program, op, n) for op, n in ops), constant_bytes(program))
+        return known[candidate]
+
+    return describe
+
+
+def rows_of(costs: tuple[OperationCost, ...], scale: float) -> list[Row]:
+    """What a profile has found, times `scale`."""
+    rows = []
+    for cost in costs:
+        size = cost.elements if cost.macs is None else cost.macs
+        size //= cost.executions
+        operation = Operation(cost.name, cost.kernel, cost.formats, cost.signature, size, cost.executions)
+        rows.append(Row(operation, scale * cost.ticks / cost.executions))
+    return rows
+
+
+def _operation(program: Program, op: Op, times: int) -> Operation:
+    formats = tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output))
+    elements = elements_of(program, op, times)
+    size = (macs_of(program, op, elements) or elements) // times
+    return Operation(op.name, op.kernel, formats, signature_of(program, op), size, times)
+
+
+def _read(path: Path, version: Version) -> Iterator[Line]:
+    """The lines of this version; a torn or damaged one is left out."""
+    if not path.is_file():
+        return
+    wanted = version.as_json().items()
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+            if wanted <= line.items() and _is_sound(line):
+                yield line
+        except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
+            continue
+
+
+def _is_sound(line: Line) -> bool:
+    """Whether it states a fact in full: known formats, and numbers that can be. What it lacks is raised."""
+    if line["kind"] == "operation":
+        row = _row(line)
+        return math.isfinite(row.ticks) and row.ticks >= 0 and row.operation.executions > 0 and row.operation.size >= 0
+    run = _run(line)
+    for choice in run.candidate:
+        named(choice.format)
+    numbers = run.summed, run.outside, run.flash_bytes
+    fits = run.worst > 0 and run.summed > 0 if run.worst != float("inf") else True
+    return fits and all(math.isfinite(number) for number in numbers) and all(map(str, line["signatures"]))
+
+
+def _append(path: Path, line: Line) -> None:
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _key(line: Line) -> str:
+    """Which fact a line states."""
+    if line["kind"] == "run":
+        return f"run {line['candidate']}"
+    return f"operation {line['operation']} {line['kernel']} {line['signature']}"
+
+
+def _written(candidate: Candidate) -> list[str]:
+    return [f"{choice.format}{choice.offset:+d}" if choice.offset else choice.format for choice in candidate]
+
+
+def _choice(text: str) -> Choice:
+    for sign in "+-":
+        name, found, offset = text.rpartition(sign)
+        if found and name:
+            return Choice(name, int(sign + offset))
+    return Choice(text)
+
+
+def _row_line(row: Row) -> Line:
+    operation = row.operation
+    return {
+        "kind": "operation",
+        "operation": operation.name,
+        "kernel": operation.kernel,
+        "formats": list(operation.formats),
+        "size": operation.size,
+        "executions": operation.executions,
+        "ticks": round(row.ticks, 2),
+        "signature": operation.signature,
+    }
+
+
+def _row(line: Line) -> Row:
+    operation = Operation(
+        line["operation"],
+        line["kernel"],
+        tuple(line["formats"]),
+        line["signature"],
+        line["size"],
+        line["executions"],
+    )
+    return Row(operation, line["ticks"])
+
+
+def _run_line(run: Run, signatures: list[str]) -> Line:
+    fits = run.worst != float("inf")
+    return {
+        "kind": "run",
+        "candidate": _written(run.candidate),
+        "worst": run.worst if fits else None,
+        "summed": round(run.summed, 2),
+        "outside": round(run.outside, 2),
+        "flash_bytes": run.flash_bytes,
+        "signatures": signatures,
+    }
+
+
+def _run(line: Line) -> Run:
+    candidate = tuple(_choice(text) for text in line["candidate"])
+    worst = float("inf") if line["worst"] is None else line["worst"]
+    return Run(candidate, worst, line["summed"], line["outside"], line["flash_bytes"])

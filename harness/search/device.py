@@ -1,0 +1,175 @@
+"""Candidates of a search on the board: built, flashed, streamed and compared as `hil run` does it.
+
+What the board measured decides between candidates that agree equally well with the float model, and whether the whole
+of its RAM is kept to. A board that computes other integers than the reference ends the search.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.errors import BoardDiffers, BuildError
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.diff import diff_compiled
+from tinyhil.harness.measure.profile import Profile, profile_run
+from tinyhil.harness.measure.run import Outcome, run
+from tinyhil.harness.measure.variant import Device
+from tinyhil.harness.records.record import store
+from tinyhil.search.costs import Limits
+from tinyhil.search.evaluator import Score
+from tinyhil.search.space import Candidate, Space
+from tinyhil.search.trial import Trial, TrialLog
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a board said of one candidate. Bytes are None where it can not measure them; `median` is in `unit`.
+
+    `latency_us`: of the worst sample, which a limit is held against; None on a board that counts instructions.
+    """
+
+    board: str
+    samples: int
+    accuracy: float | None
+    disagreements: int
+    median: float
+    unit: str
+    arena_bytes: int
+    static_bytes: int
+    stack_bytes: int | None
+    total_bytes: int | None
+    flash_bytes: int
+    record: str
+    latency_us: float | None = None
+
+    def keeps(self, limits: Limits) -> bool:
+        slow = limits.latency_us is not None and (self.latency_us is None or self.latency_us > limits.latency_us)
+        return not slow and (limits.flash_bytes is None or self.flash_bytes <= limits.flash_bytes)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The board, and the samples it is given: `x` and labels from the search's part of the data.
+
+    `calibration`: inputs for ranges that are known from nowhere else.
+    """
+
+    request: Request
+    boards: Boards
+    cache_dir: Path
+    space: Space
+    x: np.ndarray
+    y: np.ndarray | None
+    calibration: np.ndarray | None
+    log: TrialLog
+    write: Callable[[Path, Space, Trial], None]
+    say: Say
+
+    def measure(self, trial: Trial) -> Measured:
+        """From the log if an interrupted search has measured it; BoardDiffers if the board is not bit-exact."""
+        known = self.log.device(trial)
+        if known is not None:
+            with suppress(TypeError):  # a damaged line
+                return Measured(**known)
+        outcome = self._run(trial)
+        self._require_equal(outcome)
+        record, path = store(outcome)
+        memory, latency = record["memory"], record["latency"]
+        figures = Measured(
+            board=record["board"],
+            samples=record["samples"],
+            accuracy=record["accuracy"],
+            disagreements=record["disagreements"],
+            median=latency["median"],
+            unit=latency["unit"],
+            arena_bytes=memory["arena_bytes"],
+            static_bytes=memory["static_bytes"],
+            stack_bytes=memory["stack_bytes"],
+            total_bytes=memory["total_bytes"],
+            flash_bytes=record["flash_bytes"],
+            record=str(path),
+            latency_us=_worst_us(latency),
+        )
+        self.log.add_device(trial, figures.as_json())
+        return figures
+
+    def profile(self, candidate: Candidate) -> Profile:
+        """What each operation of the candidate costs."""
+        trial = Trial(0, candidate, "full", 0, True, Score(0, 0, None, 0, 0.0))
+        return profile_run(self._run(trial), self.boards, self.cache_dir, self.say)
+
+    def _run(self, trial: Trial) -> Outcome:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.write(folder / "widths.yaml", self.space, trial)
+            if self.y is None:
+                np.savez(folder / "search.npz", x=self.x)
+            else:
+                np.savez(folder / "search.npz", x=self.x, y=self.y)
+            calibrate = self.request.calibrate
+            if self.calibration is not None:
+                calibrate = folder / "calibrate.npz"
+                np.savez(calibrate, x=self.calibration)
+            files = {"assignment": folder / "widths.yaml", "inputs": folder / "search.npz", "calibrate": calibrate}
+            given = _replaced(self.request, files)
+            return run(given, self.boards, self.cache_dir, self.say, lambda done, all_: None)
+
+    def _require_equal(self, outcome: Outcome) -> None:
+        equal = (outcome.outputs == outcome.reference.outputs).all(axis=1)
+        equal &= outcome.saturations == outcome.reference.saturations
+        if equal.all():
+            return
+        sample = int(np.flatnonzero(~equal)[0])
+        device = Device(outcome.request, outcome.place, self.boards, self.cache_dir, self.say)
+        found = diff_compiled(device, outcome.compiled, outcome.integers[sample], sample)
+        where = "no tensor differs while they are logged: suspect timing or memory"
+        if found.first is not None:
+            where = f"first to differ is {found.first}"
+        raise BoardDiffers(
+            f"{outcome.board.name}: {int((~equal).sum())} of {len(equal)} samples are not those of the host; "
+            f"sample {sample}: {where}; the search ends here, mend the firmware"
+        )
+
+
+def _replaced(request: Request, files: dict[str, Path | None]) -> Request:
+    from dataclasses import replace
+
+    return replace(request, **files)  # type: ignore[arg-type]
+
+
+def _worst_us(latency: Mapping[str, Any]) -> float | None:
+    """Of a record's latency."""
+    if latency["median_us"] is None:
+        return None
+    return float(latency["max"] / latency["clock_hz"] * 1e6)
+
+
+def decide(
+    bench: Bench, finalists: Sequence[Trial], limit_total_bytes: int | None, limits: Limits
+) -> list[tuple[Trial, Measured]]:
+    """The finalists that keep to the limits, best first: agreement on all samples, then measured time."""
+    kept = []
+    for trial in finalists:
+        try:
+            found = bench.measure(trial)
+        except BuildError as error:
+            if not limits:
+                raise
+            bench.say(f"search: left out: {error}")
+            continue
+        if (limit_total_bytes is None or (found.total_bytes or 0) <= limit_total_bytes) and found.keeps(limits):
+            kept.append((trial, found))
+    return sorted(kept, key=lambda pair: (pair[0].score.disagreements, pair[1].disagreements, pair[1].median))

@@ -1,0 +1,228 @@
+"""Limits of latency and flash in a search: what is measured before it, and after an answer that exceeds them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+
+from tinyhil.codegen.profile_calls import stored_bytes
+from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
+from tinyhil.harness.search.task import Task, make_bench
+from tinyhil.program import walk
+from tinyhil.search.anchor import least
+from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.study import Study
+from tinyhil.search.trial import TrialLog
+
+PROFILED_SAMPLES = 5
+MOST_PILOTS = 12
+DRAWN = 24  # assignments among which each pilot is the one that covers most
+NAMED = 3
+OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
+
+Pair = tuple[str, int, int, str, str]
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measured costs of one search. `phase` grows with every decision that rests on new measurements, so that a resumed
+    search decides by what was known at the time."""
+
+    task: Task
+    table: CostTable
+    clock_hz: int
+    phase: int = 0
+    margin: float = 0.0
+    _describe: Callable[[Candidate], Described] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._describe = describer(self.task.study.memory.placed)
+
+    def costs(self, limits: Limits) -> Costs:
+        rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
+        return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
+
+    def study(self, limits: Limits, ram_bytes: int) -> Study:
+        return replace(self.task.study, costs=self.costs(limits), limit_bytes=ram_bytes)
+
+    def measure(self, candidate: Candidate) -> None:
+        """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
+        remembered as one that keeps no limit, and said."""
+        if self.table.known(candidate, self.phase):
+            return
+        bench = make_bench(self.task, TrialLog(None, self.task.study.space, ""), PROFILED_SAMPLES)
+        try:
+            found = bench.profile(candidate)
+        except BuildError as error:
+            self.task.say(f"search: left out: {error}")
+            self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
+            return
+        # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
+        scale = found.whole / found.summed
+        run = Run(candidate, found.worst, found.whole, found.outside * scale, found.flash_bytes)
+        rows = rows_of(found.operations, scale)
+        self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)
+
+    def correct(self, candidate: Candidate, latency_us: float) -> None:
+        """More samples than those of the profile have shown a worse one."""
+        worst = round(latency_us * self.clock_hz / 1e6)
+        for run in self.table.runs(self.phase):
+            if run.candidate == candidate and worst > run.worst:
+                self.table.add([], replace(run, worst=worst), [], self.phase)
+
+    def next_phase(self) -> None:
+        self.phase += 1
+
+
+def make_meter(task: Task) -> Meter:
+    """Profiles what the search needs to begin with, and says what that took."""
+    assert task.board is not None
+    assert task.boards is not None
+    place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
+    ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
+    model = f"{task.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
+    truth = truth_of(task.board, emulated=place.port is None)
+    version = Version.of(task.board, truth, task.cache_dir, model)
+    own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
+    table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
+    meter = Meter(task, table, task.board.chip.clock_hz)
+    _profile_pilots(meter)
+    return meter
+
+
+def _profile_pilots(meter: Meter) -> None:
+    """Each format for all tensors, then mixtures until every pair of formats of two operands of an operation was
+    measured, or MOST_PILOTS were."""
+    task, table = meter.task, meter.table
+    assert task.board is not None
+    space, random = task.study.space, np.random.default_rng(task.request.seed)
+    seen: set[Pair] = set()
+    begin, measured, number = time.monotonic(), 0, 0
+    uniform = [space.uniform(Choice(name)) for name in space.formats]
+    every = set().union(*(_pairs(space, candidate) or set() for candidate in uniform))
+    wanted = {(*pair[:3], a, b) for pair in every for a in space.formats for b in space.formats}
+    while number < MOST_PILOTS and (number < len(uniform) or not wanted <= seen):
+        candidate = uniform[number] if number < len(uniform) else _covering(space, random, seen)
+        number += 1
+        if candidate is None:
+            break
+        if not table.known(candidate, 0):
+            measured += 1
+            if measured == 1:
+                task.say(f"search: profiling up to {MOST_PILOTS} assignments on {task.board.name}")
+            meter.measure(candidate)
+        if table.ran(candidate, 0):
+            seen |= _pairs(space, candidate) or set()
+    if measured:
+        covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
+        task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
+    if all(run.worst == float("inf") for run in table.runs(0)):
+        raise BuildError(f"search: none of {number} assignments runs on {task.board.name}; the lines above say why")
+
+
+def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Candidate | None:
+    """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
+    best: tuple[int, Candidate | None] = (0, None)
+    for _ in range(DRAWN):
+        drawn = random.integers(0, len(space.formats), len(space.groups))
+        candidate = tuple(Choice(space.formats[number]) for number in drawn)
+        found = _pairs(space, candidate)
+        if found is not None and len(found - seen) > best[0]:
+            best = len(found - seen), candidate
+    return best[1]
+
+
+def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
+    """Which pairs of formats the operations of a candidate have, by the groups of their operands; None if it can not be
+    lowered."""
+    try:
+        program = space.lower(candidate)
+    except ModelError:
+        return None
+    choice = {name: c.format for group, c in zip(space.groups, candidate, strict=True) for name in group.members}
+    found = set()
+    for op in walk(program.body):
+        names = list(enumerate((*op.inputs, op.output)))
+        for (i, a), (j, b) in combinations(names, 2):
+            if a in choice and b in choice and a != b:
+                found.add((op.name, i, j, choice[a], choice[b]))
+    return found
+
+
+def anchored(meter: Meter, limits: Limits, ram_bytes: int) -> Study:
+    """The study with a candidate that keeps all limits, by measurement where estimates are against it.
+
+    ConfigError with the least values found, if there is none.
+    """
+    for _ in range(2):
+        study = meter.study(limits, ram_bytes)
+        known = [run.candidate for run in study.costs.runs] if study.costs else []
+        candidate = least(study.space, study.excess, known, enough=0.0)
+        if study.excess(candidate) <= 0.0:
+            return replace(study, anchor=candidate)
+        meter.next_phase()
+        meter.measure(candidate)
+    raise ConfigError(" ".join(_why(meter, limits, ram_bytes)))
+
+
+def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
+    """The limit that can not be kept, the least value found, and what makes it."""
+    assert meter.task.board is not None
+    alone = (
+        (Limits(latency_us=limits.latency_us), limits.latency_us, "us of latency", "--latency-us", OTHER_SAMPLES),
+        (Limits(flash_bytes=limits.flash_bytes), limits.flash_bytes, "B of flash", "--flash", 1.0),
+    )
+    for limit, asked, unit, option, slack in alone:
+        if asked is None:
+            continue
+        candidate, value = least_of(meter, limit, ram_bytes)
+        if value <= asked:
+            continue
+        yield f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM,"
+        yield f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)};"
+        yield f"try {option} {math.ceil(value * slack)}"
+        return
+    asked_for = f"{limits.latency_us} us of latency" if limits.latency_us is not None else ""
+    yield f"search: {asked_for} and {limits.flash_bytes} B of flash are feasible alone, but no assignment was found"
+    yield f"that keeps both with {ram_bytes} B of RAM; raise one of them"
+
+
+def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
+    """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
+    study = meter.study(limit, ram_bytes)
+    assert study.costs is not None
+    known = [run.candidate for run in study.costs.runs]
+
+    def value(candidate: Candidate) -> float:
+        fits = study.memory.fits(candidate, ram_bytes)
+        return study.costs.value(candidate) if fits and study.costs is not None else float("inf")
+
+    candidate = least(study.space, value, known)
+    meter.next_phase()
+    meter.measure(candidate)
+    study = meter.study(limit, ram_bytes)
+    measured = [run.candidate for run in study.costs.runs] if study.costs else []
+    best = min(measured, key=value, default=candidate)
+    return best, value(best)
+
+
+def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
+    """The operations or constants that take most of it."""
+    if limit.latency_us is not None:
+        return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
+    program = meter.task.study.space.lower(candidate)
+    sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
+    largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
+    return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"

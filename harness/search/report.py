@@ -1,0 +1,108 @@
+"""A search on the terminal: the best so far while it runs, the widths and figures at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from tinyhil.harness.search.device import Measured
+    from tinyhil.harness.search.session import SearchOutcome
+    from tinyhil.search.trial import Trial
+
+
+@contextmanager
+def search_progress(console: Console, evaluations: int | None) -> Iterator[Callable[[Trial, Trial | None], None]]:
+    """Yields `on_trial`; nothing is shown where nobody watches."""
+    if not console.is_terminal:
+        yield lambda trial, best: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("search", total=evaluations)
+
+        def on_trial(trial: Trial, best: Trial | None) -> None:
+            known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
+            bar.update(
+                task, advance=0 if trial.kind == "probe" else 1, description=f"trial {trial.number + 1}: {known}"
+            )
+
+        yield on_trial
+
+
+def print_outcome(outcome: SearchOutcome, console: Console) -> None:
+    """The table of widths, then the figures on held-out data."""
+    from rich.table import Table
+
+    table = Table(title=None)
+    for title in ("tensor", "kind", "elements", "format"):
+        table.add_column(title, justify="right" if title == "elements" else "left")
+    for group, choice in zip(outcome.space.groups, outcome.found.best.candidate, strict=True):
+        tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""
+        table.add_row(group.name + tied, group.role, str(group.elements), str(choice))
+    console.print(table)
+    r, best = outcome.record, outcome.found.best
+    lines = {
+        "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
+        "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B (arena {r['arena_bytes']} B)",
+        **_costs(r),
+        "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
+        "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
+        "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
+        "assignment": r["assignment_file"],
+    }
+    if outcome.measured is not None:
+        lines["on the board"] = _on_board(outcome.measured)
+    for name, text in lines.items():
+        console.print(f"{name:14} {text}", soft_wrap=True)
+    console.print(_beside(r))
+
+
+def _beside(r: dict[str, Any]) -> Any:
+    """The answer, and each format alone: a table."""
+    from rich.table import Table
+
+    table = Table(title="held out, beside one format for all tensors", title_justify="left")
+    for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title == "format" else "right")
+    answer = {**r, "format": "the answer", "keeps_limits": True}
+    answer["ram_bytes"] = None if r["uniform"][0].get("ram_bytes") is None else r["ram_bytes"]
+    for row in (answer, *r["uniform"]):
+        if "arena_bytes" not in row:
+            table.add_row(row["format"], f"not possible: {row['reason']}")
+            continue
+        numbers = (row[name] for name in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements"))
+        cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+        beyond = "" if row["keeps_limits"] else " (beyond the limits)"
+        table.add_row(row["format"] + beyond, *cells, _percent(row["accuracy"]))
+    return table
+
+
+def _costs(r: dict[str, Any]) -> dict[str, str]:
+    """Latency of the worst sample, and flash, where they are known, with their limits."""
+    lines = {}
+    if r["latency_us"] is not None:
+        limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
+        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} (worst sample measured)"
+    if r["flash_bytes"] is not None:
+        limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
+        lines["flash"] = f"{r['flash_bytes']:,} B{limit}"
+    return lines
+
+
+def _on_board(found: Measured) -> str:
+    """What the board measured of the chosen widths."""
+    stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack"
+    return (
+        f"{found.board}: {found.samples} samples bit-exact, {found.disagreements} differ from float, median "
+        f"{found.median:,.0f} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.2f} %"

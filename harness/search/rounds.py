@@ -1,0 +1,232 @@
+"""Searches whose answer is measured on the board, again until all limits are kept to; and the least of one cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tinyhil.errors import BuildError, ConfigError
+from tinyhil.harness.search.device import Bench, Measured, decide
+from tinyhil.harness.search.limits import Meter, anchored, least_of
+from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.search.costs import Limits
+from tinyhil.search.run import Budget, Found, search
+from tinyhil.search.slim import slimmed
+from tinyhil.search.space import Candidate
+from tinyhil.search.study import Study
+from tinyhil.search.trial import Trial, TrialLog
+
+MOST_ROUNDS = 6
+STEPS = 5  # of halving between the least value and that of an answer without the limit
+SMALLEST_STEP, LARGEST_STEP = 0.01, 0.05  # by which estimates are raised after an answer that exceeds a limit
+SLACKS = (1.0, 1.02, 1.1)  # times the least estimate, under which the answer is searched that is measured
+FITTING = 3  # measured assignments that are tried where no answer keeps to the limits
+
+MakeBench = Callable[[TrialLog], Bench]
+
+
+def search_once(task: Task, study: Study, stem: str, bench: MakeBench | None) -> Found:
+    """One search; every k-th full trial is measured on the way if asked."""
+    log = trial_log(task, stem)
+    device = bench(log) if bench is not None else None
+    count = 0
+
+    def on_trial(trial: Trial, best: Trial | None) -> None:
+        nonlocal count
+        task.progress(trial, best)
+        if device is not None and task.request.every is not None and trial.kind == "full" and trial.fits:
+            count += 1
+            if count % task.request.every == 0:
+                device.measure(trial)
+
+    request = task.request
+    budget = Budget(request.evaluations, request.seconds, request.target)
+    return search(task.strategy, study, budget=budget, log=log, on_trial=on_trial)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Of all searches so far."""
+
+    evaluations: float = 0.0
+    seconds: float = 0.0
+
+    def charge(self, evaluations: float) -> None:
+        self.evaluations += evaluations
+
+    def add(self, found: Found) -> Found:
+        self.evaluations += found.evaluations
+        self.seconds += found.seconds
+        return replace(found, evaluations=self.evaluations, seconds=self.seconds)
+
+
+def searched_on_device(
+    task: Task, meter: Meter | None, limits: Limits, required: Limits, tag: str = ""
+) -> tuple[Found, Measured]:
+    """Search under `limits` and measure the finalists; again with what was learnt from them while none keeps to those
+    `required`."""
+    request, total = task.request, task.ram_bytes if task.whole else None
+    limit = task.arena_bytes
+    spent = _Spent()
+    count = request.finalists if request.on_device or request.every else 1
+    for number in range(MOST_ROUNDS):
+        study = anchored(meter, limits, limit) if meter is not None else replace(task.study, limit_bytes=limit)
+        benches: list[Bench] = []
+
+        def bench(log: TrialLog, made: list[Bench] = benches) -> Bench:
+            made.append(make_bench(task, log))
+            return made[0]
+
+        stem = f"{task.stem(limit)}{tag}" + (f"-{number}" if meter is not None and number else "")
+        found = spent.add(search_once(task, study, stem, bench))
+        finalists = _finalists(found, count)
+        kept = decide(benches[0], finalists, total, required)
+        if kept:
+            return replace(found, best=kept[0][0]), kept[0][1]
+        if total is not None and (over := _over(benches[0], finalists, total)) > 0:
+            limit = max(limit - over, task.study.memory.planned_bytes(task.study.memory.least()))
+            task.say(f"search: no finalist keeps to {total} B in all; again with {limit} B of arena")
+        if meter is not None:
+            _learn(meter, limits, finalists, benches[0])
+    if meter is None:
+        raise ConfigError(f"search: after {MOST_ROUNDS} searches none keeps to {total} B in all; raise --ram")
+    return _measured_before(task, meter, required, limit, found)
+
+
+def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
+    """By how much the best of them exceeds the RAM of the board; 0 if none fits it at all."""
+    needed = []
+    for trial in finalists:
+        with suppress(BuildError):  # said when it was measured
+            needed.append(bench.measure(trial).total_bytes or 0)
+    return min(needed) - total if needed else 0
+
+
+def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -> None:
+    """What exceeded the limits is profiled, and estimates are trusted less by as much as they were wrong."""
+    expected = meter.costs(limits)
+    meter.next_phase()
+    for trial in finalists:
+        meter.measure(trial.candidate)
+        known = bench.log.device(trial)
+        if known is not None and known["latency_us"] is not None:
+            meter.correct(trial.candidate, known["latency_us"])
+    after = meter.costs(limits)
+    meter.margin += min(LARGEST_STEP, max(SMALLEST_STEP, *(after.excess(trial.candidate) for trial in finalists)))
+    was, now = expected.estimate(finalists[0].candidate), after.estimate(finalists[0].candidate)
+    if was is not None and now is not None:
+        bench.say(
+            f"search: the answer takes {now.latency_us:,.0f} us and {now.flash_bytes:,.0f} B of flash, expected were "
+            f"{was.latency_us:,.0f} us and {was.flash_bytes:,.0f} B; going on with what was learnt"
+        )
+
+
+def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, found: Found) -> tuple[Found, Measured]:
+    """The best of the assignments that were measured and kept to the limits."""
+    study = meter.study(limits, ram_bytes)
+    assert study.costs is not None
+    trials = []
+    for number, run in enumerate(study.costs.runs):
+        if study.fits(run.candidate):
+            score = study.evaluator.score(study.space.lower(run.candidate))
+            ram = study.memory.planned_bytes(run.candidate)
+            trials.append(Trial(number, run.candidate, "full", ram, True, score))
+    bench = make_bench(task, TrialLog(None, study.space, ""))
+    best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
+    kept = decide(bench, best, task.ram_bytes if task.whole else None, limits)
+    if not kept:
+        raise ConfigError(
+            f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
+        )
+    task.say("search: the answers of all rounds exceed a limit; this is the best assignment measured that does not")
+    return replace(found, best=kept[0][0]), kept[0][1]
+
+
+def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, Measured | None]:
+    """The least RAM, flash or latency whose search loses at most `points` of accuracy against float on its samples."""
+    request, limits = task.request, task.request.limits
+    spent = _Spent()
+    wanted = task.study.float_quality - request.points / 100
+
+    def attempt(bound: float | None, tag: str) -> Found:
+        """A search with `bound` on the objective as well."""
+        ram = task.arena_bytes if objective != "ram" or bound is None else int(bound)
+        both = _with(limits, objective, bound)
+        study = replace(task.study, limit_bytes=ram) if meter is None else anchored(meter, both, ram)
+        if meter is None:
+            study.memory.require(ram)
+        return spent.add(search_once(task, study, f"{task.stem(task.ram_bytes)}{tag}", None))
+
+    found = attempt(None, "-min")
+    high = _value(task, meter, objective, found.best.candidate)
+    low = _least(task, meter, objective)
+    if found.best.quality < wanted:
+        task.say(f"search: more than {request.points:g} points are lost without a bound on {objective}, too")
+        low = high
+    for step in range(STEPS):
+        if high - low <= 1:
+            break
+        bound = (low + high) / 2
+        try:
+            other = attempt(bound, f"-min{step}")
+        except ConfigError:
+            low = bound
+            continue
+        if other.best.quality >= wanted:
+            found, high = other, min(bound, _value(task, meter, objective, other.best.candidate))
+        else:
+            low = bound
+    if objective == "ram":
+        study = replace(task.study, limit_bytes=task.arena_bytes, charge=spent.charge)
+        found = replace(found, best=slimmed(study, found.best, wanted))
+        high = _value(task, meter, objective, found.best.candidate)
+    task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
+    if not task.measures:
+        return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), None
+    if objective == "ram":
+        bench = make_bench(task, TrialLog(None, task.study.space, ""))
+        kept = decide(bench, [found.best], task.ram_bytes if task.whole else None, limits)
+        if kept:
+            return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), kept[0][1]
+        task = replace(task, arena_bytes=int(high))
+    for slack in SLACKS:
+        try:
+            tight = _with(limits, objective, high * slack)
+            answer, measured = searched_on_device(task, meter, tight, limits, f"-min{slack:g}")
+            return spent.add(answer), measured
+        except ConfigError:  # measurements have made the bound infeasible
+            if slack == SLACKS[-1]:
+                raise
+    raise AssertionError("the last slack returns or raises")
+
+
+def _with(limits: Limits, objective: str, bound: float | None) -> Limits:
+    """The limits and, on latency or flash, the bound where it is the tighter one."""
+    if bound is None or objective == "ram":
+        return limits
+    if objective == "flash":
+        return replace(limits, flash_bytes=int(min(bound, limits.flash_bytes or bound)))
+    return replace(limits, latency_us=min(bound, limits.latency_us or bound))
+
+
+def _value(task: Task, meter: Meter | None, objective: str, candidate: Candidate) -> float:
+    if objective == "ram" or meter is None:
+        return task.study.memory.planned_bytes(candidate) + task.study.beside_bytes(candidate)
+    return meter.costs(_only(objective)).value(candidate)
+
+
+def _least(task: Task, meter: Meter | None, objective: str) -> float:
+    if objective == "ram" or meter is None:
+        return _value(task, None, objective, task.study.memory.least())
+    return least_of(meter, _only(objective), task.arena_bytes)[1]
+
+
+def _only(objective: str) -> Limits:
+    return Limits(latency_us=float("inf")) if objective == "latency" else Limits(flash_bytes=1 << 40)
+
+
+def _finalists(found: Found, count: int) -> list[Trial]:
+    """The answer and the best other trials that fit."""
+    others = [trial for trial in found.trials if trial.kind == "full" and trial.fits and trial != found.best]
+    return [found.best, *sorted(others, key=lambda trial: trial.rank)[: max(0, count - 1)]]

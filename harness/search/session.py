@@ -1,0 +1,149 @@
+"""`hil search`: widths found on training data under limits, reported on data that the search has not seen."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from tinyhil.harness.config import Boards
+from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.fit import require_fit
+from tinyhil.harness.search.limits import make_meter
+from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
+from tinyhil.harness.search.task import (
+    Progress,
+    Say,
+    SearchRequest,
+    Task,
+    load_task,
+    placed,
+    replace_text,
+    write_assignment,
+)
+from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
+from tinyhil.search.run import Found
+from tinyhil.search.space import Space
+from tinyhil.search.trial import writing_into
+
+__all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
+
+PRINTED = (
+    *("strategy", "evaluations", "seconds", "ram_bytes", "ram_limit_bytes", "accuracy", "float_accuracy"),
+    *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
+    *("arena_bytes", "uniform"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """The search, and the final figures on held-out data. `measured`: of the board, if one was asked."""
+
+    request: SearchRequest
+    space: Space
+    found: Found
+    search_samples: int
+    search_float_accuracy: float | None
+    record: dict[str, Any]
+    measured: Measured | None
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {key: self.record[key] for key in PRINTED}
+
+
+def run_search(
+    request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
+) -> SearchOutcome:
+    """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
+    request.check()
+    task = load_task(request, cache_dir, say, progress, boards)
+    with _alone(task):
+        return _searched(task)
+
+
+@contextmanager
+def _alone(task: Task) -> Iterator[None]:
+    """One at a time writes these trials: another with the same questions waits, then goes on with them as they are."""
+    lock = filelock.FileLock(task.folder / f"{task.stem(task.ram_bytes)}.lock")
+    with writing_into(task.folder):
+        task.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            task.say(f"search: another one with the same questions is under way ({lock.lock_file}); waiting for it")
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _searched(task: Task) -> SearchOutcome:
+    request, beside = task.request, uniforms(task)
+    limit = arena_limit(task, beside)
+    task = replace(task, arena_bytes=limit, study=replace(task.study, limit_bytes=limit))
+    found, measured = undominated(task, *_find(task), beside)
+    record = _record(task, found, measured)
+    record["uniform"] = as_records(task, beside)
+    stem = task.stem(task.ram_bytes)
+    out = request.out or task.folder / f"{stem}.yaml"
+    write_assignment(out, task.study.space, found.best)
+    record["assignment_file"] = str(out)
+    if task.board is not None:
+        record["flash_bytes"] = require_fit(task, found.best.candidate, out).flash_bytes
+    replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
+    examples = task.study.evaluator.examples
+    outcome = SearchOutcome(request, task.study.space, found, len(examples), examples.float_accuracy, record, measured)
+    if request.plot is not None:
+        from tinyhil.harness.search.plot import plot_search
+
+        plot_search(outcome, request.plot)
+    return outcome
+
+
+def _find(task: Task) -> tuple[Found, Measured | None]:
+    request = task.request
+    meter = make_meter(task) if request.costs else None
+    if request.minimize is not None:
+        return minimized(task, meter, request.minimize)
+    if task.measures:
+        return searched_on_device(task, meter, request.limits, request.limits)
+    return search_once(task, task.study, task.stem(task.ram_bytes), None), None
+
+
+def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, Any]:
+    best, strategy = found.best, task.strategy
+    total = measured.total_bytes if measured is not None and task.whole else None
+    return {
+        "strategy": strategy.name,
+        "evaluations": round(found.evaluations, 2),
+        "seconds": round(found.seconds, 3),
+        "ram_bytes": best.ram_bytes if total is None else total,
+        "ram_limit_bytes": task.ram_bytes,
+        "arena_bytes": best.ram_bytes,
+        **held_out(task, best.candidate),
+        "latency_us": None if measured is None else measured.latency_us,
+        "latency_limit_us": task.request.latency_us,
+        "flash_bytes": None if measured is None else measured.flash_bytes,
+        "flash_limit_bytes": task.request.flash,
+        "search": {
+            "samples": len(task.study.evaluator.examples),
+            "accuracy": best.accuracy,
+            "disagreements": best.score.disagreements,
+            "trials": len(found.trials),
+            "finished": found.finished,
+        },
+        "device": None if measured is None else measured.as_json(),
+        "options": asdict(strategy) if is_dataclass(strategy) else {},
+        "formats": list(task.study.space.formats),
+        "seed": task.request.seed,
+        "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -1,0 +1,305 @@
+"""What the user asked a search for, and everything it names, loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyhil.calibrate import Ranges
+from tinyhil.errors import ConfigError
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.boards.locate import EMULATED
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.search.data import Split, load_split
+from tinyhil.harness.search.device import Bench
+from tinyhil.harness.search.total import wider_input
+from tinyhil.harness.zoo import ModelSource
+from tinyhil.memplan import Budget as PlanBudget
+from tinyhil.memplan import Plan, plan
+from tinyhil.memplan.arena.floor import floor_bytes
+from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.program import Program
+from tinyhil.search.costs import Limits
+from tinyhil.search.engine.library import load_engine
+from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
+from tinyhil.search.memory import Memory
+from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.space import Space, make_space
+from tinyhil.search.strategies import make_strategy
+from tinyhil.search.study import Strategy, Study
+from tinyhil.search.trial import Trial, TrialLog
+
+Say = Callable[[str], None]
+Progress = Callable[[Trial, Trial | None], None]
+PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
+OBJECTIVES = ("ram", "flash", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has."""
+
+    model: str
+    ram: int | None = None
+    strategy: str = "lagrange"
+    set_: tuple[str, ...] = ()
+    formats: str = "fixed8,fixed16"
+    evaluations: int | None = None
+    seconds: float | None = None
+    target: int | None = None
+    samples: int | None = None
+    seed: int = 0
+    inputs: Path | None = None
+    held_out: Path | None = None
+    calibrate: Path | None = None
+    evaluator: str = "engine"
+    board: str | None = None
+    on_device: bool = False
+    every: int | None = None
+    finalists: int = 3
+    device_samples: int = 50
+    latency_us: float | None = None
+    flash: int | None = None
+    arena: int | None = None
+    minimize: str | None = None
+    points: float = 0.5
+    port: str | None = None
+    wait_s: float | None = None
+    out: Path | None = None
+    plot: Path | None = None
+    results: Path = Path("results")
+
+    def check(self) -> None:
+        """ConfigError for options that make no sense together, or a folder that is not there."""
+        needs = {
+            "--on-device": self.on_device,
+            "--every": self.every,
+            "--latency-us": self.latency_us,
+            "--flash": self.flash,
+            f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
+        }
+        missing = [name for name, given in needs.items() if given]
+        if missing and self.board is None:
+            raise ConfigError(f"search: {missing[0]} needs a board; give --board NAME, see `hil boards`")
+        numbers = {"--latency-us": self.latency_us, "--seconds": self.seconds, "--points": self.points}
+        for option, number in numbers.items():
+            if number is not None and not math.isfinite(number):
+                raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
+        if self.ram is None and self.arena is None and self.board is None:
+            raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
+        if self.ram is not None and self.arena is not None:
+            raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
+        if self.held_out is not None and self.inputs is None:
+            raise ConfigError("search: --held-out needs --inputs, the samples to search on")
+        for option, path in (("--out", self.out), ("--plot", self.plot)):
+            if path is not None and not path.parent.is_dir():
+                raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.latency_us, self.flash)
+
+    @property
+    def uses_board(self) -> bool:
+        """Whether the board itself is wanted, not only what it would take: elsewhere its emulator measures."""
+        return self.on_device or self.every is not None or self.costs or self.port is not None
+
+    @property
+    def costs(self) -> bool:
+        """Whether latency or flash count."""
+        return bool(self.limits) or self.minimize in ("flash", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request with everything it names loaded. `ram_bytes`: the limit that it means, of all RAM that `board` needs
+    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit."""
+
+    request: SearchRequest
+    ram_bytes: int
+    arena_bytes: int
+    strategy: Strategy
+    source: ModelSource
+    model: Model
+    ranges: Ranges
+    split: Split
+    study: Study
+    boards: Boards | None
+    board: BoardSpec | None
+    cache_dir: Path
+    say: Say
+    progress: Progress
+
+    @property
+    def whole(self) -> bool:
+        """Whether RAM means arena, the input's buffers, static data and stack: where a board with a limit is named."""
+        return self.request.arena is None and self.board is not None and self.board.chip.ram_bytes is not None
+
+    @property
+    def measures(self) -> bool:
+        return self.whole or self.request.uses_board
+
+    @property
+    def folder(self) -> Path:
+        return self.request.results / "search" / self.source.name
+
+    def stem(self, limit_bytes: int) -> str:
+        return f"{self.strategy.name}-{limit_bytes}-{self.key[:8]}"
+
+    @property
+    def key(self) -> str:
+        """Names what may be resumed: the same questions about the same model on the same samples."""
+        r, split = self.request, self.split
+        device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
+        if r.costs or r.minimize:
+            device += f" {r.limits} {r.minimize} {r.points}"
+        how = (
+            f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {r.formats} {r.seed} {self.strategy!r}{device}"
+        )
+        ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
+        return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
+
+
+def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
+    """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made."""
+    names = formats_on_offer(request.formats)
+    strategy = make_strategy(request.strategy, request.set_)
+    board = _board(request, boards)
+    opened = open_model(request.model)
+    source, model = opened.source, opened.model
+    split = load_split(source, request.inputs, request.held_out, say).thinned(request.samples)
+    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
+    space = make_space(model.graph, ranges, names)
+    memory = Memory(space, placed, quick_plan, floor_bytes)
+    ram_bytes = _ram_bytes(request, board)
+    memory.require(ram_bytes)
+    examples = make_examples(model.graph, split.x, split.y)
+    require_classes(examples)
+    executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
+    whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board) if whole and board is not None else None
+    study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
+    return Task(
+        request,
+        ram_bytes,
+        ram_bytes,
+        strategy,
+        source,
+        model,
+        ranges,
+        split,
+        study,
+        boards,
+        board,
+        cache_dir,
+        say,
+        progress,
+    )
+
+
+def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
+    if request.board is None or boards is None:
+        return None
+    board = find_place(Request(request.board, request.model, port=request.port), boards).board
+    if (request.latency_us is not None or request.minimize == "latency") and board.chip.tick == "instructions":
+        raise ConfigError(f"search: {board.name} counts instructions, which take no known time; latency needs cycles")
+    return board
+
+
+def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
+    given = request.arena if request.ram is None else request.ram
+    if given is not None:
+        return given
+    if board is None or board.chip.ram_bytes is None:
+        raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
+    return board.chip.ram_bytes
+
+
+def trial_log(task: Task, stem: str) -> TrialLog:
+    return TrialLog(task.folder / f"{stem}.jsonl", task.study.space, task.key)
+
+
+def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
+    """The board with the samples it measures on, `samples` of them; its emulator if the board itself is not wanted."""
+    request, split = task.request, task.split
+    assert task.boards is not None
+    assert task.board is not None
+    assert request.board is not None
+    emulated = not request.uses_board and task.board.chip.emulator is not None
+    run_request = Request(
+        f"{task.board.name}@{EMULATED}" if emulated else request.board,
+        request.model,
+        calibrate=request.calibrate,
+        port=request.port,
+        wait_s=request.wait_s,
+        results=request.results,
+    )
+    thin = split.thinned(samples or request.device_samples)
+    known = request.calibrate is not None or (task.source.ranges is not None and task.source.ranges.is_file())
+    calibration = None if known else split.calibration
+    return Bench(
+        run_request,
+        task.boards,
+        task.cache_dir,
+        task.study.space,
+        thin.x,
+        thin.y,
+        calibration,
+        log,
+        write_assignment,
+        task.say,
+    )
+
+
+def placed(program: Program) -> Placement:
+    """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
+    return place(program, budget=PlanBudget(nodes=PLAN_NODES))
+
+
+def quick_plan(program: Program) -> Plan:
+    """A plan without the passes that take time: the arena is never larger."""
+    return plan(problem_of(program), budget=PlanBudget(nodes=PLAN_NODES))
+
+
+def write_assignment(path: Path, space: Space, trial: Trial) -> None:
+    """What `hil run --assignment` takes."""
+    import yaml
+
+    chosen = space.assignment(trial.candidate)  # values that no group holds have its default in the search as well
+    content: dict[str, Any] = {
+        "default": chosen.default,
+        "values": {name: fmt for name, fmt in chosen.values.items() if fmt != chosen.default},
+    }
+    if chosen.offsets:
+        content["offsets"] = dict(chosen.offsets)
+    replace_text(path, yaml.safe_dump(content, sort_keys=False))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """The file as a whole or, with a ConfigError, as it was."""
+    path = path.resolve()
+    special = path.exists() and not path.is_file()  # such as /dev/null, which nothing may take the place of
+    partial = path.with_name(f"{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if special:
+            path.write_text(text)
+            return
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise ConfigError(
+            f"search: {path} can not be written: {error.strerror}; choose another place with --out or --results, the "
+            "trials are kept where they could be"
+        ) from None

@@ -1,0 +1,40 @@
+"""RAM of a board beside the arena that depends on the formats: the buffers of the model input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinyhil.codegen.transfer import choose_transfer
+from tinyhil.errors import DoesNotFit, ModelError
+from tinyhil.harness.config import BoardSpec
+from tinyhil.search.memory import Memory
+from tinyhil.search.space import Candidate, Choice
+
+
+def wider_input(memory: Memory, board: BoardSpec) -> Callable[[Candidate], int]:
+    """By how many bytes the input's buffers exceed those of the narrowest formats, which the board shows.
+
+    What cannot be lowered costs nothing here: it does not fit anyway.
+    """
+    space = memory.space
+    index = next(number for number, group in enumerate(space.groups) if space.graph.inputs[0] in group.members)
+    known: dict[Choice, int] = {}
+
+    def taken(candidate: Candidate) -> int:
+        choice = candidate[index]
+        if choice not in known:
+            program = space.lower(candidate)
+            known[choice] = choose_transfer(program, 0, board.chip.ram_bytes, board.name).input_bytes
+        return known[choice]
+
+    least = taken(memory.least())
+
+    def beside(candidate: Candidate) -> int:
+        try:
+            return taken(candidate) - least
+        except DoesNotFit:
+            return board.chip.ram_bytes or 0
+        except ModelError:
+            return 0
+
+    return beside

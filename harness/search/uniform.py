@@ -1,0 +1,163 @@
+"""One format for all tensors, every one on offer: what an answer is printed beside, and must not be dominated by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tinyhil.codegen.profile_calls import stored_bytes
+from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.search.evaluator import Evaluator, make_examples
+from tinyhil.search.run import Found
+from tinyhil.search.slim import ROUNDED
+from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.trial import Trial, TrialLog
+
+ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM, latency and flash
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """`trial` None: `reason` says why no program of this format can be. `measured` None: no board, or `reason`."""
+
+    format: str
+    trial: Trial | None
+    measured: Measured | None = None
+    reason: str = ""
+
+
+def uniforms(task: Task) -> tuple[Uniform, ...]:
+    """Every format on offer, evaluated on all samples and, where the board counts, measured on it."""
+    log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
+    known = {trial.number: trial for trial in log.read()}
+    log.start(list(known.values()))
+    return tuple(_uniform(task, log, known, number) for number in range(len(task.study.space.formats)))
+
+
+def _uniform(task: Task, log: TrialLog, known: dict[int, Trial], number: int) -> Uniform:
+    study, name = task.study, task.study.space.formats[number]
+    candidate = study.space.uniform(Choice(name))
+    try:
+        trial = known.get(number)
+        if trial is None:
+            ram, score = study.memory.planned_bytes(candidate), study.evaluator.score(study.space.lower(candidate))
+            trial = Trial(number, candidate, "full", ram, study.fits(candidate), score)
+            log.add(trial)
+        return Uniform(name, trial, make_bench(task, log).measure(trial) if task.measures else None)
+    except ModelError as error:
+        return Uniform(name, None, reason=str(error))
+    except BuildError as error:
+        return Uniform(name, trial, reason=str(error))
+
+
+def arena_limit(task: Task, found: Sequence[Uniform]) -> int:
+    """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
+    narrowest format that fits the board shows there. ConfigError if that is not enough."""
+    if not task.whole:
+        return task.ram_bytes
+    assert task.board is not None
+    study, chip = task.study, task.board.chip
+    measured = [(one.trial, one.measured) for one in found if one.trial is not None and one.measured is not None]
+    if not measured:
+        raise BuildError(next(one.reason for one in found if one.reason))
+    trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + study.beside_bytes(pair[0].candidate))
+    if narrowest.total_bytes is None:
+        raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
+    wider = study.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
+    beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
+    least = trial.ram_bytes + wider
+    limit = min(task.ram_bytes - beside, (chip.ram_bytes or 0) - (chip.stack_reserve_bytes or 0) - static)
+    if limit < least:
+        raise ConfigError(
+            f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "
+            f"static data and {least} B of arena are the least; try --ram {beside + least}, or --arena for the arena "
+            "alone"
+        )
+    return limit
+
+
+def undominated(
+    task: Task, found: Found, measured: Measured | None, others: Sequence[Uniform]
+) -> tuple[Found, Measured | None]:
+    """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
+    RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error."""
+    objective = task.request.minimize
+    wanted = task.study.float_quality - task.request.points / 100
+    enough = found.best.quality >= wanted - ROUNDED
+
+    def key(trial: Trial, known: Measured | None) -> tuple[float, ...]:
+        needs = _resources(task, trial, known, planned=measured is None)
+        if objective is None or not enough:
+            return (trial.score.disagreements, *needs, trial.score.loss)
+        return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
+
+    best, name = (key(found.best, measured), found.best, measured), ""
+    for other in others:
+        trial = other.trial
+        if trial is None or (measured is not None and other.measured is None) or not _keeps(task, other):
+            continue
+        good = objective is None or not enough or trial.quality >= wanted - ROUNDED
+        if good and (own := key(trial, other.measured)) <= best[0]:
+            best, name = (own, trial, other.measured), other.format
+    if name and best[1].candidate != found.best.candidate:
+        task.say(
+            f"search: {name} for all tensors is as good as what the search chose, and needs less: it is the answer"
+        )
+        found = replace(found, best=best[1])
+    return found, best[2]
+
+
+def _keeps(task: Task, other: Uniform) -> bool:
+    """Whether it keeps to the limits, by measurement where there is one."""
+    if other.trial is None:
+        return False
+    if other.measured is None:
+        return task.study.fits(other.trial.candidate)
+    need = other.measured.total_bytes if task.whole else other.measured.arena_bytes
+    return (need or 0) <= task.ram_bytes and other.measured.keeps(task.request.limits)
+
+
+def _resources(task: Task, trial: Trial, measured: Measured | None, planned: bool) -> tuple[float, float, float]:
+    """RAM, latency and flash: of the board if it measured them; else arena and input, and bytes of constants."""
+    if not planned and measured is not None:
+        ram = measured.static_bytes + (measured.stack_bytes or 0)
+        return ram, measured.median if measured.latency_us is None else measured.latency_us, measured.flash_bytes
+    program = task.study.space.lower(trial.candidate)
+    constants = sum(stored_bytes(program.tensors[name]) for name in program.constants)
+    return trial.ram_bytes + program.tensors[program.input].size_bytes, 0, constants
+
+
+def held_out(task: Task, candidate: Candidate) -> dict[str, Any]:
+    """Figures on the samples that no search has looked at."""
+    space, split = task.study.space, task.split
+    examples = make_examples(space.graph, split.x_held_out, split.y_held_out)
+    score = Evaluator(task.study.evaluator.executor, examples).score(space.lower(candidate))
+    return {
+        "accuracy": None if score.correct is None else score.correct / score.samples,
+        "float_accuracy": examples.float_accuracy,
+        "disagreements": score.disagreements,
+        "samples": score.samples,
+        "saturations": score.saturations,
+    }
+
+
+def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
+    """For the record, and the table beside the answer."""
+    records = []
+    for one in found:
+        record: dict[str, Any] = {"format": one.format, "reason": one.reason or None}
+        if one.trial is not None:
+            figures, board = held_out(task, one.trial.candidate), one.measured
+            record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": _keeps(task, one)}
+            record["quality"] = one.trial.quality  # on the search's samples
+            record |= {name: figures[name] for name in ("accuracy", "disagreements")}
+            record |= {
+                "ram_bytes": None if board is None else board.total_bytes,
+                "latency_us": None if board is None else board.latency_us,
+                "flash_bytes": None if board is None else board.flash_bytes,
+            }
+        records.append(record)
+    return records

@@ -1,0 +1,108 @@
+"""A serial link with deadlines: pyserial underneath, messages above. Nothing here waits for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from types import TracebackType
+
+import serial
+
+from tinyhil.errors import BoardError, LinkError, LinkTimeout
+from tinyhil.harness.wire.protocol import Message, Splitter
+
+READ_SLICE_S = 0.02
+WRITE_TIMEOUT_S = 5.0
+BABBLE_BYTES = 4096  # this much without a single valid frame is no board of ours
+
+
+def wait_for_port(port: str | None, timeout_s: float) -> None:
+    """After a brown-out the system takes a moment to make the port anew; whoever opens it reports its absence."""
+    deadline = time.monotonic() + timeout_s
+    while port is not None and port.startswith("/") and not os.path.exists(port) and time.monotonic() < deadline:
+        time.sleep(READ_SLICE_S)
+
+
+class Link:
+    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`)."""
+
+    def __init__(self, port: str, baud: int) -> None:
+        self.port = port
+        self._write_timeout_s = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
+        try:
+            self._serial = serial.serial_for_url(
+                port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=self._write_timeout_s, exclusive=True
+            )
+        except (OSError, ValueError) as error:  # serial.SerialException is an OSError
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BoardError(f"port {port} can not be opened: {reason}; `hil boards` lists the attached ones") from None
+        self._splitter = Splitter()
+        self._waiting: deque[Message] = deque()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._serial.close()
+
+    def send(self, frame: bytes, timeout_s: float = WRITE_TIMEOUT_S) -> None:
+        """Send bytes; LinkTimeout if the port does not take them in time, LinkError if it is gone."""
+        try:
+            self._limit_write(timeout_s)
+            self._serial.write(frame)
+        except serial.SerialTimeoutException:
+            raise LinkTimeout(
+                f"{self.port}: the port takes no bytes for {self._write_timeout_s:g} s; is the board alive?"
+            ) from None
+        except OSError as error:
+            raise self._gone("sending", error) from None
+
+    def _limit_write(self, timeout_s: float) -> None:
+        """In steps of half a second, because every change is a system call."""
+        steps_s = min(WRITE_TIMEOUT_S, max(0.5, round(2 * timeout_s) / 2))
+        if self._write_timeout_s is not None and steps_s != self._write_timeout_s:
+            self._serial.write_timeout = self._write_timeout_s = steps_s
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message, or None after `timeout_s`. LinkError if the line babbles or the port is gone."""
+        deadline = time.monotonic() + timeout_s
+        expired = False
+        while not self._waiting:
+            if expired:
+                return None
+            expired = time.monotonic() >= deadline
+            try:
+                available = self._serial.in_waiting
+                if expired and available == 0:
+                    return None
+                received = self._serial.read(max(1, available))
+            except OSError as error:
+                raise self._gone("receiving", error) from None
+            self._waiting.extend(self._splitter.feed(received))
+            self._refuse_babble()
+        return self._waiting.popleft()
+
+    @property
+    def bad_frames(self) -> int:
+        """Frames from the board that were damaged."""
+        return self._splitter.bad_frames
+
+    def describe_silence(self) -> str:
+        """What was heard, for time-out messages."""
+        s = self._splitter
+        return "nothing was received" if s.total_bytes == 0 else f"{s.total_bytes} bytes, {s.good_frames} valid frames"
+
+    def _gone(self, doing: str, error: OSError) -> LinkError:
+        return LinkError(
+            f"{self.port}: the port failed while {doing} ({error}): is the cable in and the board powered? "
+            "finished samples are kept and the same command resumes"
+        )
+
+    def _refuse_babble(self) -> None:
+        s = self._splitter
+        if s.good_frames == 0 and s.total_bytes > BABBLE_BYTES:
+            raise LinkError(
+                f"{self.port}: babbles: {s.total_bytes} bytes and no valid frame; "
+                "wrong port, wrong baud rate or foreign firmware"
+            )

@@ -1,0 +1,129 @@
+"""Finished samples of an unfinished run, on disk as they arrive, so that nothing is lost and a run can resume."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.wire.protocol import Result
+from tinyhil.harness.wire.trace import SampleTrace
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """What one sample gave: raw output bytes, ticks, clipped values, and what the emulator's trace says of it."""
+
+    output: bytes
+    ticks: int
+    saturations: int
+    trace: SampleTrace | None = None
+
+
+class PartialRun:
+    """An append-only file of JSON lines; a torn last line (power cut) is ignored.
+
+    The file is locked while the run lasts: an equal run at the same time takes `<name>.2.partial.jsonl`, and so on.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.results: dict[int, SampleResult] = {}
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path, self._stream = _claim(folder, name)
+            self._adopt_orphans(folder, name)
+        self._read(self.path)
+
+    def _adopt_orphans(self, folder: Path, name: str) -> None:
+        """Take over what equal runs that have died since left behind: into our own file first, then theirs goes."""
+        for path in sorted(folder.glob(f"{name}*.partial.jsonl")):
+            if path == self.path:
+                continue
+            with path.open("a") as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue  # alive
+                self._stream.write(path.read_text(errors="replace").rstrip("\n") + "\n")
+                self._stream.flush()
+                path.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> None:
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def __enter__(self) -> PartialRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """An empty file goes; one of a complete run stays until its record is on disk (`harness.record.store`)."""
+        if not self.results:
+            self.path.unlink(missing_ok=True)
+        with writing(self.path.parent):
+            self._stream.close()
+
+    def add(self, sample: int, result: Result, trace: SampleTrace | None) -> None:
+        """Keep one result, flushed to the file."""
+        self.results[sample] = SampleResult(result.output, result.ticks, result.saturations, trace)
+        line = {
+            "sample": sample,
+            "output": result.output.hex(),
+            "ticks": result.ticks,
+            "saturations": result.saturations,
+            "trace": asdict(trace) if trace else None,
+        }
+        with writing(self.path.parent):
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
+
+    def forget(self) -> None:
+        """None of the results can be trusted: throw them away, on disk too."""
+        self.results.clear()
+        with writing(self.path.parent):
+            self._stream.truncate(0)
+
+    def _take(self, item: Mapping[str, Any]) -> None:
+        trace = SampleTrace(**item["trace"]) if item["trace"] else None
+        output, ticks, saturations = bytes.fromhex(item["output"]), int(item["ticks"]), int(item["saturations"])
+        self.results[int(item["sample"])] = SampleResult(output, ticks, saturations, trace)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What fails in this block is the results folder's fault."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"results folder {folder} can not be written: {error.strerror}; choose another with --results"
+        ) from None
+
+
+def _claim(folder: Path, name: str) -> tuple[Path, TextIO]:
+    """The first file of this name that no living run has locked, open for appending."""
+    for number in itertools.count(1):
+        path = folder / (f"{name}.partial.jsonl" if number == 1 else f"{name}.{number}.partial.jsonl")
+        stream = path.open("a")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            stream.close()
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            continue
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(stream.fileno())):
+            return path, stream
+        stream.close()  # its owner has just finished and removed it: that one is free, the next will do as well
+    raise AssertionError("itertools.count ends never")

@@ -1,0 +1,64 @@
+"""What no plan of a program can undercut, whatever the passes do: a bound without planning.
+
+Every operation holds its operands and its result at once, in any order of operations. Less is needed only where one
+may take the place of another: an operand overwritten, a copy, a part shown within its whole. Chains that may go row by
+row hold the operand and the result of every part they are cut into, in the best way to cut them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinyhil.memplan.arena.row_choice import chain_floors
+from tinyhil.memplan.arena.row_wise import chains
+from tinyhil.memplan.arena.steps import steps_of
+from tinyhil.memplan.arena.tensors import overwritable
+from tinyhil.memplan.arena.views import view_of
+from tinyhil.ops.scan import COPY
+from tinyhil.program import Op, Program, Role
+
+
+def floor_bytes(program: Program) -> int:
+    """No arena of this program is smaller."""
+    found = chains(program)
+    in_chains = {id(stage.op) for chain in found for stage in chain}
+    wholes = _wholes(program)
+    ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in in_chains]
+    return max([0, *(_needs(program, op, wholes) for op in ops), *chain_floors(program, found)])
+
+
+def _needs(program: Program, op: Op, wholes: dict[str, str]) -> int:
+    """Bytes of what this operation touches; of tensors that may share bytes the largest."""
+    may_go = {op.inputs[0]} if op.kernel == COPY.name else set(overwritable(program, op))
+    largest: dict[str, int] = {}
+    for name in dict.fromkeys(_touched(op)):
+        tensor = program.tensors[name]
+        if tensor.role == Role.ARENA:
+            place = wholes.get(op.output if name in may_go else name, op.output if name in may_go else name)
+            largest[place] = max(largest.get(place, 0), tensor.size_bytes)
+    return sum(largest.values())
+
+
+def _touched(op: Op) -> Iterator[str]:
+    yield from op.inputs
+    yield op.output
+    if op.scratch:
+        yield op.scratch
+
+
+def _wholes(program: Program) -> dict[str, str]:
+    """Of tensors that may be shown within each other, one name for all."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while name in leader:
+            name = leader[name]
+        return name
+
+    for step in steps_of(program.body, (), {}):
+        view = view_of(program, step.op)
+        if view is not None:
+            one, other = find(view.whole), find(view.part)
+            if one != other:
+                leader[other] = one
+    return {name: find(name) for name in leader}

@@ -1,0 +1,93 @@
+"""Program -> planning problem: the arena tensors with their live ranges, and who may share whose bytes.
+
+Passes make the problem smaller; the planner may decline what they permit, and the generated code follows the
+plan: an element-wise operation may write over an operand that nobody reads afterwards; the next state of a loop may be
+computed where the present one lies, if nobody reads the present one meanwhile, and the copy at the end of the step then
+disappears; parts may be
+views of a whole (memplan/arena/views.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tinyhil.memplan import Alias, Buffer, Problem
+from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
+from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
+from tinyhil.memplan.arena.views import view_aliases
+from tinyhil.ops import KERNEL_BY_NAME, rows
+from tinyhil.ops.scan import COPY
+from tinyhil.program import Op, Program, Role
+
+
+def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -> Problem:
+    """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes."""
+    ranges = live_ranges(program)
+    buffers = tuple(Buffer(r.name, r.size_bytes, r.start, r.end, alignment=r.element_bytes) for r in ranges)
+    steps = list(steps_of(program.body, (), {}))
+    by_name = {r.name: r for r in ranges}
+    aliases: list[Alias] = []
+    if in_place:
+        aliases += _aliases(program, steps, by_name)
+    if views:
+        aliases += view_aliases(program, steps, by_name)
+    return Problem(buffers, aliases=tuple(dict.fromkeys(aliases)))
+
+
+def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRange]) -> Iterator[Alias]:
+    writers, readers = writers_of(steps), readers_of(steps)
+    for now, step in enumerate(steps):
+        op = step.op
+        line = _overwritable_line(program, op)
+        if line is not None and readers[line] == [*(i for i in writers[line] if i in readers[line]), now]:
+            yield Alias(line, op.output)
+        if op.kernel == COPY.name:
+            source = op.inputs[0]
+            if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, writers[source], now):
+                yield Alias(op.output, source)
+            continue
+        for name in overwritable(program, op):
+            ends_here = ranges[name].end == now + 1 and made_again(steps, writers.get(name, ()), step)
+            if ends_here and ranges[op.output].start == now:
+                yield Alias(name, op.output)
+
+
+def overwritable(program: Program, op: Op) -> Iterator[str]:
+    """Operands whose element n is read only for element n of the output, and before it is written."""
+    out = program.tensors[op.output]
+    if not KERNEL_BY_NAME[op.kernel].in_place:
+        return
+    periods = (op.params.get("a_period", out.count), op.params.get("b_period", out.count))
+    places = KERNEL_BY_NAME[op.kernel].in_place_at
+    run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
+    if places:  # what the kernel reads otherwise as well must stay
+        run_time = [op.inputs[at] for at in places if op.inputs.count(op.inputs[at]) == 1]
+    for name, period in zip(run_time, periods, strict=False):
+        tensor = program.tensors[name]
+        same_size = tensor.count == out.count and tensor.format.storage_bytes == out.format.storage_bytes
+        if tensor.role == Role.ARENA and same_size and period == out.count:
+            yield name
+
+
+def _overwritable_line(program: Program, op: Op) -> str | None:
+    """The line buffer whose rows an element-wise `op` may overwrite as it reads them, each once, if nobody else but
+    the operation that makes them touches them."""
+    base = op.kernel.removesuffix(rows.SUFFIX)
+    if op.kernel not in rows.ROWED or base in rows.HAS_WINDOW:
+        return None
+    x, out = (program.tensors[name] for name in (op.inputs[-2], op.output))
+    layouts = [tuple(op.params[field] for field in half) for half in (rows.LINES[:3], rows.LINES[3:])]
+    same = layouts[0] == layouts[1] and x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
+    return x.name if same and x.role == Role.ARENA else None
+
+
+def _state_is_free(steps: Sequence[Step], writers: Sequence[int], copy: int) -> bool:
+    """Whether the source of the copy at `copy` may be written where its target lies: from the operation that makes the
+    source on, nobody reads the target, and nobody but that operation writes the source."""
+    target = steps[copy].op.output
+    if len(writers) != 1 or writers[0] > copy:
+        return False
+    between = steps[writers[0] + 1 : copy]
+    return target not in steps[writers[0]].reads and not any(
+        target in step.reads or target == step.op.output for step in between
+    )

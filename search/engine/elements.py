@@ -1,0 +1,337 @@
+"""Calls of the lockstep engine element by element: sums, choices, moves, pools, functions by table.
+
+Functions of one integer operand become tables over its codes, made by their numpy reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from tinyhil.arithmetic import load
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import CODED, SINGLE, Format
+from tinyhil.formats.minifloat import Minifloat
+from tinyhil.formats.posit import Posit
+from tinyhil.formats.window import Window
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.movement import indices
+from tinyhil.ops.window import FIELDS, window_of
+from tinyhil.program import Op
+from tinyhil.search.engine.layers import limit_of
+from tinyhil.search.engine.numbers import Unsupported, numbers_of
+from tinyhil.search.engine.operands import Maker, Operands
+from tinyhil.search.engine.tables import INT32, INT64, KERNELS, NARROW_BITS, RAW, ROUNDED, WINDOW_AT, Call
+
+# ---- element by element, moves
+
+
+def _pairwise(kernel: str, *names: str) -> Maker:
+    def make(flat: Operands, op: Op) -> Call:
+        inputs, data = flat.lanes(op, 0, 1)
+        mode = INT32 if op.accumulator_bits <= NARROW_BITS else INT64
+        return Call(kernel, [op.params[name] for name in names], inputs, data, (), mode)
+
+    return make
+
+
+def _plain(kernel: str, *names: str) -> Maker:
+    """One operand."""
+
+    def make(flat: Operands, op: Op) -> Call:
+        inputs, data = flat.lanes(op, 0)
+        return Call(kernel, [op.params.get(name, 1) for name in names], inputs, data)
+
+    return make
+
+
+def _finished(flat: Operands, op: Op, *codes: int) -> tuple[float, ...]:
+    """Codes of the output's format as numbers."""
+    return tuple(float(x) for x in numbers_of(np.array(codes), flat.program.tensors[op.output].format))
+
+
+def _squared_distance(flat: Operands, op: Op) -> Call:
+    names = ("rows", "inner", "a_step", "b_step", "a_shift", "b_shift", "drop", "shift")
+    call = _pairwise("squared_distance", *names)(flat, op)
+    if op.domain == CODED:
+        window = Window(op.accumulator_bits, op.low, op.guard)
+        call.params += [op.params["kept"], op.low]
+        call.reals = (float(window.limit) if op.guard else 0.0,)
+    return call
+
+
+def _float_bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+def _line(kernel: str, *names: str) -> Maker:
+    """A function in single precision with whole numbers as parameters."""
+
+    def make(flat: Operands, op: Op) -> Call:
+        if op.domain != SINGLE:
+            raise Unsupported(f"kernel '{kernel}' of operands in the {op.domain} domain")
+        inputs, data = flat.lanes(op, 0)
+        first, second, *more = (_float_bits(op.params[name]) for name in names)
+        return Call(kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
+
+    return make
+
+
+def _compare(flat: Operands, op: Op) -> Call:
+    inputs, data = flat.lanes(op, 0, 1)
+    params = [op.params[name] for name in ("count", "a_period", "b_period", "a_shift", "b_shift", "mode")]
+    return Call("compare", params, inputs, data, _finished(flat, op, 0, op.params["one"]))
+
+
+def _sign(flat: Operands, op: Op) -> Call:
+    inputs, data = flat.lanes(op, 0)
+    reals = _finished(flat, op, op.params["below"], op.params["zero"], op.params["above"])
+    return Call("sign", [op.params["count"]], inputs, data, reals)
+
+
+def _truncate(flat: Operands, op: Op) -> Call:
+    if op.domain not in (CODED, SINGLE):
+        raise Unsupported("kernel 'truncate' of integers that have no table")
+    return _plain("truncate", "count", "drop", "shift")(flat, op)
+
+
+def _where(flat: Operands, op: Op) -> Call:
+    flat.require_ints(op, 0)
+    condition, codes = flat.lanes(op, 0, raw=True)
+    inputs, data = flat.lanes(op, 1, 2)
+    names = ("count", "c_period", "a_period", "b_period", "a_shift", "b_shift")
+    return Call("where", [op.params[name] for name in names], condition + inputs, codes + data)
+
+
+def _fill(flat: Operands, op: Op) -> Call:
+    return Call("fill", [op.params["count"]], reals=_finished(flat, op, op.params["value"]))
+
+
+def _copy(flat: Operands, op: Op) -> Call:
+    inputs, data = flat.lanes(op, 0, raw=True)
+    return Call("copy", [op.params["count"]], inputs, data)
+
+
+def _move(flat: Operands, op: Op) -> Call:
+    return _moved(flat, op, 0, indices(dict(op.params)))
+
+
+def _moved(flat: Operands, op: Op, index: int, positions: np.ndarray) -> Call:
+    shift, mode = _rounding(op)
+    inputs, data = flat.lanes(op, index, raw=mode == RAW)
+    return Call("move", [len(positions), shift], inputs, (*data, 0, flat.keep(positions, np.int64)), mode=mode)
+
+
+def _rounding(op: Op) -> tuple[int, int]:
+    """Shift and mode of a move: what moves codes of one format (no shift) moves their numbers as they are."""
+    return (op.params["shift"], ROUNDED) if "shift" in op.params else (0, RAW)
+
+
+def _gather_rows(flat: Operands, op: Op) -> Call:
+    p = op.params
+    rows = np.arange(p["outer"])[:, None] * p["size"] + flat.codes(op, 0)
+    return _moved(flat, op, 1, (rows.reshape(-1, 1) * p["inner"] + np.arange(p["inner"])).reshape(-1))
+
+
+def _place(flat: Operands, op: Op) -> Call:
+    positions = indices(dict(op.params))
+    shift, mode = _rounding(op)
+    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
+    more = len(op.inputs) == 2
+    if more:
+        beside, codes = flat.lanes(op, 1, raw=True)
+        inputs, data = inputs + beside, data + codes
+    params = [len(positions), shift, int(more)]
+    placed = (*data[:2], *(0,) * (2 - len(data)), flat.keep(positions, np.int64))
+    return Call("place", params, inputs, placed, mode=mode)
+
+
+def _gather_at(flat: Operands, op: Op) -> Call:
+    flat.require_ints(op, 0)
+    index, codes = flat.lanes(op, 0, raw=True)
+    inputs, data = flat.lanes(op, 1)
+    names = ("outer", "chosen", "size", "inner", "drop", "shift")
+    return Call("gather_at", [op.params[name] for name in names], index + inputs, codes + data)
+
+
+def _rows(kernel: str) -> Maker:
+    def make(flat: Operands, op: Op) -> Call:
+        flat.require_ints(op, 0 if kernel == "take_row" else 1)
+        inputs, data = flat.lanes(op, *range(len(op.inputs)), raw=True)
+        return Call(kernel, [op.params["inner"]], inputs, data)
+
+    return make
+
+
+def _count(flat: Operands, op: Op) -> Call:
+    flat.require_ints(op, 0)
+    inputs, data = flat.lanes(op, 0, raw=True)
+    return Call("count", [op.params["by"]], inputs, data)
+
+
+def _max_pool(flat: Operands, op: Op) -> Call:
+    _, mode = _rounding(op)
+    if mode == RAW:
+        flat.require_ints(op, 0)
+    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
+    return Call("max_pool", _pool_params(op), inputs, data, mode=mode)
+
+
+def _pool_params(op: Op, *rest: int) -> list[int]:
+    window = [op.params[name] for name in FIELDS]
+    return [op.params.get("shift", 0), *rest, *(0,) * (WINDOW_AT - 1 - len(rest)), *window]
+
+
+def _average_pool(flat: Operands, op: Op) -> Call:
+    w = window_of(op.params)
+    if len(op.inputs) == 2:
+        pairs = flat.codes(op, 0).reshape(-1, 2)
+        factors = (pairs[:, 0] + (pairs[:, 1] << 16))[w.valid_counts() - 1]
+    else:
+        factors = np.full(w.pixels, op.params["factor"])
+    inputs, data = flat.lanes(op, len(op.inputs) - 1)
+    return Call("average_pool", _pool_params(op), inputs, (*data, 0, flat.keep(factors, np.int64)))
+
+
+def _average_pool_affine(flat: Operands, op: Op) -> Call:
+    """A multiplier and a shift for each pixel: they hold the number of elements that lie inside of the plane."""
+    w, p = window_of(op.params), op.params
+    at = w.valid_counts() - 1 if p["varies"] else np.zeros(w.pixels, np.int64)
+    multipliers, shifts = (flat.keep(flat.codes(op, index)[at], np.int64) for index in (0, 1))
+    inputs, data = flat.lanes(op, 2, raw=True)
+    limit, ends = limit_of(flat, op)
+    reals = (*ends, 1.0) if limit else ()
+    return Call(
+        "average_pool_affine", _pool_params(op, p["x_zero"], p["zero"]), inputs, (*data, 0, multipliers, shifts), reals
+    )
+
+
+def _affine_pair(kernel: str, *names: str) -> Maker:
+    def make(flat: Operands, op: Op) -> Call:
+        inputs, data = flat.lanes(op, 0, 1, raw=True)
+        shared = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
+        limit, ends = limit_of(flat, op)
+        reals = (*ends, 1.0) if limit else ()
+        return Call(kernel, [op.params[name] for name in (*shared, *names)], inputs, data, reals)
+
+    return make
+
+
+# ---- tables
+
+
+def table_of(flat: Operands, op: Op) -> Call:
+    """Any function of one integer operand, over all of its codes."""
+    x = flat.program.tensors[op.inputs[-1]]
+    out = flat.program.tensors[op.output].format
+    fmt = x.format
+    assert isinstance(fmt, Fixed | Affine)
+    given = tuple(flat.codes(op, index).tobytes() for index in range(len(op.inputs) - 1))
+    made, clipped = _results(replace(op, name="", inputs=(), output="", params=_Params(op.params)), given, fmt, out)  # type: ignore[arg-type]
+    inputs, _ = flat.lanes(op, len(op.inputs) - 1)
+    data = (0, flat.keep(made, made.dtype), 0 if clipped is None else flat.keep(clipped, np.uint8), 0)
+    return Call("table", [op.params["count"], fmt.lowest], inputs, data)
+
+
+class _Params(dict[str, int]):
+    """Parameters as part of a key: `count` does not matter, a table has its own."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(item for item in self.items() if item[0] != "count")))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Params) and {**self, "count": 0} == {**other, "count": 0}
+
+
+@lru_cache(maxsize=512)
+def _results(
+    op: Op, given: tuple[bytes, ...], fmt: Fixed | Affine, out: Format
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Numbers of `out` for every code of `fmt` from the lowest up, and which of them were clipped, if any."""
+    codes = np.arange(fmt.lowest, fmt.highest + 1)[None]
+    tables = [np.frombuffer(table, np.int64)[None] for table in given]
+    with np.errstate(all="ignore"):
+        run = KERNEL_BY_NAME[op.kernel].execute(
+            replace(op, params={**op.params, "count": codes.size}), [*tables, codes], out
+        )
+    clipped = run[1].reshape(-1)  # empty where nothing can be clipped
+    return numbers_of(run[0].reshape(-1), out), clipped.astype(np.uint8) if clipped.any() else None
+
+
+def _lookup(flat: Operands, op: Op) -> Call:
+    """The table of an operand in a coded format of at most 8 bits; its codes are told from the upper half of floats."""
+    fmt = flat.format(op, 1)
+    if not isinstance(fmt, Posit | Minifloat):
+        raise Unsupported(f"kernel 'lookup' in {fmt}")
+    inputs, _ = flat.lanes(op, 1)
+    out = flat.program.tensors[op.output].format
+    made = numbers_of(flat.codes(op, 0), out)
+    data = (0, flat.keep(made, made.dtype), 0, flat.keep(_code_by_float(fmt.scaled(0)), np.uint8))
+    return Call("table", [op.params["count"]], inputs, data)
+
+
+@lru_cache(maxsize=64)
+def _code_by_float(fmt: Format) -> np.ndarray:
+    """Code by the upper 16 bits of a value in single precision."""
+    values = load(np.arange(1 << fmt.bits), fmt, SINGLE)
+    found = np.zeros(1 << 16, np.uint8)
+    order = np.arange(len(values))[::-1]  # of codes that stand for 0 the first counts
+    found[values[order].view(np.uint32) >> 16] = order
+    return found
+
+
+TABULATED = frozenset(
+    (
+        *("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "sign", "truncate", "clip", "slopes"),
+        *("hard_sigmoid", "hard_swish", "lookup", "clamp_codes"),
+    )
+)
+_SUM = ("count", "a_period", "b_period", "a_shift", "b_shift", "shift")
+_FUNCTION = ("count", "power", "first", "second", "shift")
+_REDUCE = ("outer", "along", "inner", "shift")
+_RESCALE = tuple(f"{key}_{what}" for key in "abo" for what in ("multiplier", "shift"))
+MAKERS: dict[str, Maker] = {
+    **{name: _pairwise(name, *_SUM) for name in ("add", "sub", "minimum", "maximum")},
+    "mul": _pairwise("mul", "count", "a_period", "b_period", "shift"),
+    "prelu": _pairwise("prelu", "count", "a_period", "b_period", "one_shift", "shift"),
+    "compare": _compare,
+    "where": _where,
+    "relu": _plain("relu", "count", "shift"),
+    "sign": _sign,
+    "truncate": _truncate,
+    "fill": _fill,
+    "copy": _copy,
+    "move": _move,
+    "gather_rows": _gather_rows,
+    "place": _place,
+    "place_more": _place,
+    "move_codes": _move,
+    "gather_rows_codes": _gather_rows,
+    "place_codes": _place,
+    "place_more_codes": _place,
+    "gather_at": _gather_at,
+    "take_row": _rows("take_row"),
+    "place_row": _rows("place_row"),
+    "count": _count,
+    "lookup": _lookup,
+    "sum_affine": _affine_pair("sum_affine", "sign", *_RESCALE),
+    "mul_affine": _affine_pair("mul_affine", "multiplier", "by"),
+    "reduce_sum": _plain("reduce_sum", *_REDUCE, "factor"),
+    **{name: _plain(name, *_REDUCE) for name in ("reduce_max", "reduce_min", "arg_max")},
+    "max_pool": _max_pool,
+    "max_pool_codes": _max_pool,
+    "average_pool": _average_pool,
+    "average_pool_inside": _average_pool,
+    "average_pool_affine": _average_pool_affine,
+    "squared_distance": _squared_distance,
+    **{name: _plain(name, *_FUNCTION) for name in KERNELS if name.startswith("single_")},
+    "single_div": _pairwise("single_div", "count", "a_period", "b_period", "shift"),
+    "slopes": _line("slopes", "below", "above"),
+    "hard_sigmoid": _line("hard_sigmoid", "factor", "offset", "one"),
+    "hard_swish": _line("hard_swish", "factor", "offset", "one"),
+    "single_normalize": _plain("single_normalize", *_REDUCE, "power", "centre", "mean", "epsilon"),
+    "single_softmax": _plain("single_softmax", *_REDUCE, "power"),
+}

@@ -1,0 +1,54 @@
+"""The registry of strategies, and how their options are read from text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any
+
+from tinyhil.errors import ConfigError
+from tinyhil.search.strategies.accuracy_only import AccuracyOnly
+from tinyhil.search.strategies.exhaustive import Exhaustive
+from tinyhil.search.strategies.haunter import Haunter
+from tinyhil.search.strategies.lagrange import Lagrange
+from tinyhil.search.strategies.layerwise import Layerwise
+from tinyhil.search.strategies.nsga2 import Nsga2
+from tinyhil.search.strategies.random_widths import RandomWidths
+from tinyhil.search.strategies.shiftry import Shiftry
+from tinyhil.search.strategies.size_only import SizeOnly
+from tinyhil.search.study import Strategy
+
+STRATEGIES: tuple[type[Strategy], ...] = (
+    Lagrange,
+    Haunter,
+    Shiftry,
+    AccuracyOnly,
+    SizeOnly,
+    Layerwise,
+    Exhaustive,
+    RandomWidths,
+    Nsga2,
+)
+READ: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
+def make_strategy(name: str, options: Iterable[str]) -> Strategy:
+    """The strategy `name` with `options` such as `percentile=90`; ConfigError lists what there is."""
+    found = next((strategy for strategy in STRATEGIES if strategy.name == name), None)
+    if found is None:
+        raise ConfigError(f"unknown strategy '{name}'; known: {', '.join(s.name for s in STRATEGIES)}")
+    types = {field.name: str(field.type) for field in fields(found)}  # type: ignore[arg-type]
+    values = {}
+    for option in options:
+        key, _, text = option.partition("=")
+        if key not in types:
+            raise ConfigError(f"strategy '{name}' has no option '{key}'; it has: {', '.join(types) or 'none'}")
+        try:
+            values[key] = READ[types[key]](text)
+        except (ValueError, KeyError):
+            raise ConfigError(f"strategy '{name}': {key}={text} is no {types[key]}") from None
+    return found(**values)

@@ -1,0 +1,38 @@
+"""Every assignment of a small model: the truth that the others are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from tinyhil.errors import ConfigError
+from tinyhil.search.space import Choice
+from tinyhil.search.study import Ask, Asking, Study
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive:
+    """`arena_only`: constants and the input stay wide, as they take no RAM of the arena."""
+
+    most_groups: int = 12
+    arena_only: bool = True
+
+    name: ClassVar[str] = "exhaustive"
+    source: ClassVar[str] = "MinUn (LCTES 2023), section 5: what phase III approximates"
+
+    def propose(self, study: Study) -> Asking:
+        space = study.space
+        free = study.in_ram() if self.arena_only else tuple(range(len(space.groups)))
+        if len(free) > self.most_groups:
+            raise ConfigError(
+                f"exhaustive: {len(free)} tensors are free, {len(space.formats)}^{len(free)} assignments; "
+                f"the limit is {self.most_groups}: take another strategy, or --set most_groups={len(free)}"
+            )
+        wide = space.uniform(space.high)
+        choices = [Choice(name) for name in reversed(space.formats)]
+        for combination in product(choices, repeat=len(free)):
+            candidate = space.having(wide, dict(zip(free, combination, strict=True)))
+            if study.fits(candidate):
+                yield Ask(candidate)
+        return None

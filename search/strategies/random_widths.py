@@ -1,0 +1,39 @@
+"""Random assignments that fit: the control every other strategy has to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tinyhil.errors import ConfigError
+from tinyhil.search.space import Choice
+from tinyhil.search.study import Ask, Asking, Study
+
+
+@dataclass(frozen=True, slots=True)
+class RandomWidths:
+    """Widths drawn for each tensor, then random tensors demoted until the limit holds."""
+
+    trials: int = 100
+
+    name: ClassVar[str] = "random"
+    source: ClassVar[str] = "control"
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ConfigError("random: trials must be 1 or more")
+
+    def propose(self, study: Study) -> Asking:
+        space = study.space
+        random = np.random.default_rng(study.seed)
+        for _ in range(self.trials):
+            drawn = random.integers(0, len(space.formats), len(space.groups))
+            candidate = tuple(Choice(space.formats[number]) for number in drawn)
+            for index in random.permutation(len(space.groups)):
+                if study.fits(candidate):
+                    break
+                candidate = space.having(candidate, {int(index): space.low})
+            yield Ask(candidate)
+        return None

@@ -1,0 +1,144 @@
+"""Every kernel that makes rows, in every domain of arithmetic and on every kind of element, against the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import load
+from test_kernels_formats import inputs
+from test_rows import Chain
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.errors import ModelError
+from tinyhil.formats import FORMATS
+from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.graph import Graph
+from tinyhil.harness.config import load_boards
+from tinyhil.lower import lower, tied_values
+from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.ops import rows
+from tinyhil.program import Program, walk
+
+Made = tuple[Graph, Ranges, np.ndarray]
+# one of each kind of element
+KINDS = ("fixed5", "fixed8", "fixed12", "fixed16", "fixed32", "posit8es0", "posit16es1", "posit32es2", "fp8e4m3")
+KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8")
+MIXTURES, MOST_SEEDS = 24, 200
+
+
+def pooled(chain: Chain, op: str = "AveragePool") -> Chain:
+    return chain.pool(op, 2, 2)
+
+
+CHAINS = (
+    lambda: pooled(Chain(1, 8).conv(2, 3, pad=1).add("Relu")).add("HardSwish").conv(2, 2, bias=0),
+    lambda: Chain(2, 8).conv(2, 3, pad=1, group=2, bias=0).add("Relu").pool("AveragePool", 3, 1, pad=1).add("Abs"),
+    lambda: pooled(Chain(1, 9).conv(2, 2, bias=0).add("Clip", "low high"), "MaxPool").add("HardSigmoid").conv(1, 2),
+    lambda: pooled(Chain(1, 7).conv(2, 3, pad=1).add("Clip", "low high").add("LeakyRelu"), "MaxPool"),
+    lambda: pooled(Chain(1, 9), "MaxPool").add("Relu").pool("AveragePool", 2, 1).add("Clip", "low high"),
+    lambda: pooled(Chain(1, 8).conv(2, 3, pad=1, bias=0).add("Sigmoid"), "MaxPool").add("Tanh").conv(1, 2),
+    lambda: pooled(Chain(1, 9), "MaxPool").add("HardSwish").add("Clip", "lowest highest").add("Relu"),
+    lambda: pooled(Chain(1, 8).conv(1, 3), "AveragePool").add("Relu").pool("AveragePool", 3, 1, pad=1).add("Relu"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
+    found = []
+    for index, chain in enumerate(CHAINS):
+        begun = chain()
+        begun.constants |= {"low": np.float32(-0.4), "high": np.float32(0.7)}
+        begun.constants |= {"lowest": np.float32(-50), "highest": np.float32(50)}
+        graph = load(begun.model(), tmp_path_factory.mktemp(f"chain{index}"))
+        x = np.random.default_rng(index).normal(size=(16, *graph.shapes["x"])).astype(np.float32)
+        found.append((graph, calibrate(graph, x, {}), x))
+    return found
+
+
+def by_rows(program: Program) -> Program:
+    """With every chain made row by row, whether or not it pays."""
+    for chain in chains(program):
+        program = row_wise(program, chain) or program
+    return program
+
+
+def case(name: str, assignment: Assignment, network: Made) -> Case | None:
+    """None where the families do not go together."""
+    graph, ranges, x = network
+    try:
+        program = by_rows(lower(graph, assignment, ranges))
+    except ModelError as error:
+        if "zero-skew" not in str(error):
+            raise
+        return None
+    return Case(name, program, inputs(program.tensors[program.input].format, x, 1)[::4])
+
+
+def uniform(networks: list[Made], names: tuple[str, ...]) -> list[Case]:
+    cases = [case(f"{name} {at}", Assignment(name), made) for name in names for at, made in enumerate(networks)]
+    return [made for made in cases if made is not None]
+
+
+def mixtures(networks: list[Made], wanted: int) -> list[Case]:
+    """A format of its own for every value, of any family."""
+    found: list[Case] = []
+    for seed in range(MOST_SEEDS):
+        network = networks[seed % len(networks)]
+        random = np.random.default_rng(seed)
+        mix = {group[0]: str(random.choice([fmt.name for fmt in FORMATS])) for group in tied_values(network[0])}
+        made = case(f"mix {seed}", Assignment("fixed16", mix), network)
+        if made is not None and covered([made]):
+            found.append(made)
+        if len(found) == wanted:
+            break
+    return found
+
+
+def covered(cases: list[Case]) -> set[tuple[str, str]]:
+    """(kernel of rows, domain it computes in)"""
+    ops = (op for case in cases for op in walk(case.program.body))
+    return {(op.kernel, op.domain) for op in ops if op.kernel in rows.ROWED}
+
+
+def possible() -> set[tuple[str, str]]:
+    """Every kernel of rows in every domain it has."""
+    found = set()
+    for name, base in rows.BASE.items():
+        if base.codes or not base.coded or base.limit == "within":  # codes of zero-skew integers, tables, clamps
+            domains = {INTEGER}
+        else:
+            domains = {INTEGER, SINGLE} | ({CODED} if base.coded != SINGLE else set())
+        found |= {(name + rows.SUFFIX, domain) for domain in domains}
+    return found
+
+
+def test_every_kernel_in_every_domain_natively(made: list[Made], tmp_path: Path) -> None:
+    cases = uniform(made, KINDS) + mixtures(made, MIXTURES)
+    assert possible() <= covered(cases)
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+@pytest.mark.slow
+def test_more_mixtures_natively(made: list[Made], tmp_path: Path) -> None:
+    cases = mixtures(made, MOST_SEEDS)
+    assert len(cases) > MOST_SEEDS // 2
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("board", "names"),
+    [
+        ("uno", ("float32",)),
+        pytest.param("due", ("int16x8", "posit8es0", "bfloat16"), marks=pytest.mark.slow),
+        pytest.param("h747", ("float16", "fp8e4m3", "fixed32"), marks=pytest.mark.slow),
+        pytest.param("uno", ("posit16es1",), marks=pytest.mark.slow),
+        pytest.param("uno", ("fp8e4m3",), marks=pytest.mark.slow),
+    ],
+)
+def test_on_boards(board: str, names: tuple[str, ...], made: list[Made], tmp_path: Path) -> None:
+    cases = uniform(made[:1] if board == "uno" else made[:3], names)
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""

@@ -1,0 +1,291 @@
+"""Graph -> Graph: channels that the weights prove constant become part of biases, and what only they feed is left out.
+
+Every channel has an interval that follows from the weights alone: inputs may be anything up to LARGEST in magnitude. A
+channel whose interval is narrower than half a unit of float32 is constant: its weights are zero, or vanish beside its
+bias, or a Relu never opens. A layer that mixes channels takes a constant one into its bias and drops the column; the
+channel is then computed by nobody. Outermost level only; quantized models are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tinyhil.graph import Graph, Node
+from tinyhil.ops import OPERATOR_BY_NAME
+from tinyhil.ops.operator import attr
+from tinyhil.ops.quantize import stated
+
+LARGEST = 2.0**40  # of any value a network computes with
+NARROW = 2.0**-24  # of an interval, relative to its larger end: float32 rounds all of it to one number
+MONOTONE = frozenset({"Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh", "Elu", "Softplus", "Identity"})
+POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Lowest and highest value of each channel, the axis behind the batch."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def constant(self) -> np.ndarray:
+        return self.low == self.high
+
+    def with_zero(self) -> Channels:
+        """What windows over a border of zeros see."""
+        return Channels(np.minimum(self.low, 0.0), np.maximum(self.high, 0.0))
+
+    def narrowed(self) -> Channels:
+        """Within what values can be; intervals that float32 can not tell from a number become it."""
+        low, high = (np.clip(end, -LARGEST, LARGEST) for end in (self.low, self.high))
+        middle = (0.5 * low + 0.5 * high).astype(np.float32).astype(np.float64)
+        narrow = high - low <= NARROW * np.abs(middle)
+        return Channels(np.where(narrow, middle, low), np.where(narrow, middle, high))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A node that sums over channels: weights (outputs, channels, positions) and bias (outputs,)."""
+
+    node: Node
+    weights: np.ndarray
+    bias: np.ndarray
+    padded: bool
+
+    def sums(self, x: Channels) -> Channels:
+        x = x.with_zero() if self.padded else x
+        up, down = np.maximum(self.weights, 0.0).sum(axis=2), np.minimum(self.weights, 0.0).sum(axis=2)
+        return Channels(up @ x.low + down @ x.high + self.bias, up @ x.high + down @ x.low + self.bias).narrowed()
+
+
+@dataclass(slots=True)
+class _Analysis:
+    """What is known of each value that has channels, and what each node does with them."""
+
+    graph: Graph
+    known: dict[str, Channels] = field(default_factory=dict)
+    layers: dict[str, Layer] = field(default_factory=dict)  # by output
+    alike: dict[str, int] = field(default_factory=dict)  # outputs that keep channels; elements each becomes
+
+
+def without_dead_channels(graph: Graph) -> tuple[Graph, int]:
+    """The graph without the channels nobody needs to compute, and their number; float32 results stay equal but for
+    the order of sums."""
+    if graph.pinned or any(stated(node) for node in graph.walk()):
+        return graph, 0
+    found = _analysed(graph)
+    kept = _kept(found)
+    dropped = sum(int((~mask).sum()) for name, mask in kept.items() if name in found.layers)
+    return (_rewritten(found, kept), dropped) if dropped else (graph, 0)
+
+
+# ---- intervals
+
+
+def _analysed(graph: Graph) -> _Analysis:
+    found = _Analysis(graph)
+    uses: dict[str, int] = {}
+    for node in graph.walk():
+        for name in node.inputs:
+            uses[name] = uses.get(name, 0) + 1
+    for name in graph.inputs:
+        found.known[name] = _anything(graph, name)
+    for node in graph.nodes:
+        x, out = found.known.get(node.inputs[0]) if node.inputs else None, node.outputs[0]
+        layer = _layer_of(graph, node, uses)
+        if x is not None and layer is not None:
+            found.layers[out] = layer
+            found.known[out] = layer.sums(x)
+        elif x is not None and _is_depthwise(graph, node, uses):
+            found.alike[out] = 1
+            found.known[out] = _depthwise(graph, node, x)
+        elif x is not None and (each := _elements_per_channel(graph, node)):
+            found.alike[out] = each
+            found.known[out] = _followed(graph, node, x, each)
+        else:
+            found.known.update({name: _anything(graph, name) for name in node.outputs})
+    return found
+
+
+def _anything(graph: Graph, name: str) -> Channels:
+    shape = graph.shapes[name]
+    count = shape[1] if len(shape) > 1 and shape[0] == 1 else 0
+    return Channels(np.full(count, -LARGEST), np.full(count, LARGEST))
+
+
+def _layer_of(graph: Graph, node: Node, uses: dict[str, int]) -> Layer | None:
+    """None for nodes whose weights and bias are not constants of their own."""
+    if node.op not in ("Conv", "Gemm", "MatMul") or not _has_own_constants(graph, node, uses):
+        return None
+    weights, shape = graph.constants[node.inputs[1]], graph.shapes[node.inputs[0]]
+    if node.op == "Conv":
+        if attr(node, "group", 1) != 1 or shape[0] != 1:
+            return None
+        by_channel, padded = weights.reshape(*weights.shape[:2], -1), _is_padded(node)
+    else:
+        plain = attr(node, "alpha", 1.0) == attr(node, "beta", 1.0) == 1.0 and not attr(node, "transA", 0)
+        if not plain or weights.ndim != 2 or len(shape) != 2 or shape[0] != 1:
+            return None
+        by_channel, padded = (weights if attr(node, "transB", 0) else weights.T)[:, :, None], False
+    outputs = len(by_channel)
+    bias = graph.constants[node.inputs[2]] if len(node.inputs) > 2 else np.zeros(outputs, np.float32)
+    if bias.size not in (1, outputs):
+        return None
+    return Layer(node, by_channel.astype(np.float64), np.broadcast_to(bias.reshape(-1), outputs), padded)
+
+
+def _has_own_constants(graph: Graph, node: Node, uses: dict[str, int]) -> bool:
+    return all(name in graph.constants and uses[name] == 1 and name not in graph.steps for name in node.inputs[1:])
+
+
+def _is_padded(node: Node) -> bool:
+    return any(attr(node, "pads", ())) or attr(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+
+
+def _is_depthwise(graph: Graph, node: Node, uses: dict[str, int]) -> bool:
+    shape = graph.shapes[node.inputs[0]]
+    if node.op != "Conv" or shape[0] != 1 or not _has_own_constants(graph, node, uses):
+        return False
+    return attr(node, "group", 1) == shape[1] == len(graph.constants[node.inputs[1]])
+
+
+def _depthwise(graph: Graph, node: Node, x: Channels) -> Channels:
+    weights = graph.constants[node.inputs[1]].astype(np.float64)
+    bias = graph.constants[node.inputs[2]] if len(node.inputs) > 2 else np.zeros(len(weights))
+    x = x.with_zero() if _is_padded(node) else x
+    up, down = (part(weights, 0.0).reshape(len(weights), -1).sum(axis=1) for part in (np.maximum, np.minimum))
+    return Channels(up * x.low + down * x.high + bias, up * x.high + down * x.low + bias).narrowed()
+
+
+def _elements_per_channel(graph: Graph, node: Node) -> int:
+    """How many channels of its result show one of its operand, if it computes each from it alone; else 0."""
+    if node.body is not None or len(node.outputs) != 1:
+        return 0
+    before, after = graph.shapes[node.inputs[0]], graph.shapes[node.outputs[0]]
+    if len(before) < 2 or len(after) < 2 or before[0] != 1 or after[0] != 1:
+        return 0
+    if OPERATOR_BY_NAME[node.op].is_view:
+        by_position = len(after) == 2 and after[1] % before[1] == 0
+        return after[1] // before[1] if by_position or before[1] == after[1] else 0
+    scalars = all(name in graph.constants and graph.constants[name].size == 1 for name in node.inputs[1:])
+    return int(before[1] == after[1] and scalars and node.op in MONOTONE | POOLS)
+
+
+def _followed(graph: Graph, node: Node, x: Channels, each: int) -> Channels:
+    if node.op in POOLS:
+        return x.with_zero() if node.op == "AveragePool" and _is_padded(node) else x
+    if OPERATOR_BY_NAME[node.op].is_view:
+        return Channels(np.repeat(x.low, each), np.repeat(x.high, each))
+    with np.errstate(over="ignore"):
+        ends = np.stack([x.low, x.high]).astype(np.float32)
+        arrays = [ends, *(graph.constants[name].reshape(1, 1) for name in node.inputs[1:])]
+        low, high = OPERATOR_BY_NAME[node.op].evaluate(node, arrays)[0].astype(np.float64)
+    return Channels(low, high).narrowed()
+
+
+# ---- which channels somebody needs
+
+
+def _kept(found: _Analysis) -> dict[str, np.ndarray]:
+    """For every value with channels, which of them must be there. Grows until it is consistent."""
+    graph = found.graph
+    kept = {name: np.zeros(len(x.low), bool) for name, x in found.known.items()}
+    for name in _fixed(found):
+        if name in kept:
+            kept[name][:] = True
+    while True:
+        before = sum(int(mask.sum()) for mask in kept.values())
+        for node in reversed(graph.nodes):
+            out, x = node.outputs[0], node.inputs[0] if node.inputs else ""
+            if out in found.layers:
+                if not kept[out].any():
+                    kept[out][0] = True  # a layer without outputs is none
+                kept[x] |= _columns_read(found, found.layers[out], kept[out])
+            elif out in found.alike:
+                each = found.alike[out]
+                kept[x] |= kept[out].reshape(-1, each).any(axis=1)
+                kept[out] |= np.repeat(kept[x], each)
+        if sum(int(mask.sum()) for mask in kept.values()) == before:
+            return kept
+
+
+def _fixed(found: _Analysis) -> Iterable[str]:
+    """Values that someone reads or makes who takes them as they are."""
+    graph = found.graph
+    yield from (*graph.inputs, *graph.outputs)
+    for node in graph.nodes:
+        if node.outputs[0] not in found.layers and node.outputs[0] not in found.alike:
+            yield from (*node.inputs, *node.outputs)
+        if node.body is not None:
+            for inner in node.body.walk():
+                yield from inner.inputs
+            yield from node.body.outputs
+
+
+def _columns_read(found: _Analysis, layer: Layer, rows: np.ndarray) -> np.ndarray:
+    """Channels of the operand that change a kept result which is not constant itself."""
+    x = found.known[layer.node.inputs[0]]
+    alive = rows & ~found.known[layer.node.outputs[0]].constant
+    read = (layer.weights[alive] != 0).any(axis=(0, 2))
+    absorbed = x.constant & ((x.low == 0) | np.bool_(not layer.padded))
+    return np.asarray(read & ~absorbed)
+
+
+# ---- the smaller graph
+
+
+def _rewritten(found: _Analysis, kept: dict[str, np.ndarray]) -> Graph:
+    graph = found.graph
+    constants, shapes = dict(graph.constants), dict(graph.shapes)
+    nodes = []
+    for node in graph.nodes:
+        out = node.outputs[0]
+        if out in kept and out in {**found.layers, **found.alike}:
+            shapes[out] = _narrower(shapes[out], kept[out])
+        if out in found.layers:
+            node = _smaller_layer(found, node, kept, constants)
+        elif out in found.alike and node.op == "Conv":
+            for name in node.inputs[1:]:
+                constants[name] = constants[name][kept[out]]
+            node = replace(node, attrs={**node.attrs, "group": int(kept[out].sum())})
+        elif out in found.alike and OPERATOR_BY_NAME[node.op].is_view:
+            node = replace(node, attrs={**node.attrs, "shape": shapes[out]})
+        nodes.append(node)
+    shapes.update({name: array.shape for name, array in constants.items()})
+    return replace(graph, nodes=tuple(nodes), constants=constants, shapes=shapes)
+
+
+def _narrower(shape: tuple[int, ...], mask: np.ndarray) -> tuple[int, ...]:
+    return (shape[0], int(mask.sum()), *shape[2:])
+
+
+def _smaller_layer(found: _Analysis, node: Node, kept: dict[str, np.ndarray], constants: dict[str, np.ndarray]) -> Node:
+    """The layer over the channels that are left, what the others add in its bias."""
+    layer, out = found.layers[node.outputs[0]], node.outputs[0]
+    x, rows, columns = found.known[node.inputs[0]], kept[out], kept[node.inputs[0]]
+    result, weights = found.known[out], layer.weights.copy()
+    gone = ~columns & x.constant
+    bias = layer.bias + weights[:, gone].sum(axis=2) @ x.low[gone]
+    bias = np.where(result.constant, result.low, bias)[rows].astype(np.float32)
+    weights[result.constant] = 0.0
+    weights = weights[rows][:, columns].astype(np.float32)
+    array = constants[node.inputs[1]]
+    if node.op == "Conv":
+        constants[node.inputs[1]] = weights.reshape(*weights.shape[:2], *array.shape[2:])
+    else:
+        constants[node.inputs[1]] = weights[:, :, 0] if attr(node, "transB", 0) else weights[:, :, 0].T
+    if len(node.inputs) > 2:
+        constants[node.inputs[2]] = bias
+        return node
+    if not bias.any():
+        return node
+    name = f"{out}.constants"
+    while name in constants or name in found.graph.all_shapes():
+        name += "_"
+    constants[name] = bias
+    op = "Gemm" if node.op == "MatMul" else node.op
+    return replace(node, op=op, inputs=(*node.inputs, name))

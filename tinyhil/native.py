@@ -1,0 +1,121 @@
+"""Libraries compiled on this machine: one place, built once under a lock, and no compiler outlives who started it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinyhil.errors import BuildError
+
+Notice = Callable[[str], None]
+
+# The shell leads a process group. A pipe from us is its input, which ends when we do, killed or not; whoever waits for
+# that then ends the group: `g++` alone would leave its cc1plus behind.
+WATCHED = 'exec 3<&0; (read _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What to compile, and `title` for messages. `key`: what else the result depends on, such as the processor."""
+
+    title: str
+    name: str
+    sources: tuple[Path, ...]
+    flags: tuple[str, ...]
+    headers: tuple[Path, ...] = ()
+    key: str = ""
+
+
+def default_cache_dir() -> Path:
+    """$HIL_CACHE, else ~/.cache/tinyhil."""
+    setting = os.environ.get("HIL_CACHE")
+    return (Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil").absolute()
+
+
+def compiled(library: Library, compiler: str, cache_dir: Path, notice: Notice) -> Path:
+    """The shared library, compiled on first use, of which `notice` is told before and after; who comes second waits.
+
+    BuildError if the compiler fails or the cache can not be written. There is no time limit: a busy machine is slow.
+    """
+    path = cache_dir / f"{library.name}-{_fingerprint(library, compiler)}.so"
+    if path.exists():
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(path, library.title, notice):
+            if not path.exists():
+                _build(library, compiler, path, notice)
+    except OSError as error:
+        reason = error.strerror or error
+        raise BuildError(f"{library.title} can not be compiled into {cache_dir}: {reason}; set HIL_CACHE") from None
+    return path
+
+
+@contextmanager
+def _alone(path: Path, title: str, notice: Notice) -> Iterator[None]:
+    import filelock
+
+    lock = filelock.FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        notice(f"{title} is being compiled by another process; waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _fingerprint(library: Library, compiler: str) -> str:
+    digest = hashlib.sha256(repr((compiler, library.flags, os.uname().machine, library.key)).encode())
+    for source in (*library.sources, *library.headers):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _build(library: Library, compiler: str, path: Path, notice: Notice) -> None:
+    """Compile next to the final name and rename."""
+    notice(f"compiling {library.title}, once per machine")
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [*compiler.split(), *library.flags, "-o", str(made), *map(str, library.sources)]
+        returncode, text = run_watched(command)
+        lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()
+        if returncode or not made.exists():
+            reason = lines[0] if lines else "no output"
+            raise BuildError(f"{command[0]} could not build {library.title} ({reason})")
+        made.replace(path)
+    notice(f"compiled {library.title} in {time.monotonic() - begin:.0f} s")
+
+
+def run_watched(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code and error text of a program whose whole process group ends with this process, or with an exception."""
+    if shutil.which(command[0]) is None:
+        return 127, f"{command[0]}: not found"
+    watched = ["/bin/sh", "-c", WATCHED, "sh", *command]
+    process = subprocess.Popen(
+        watched, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    try:
+        text = process.stderr.read().decode(errors="replace")
+        process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdin.close()
+        process.stderr.close()
+    return process.returncode, text

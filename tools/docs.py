@@ -1,0 +1,146 @@
+"""Tables of the documentation that come from records and results: `python -m tools.docs` writes them anew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tinyhil.formats import FORMATS
+from tinyhil.frontend.rewrites import CONTROL, REWRITES
+from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
+from tinyhil.harness.offline import formats
+from tinyhil.ops import KERNELS, LOOPS, OPERATORS
+from tools import zoo_table
+
+INNER = frozenset(
+    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
+    | {"Repeat", "SquaredDistance", "ToCodes", "Truncate"}
+)
+
+
+def operators_page() -> str:
+    """Text of docs/operators.md."""
+    lines = ["# Operators", "", "Made from the records in `tinyhil/ops/` by `python -m tools.docs`.", ""]
+    lines += ["| ONNX operator | Supported |", "|---|---|"]
+    entries = [(operator.name, operator.summary) for operator in OPERATORS]
+    entries += [(loop.name, loop.summary) for loop in LOOPS]
+    standard = {rewrite.name: rewrite.summary for rewrite in REWRITES} | CONTROL
+    inner = [entry for entry in entries if entry[0] in INNER]
+    entries = [(name, text) for name, text in entries if name not in INNER and name not in standard]
+    entries += standard.items()
+    entries.append(("Constant", "folded"))
+    lines += [f"| {name} | {summary} |" for name, summary in sorted(entries)]
+    lines += ["", "Whatever depends on constants only is folded when the model is read.", ""]
+    lines += ["## Inner operators", "", "What some of these become while a model is read; no model names them.", ""]
+    lines += ["| Operator | Computes |", "|---|---|"]
+    lines += [f"| {name} | {summary} |" for name, summary in sorted(inner)]
+    lines += [""]
+    lines += [
+        "## Fusions",
+        "",
+        "Made when a program is lowered; all but `distance` where formats are integers. `hil plan --without NAME`.",
+        "",
+    ]
+    lines += ["| Fusion | Makes |", "|---|---|"]
+    fusions = [(f.name, f.summary) for f in GRAPH_FUSIONS] + [(f.name, f.summary) for f in PROGRAM_FUSIONS]
+    for name, summary in fusions:
+        asked = "; only when asked for" if name in LEFT_OUT else ""
+        lines.append(f"| `{name}` | {summary}{asked} |")
+    lines += [""]
+    lines += ["## Kernels", "", "| Kernel | Computes |", "|---|---|"]
+    lines += [f"| `{kernel.name}` | {kernel.summary} |" for kernel in KERNELS]
+    return "\n".join(lines) + "\n"
+
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def readme_page() -> str:
+    """README.md with its table of measurements made anew from the newest record of each board and format in git."""
+    text = (ROOT / "README.md").read_text()
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{_measured()}\n{END}{after}"
+
+
+BOARDS = ("uno", "due", "h747")
+HOST = "host"
+TABLE_MODEL = "fastgrnn_har"
+
+
+def _records() -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The newest record in git of each format and board of the README's model."""
+    newest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    folders = [f"results/{board}/{TABLE_MODEL}" for board in (HOST, *BOARDS)]
+    tracked = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in sorted(tracked.stdout.split()):
+        if name.endswith(".json"):
+            record = json.loads((ROOT / name).read_text())
+            if record.get("model") == TABLE_MODEL and record.get("board") in (HOST, *BOARDS):
+                newest[record["format"], record["board"]] = record
+    return newest
+
+
+def _measured() -> str:
+    records = _records()
+    boards = [record for (_, board), record in records.items() if board != HOST]
+    counts = sorted({record["samples"] for record in boards})
+    span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0] if counts else 0)
+    whole = max((record["samples"] for record in records.values()), default=0)
+    exact = all(record["bit_exact"] for record in records.values())
+    names = [fmt.name for fmt in FORMATS if all((fmt.name, board) in records for board in (HOST, *BOARDS))]
+    lines = [
+        f"`{TABLE_MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
+        f"Time, RAM and flash: {span} windows on each emulated board, "
+        f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
+        "Uno at 16 MHz: exact cycles; Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled time.",
+        "",
+        "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(_row(name, records) for name in names)])
+
+
+def _row(name: str, records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    whole = records[name, HOST]
+    cells = [f"`{name}`", f"{100 * whole['accuracy']:.2f} %", str(whole["disagreements"])]
+    for board in BOARDS:
+        record = records[name, board]
+        memory = record["memory"]
+        ram = memory["static_bytes"] + memory["stack_bytes"]
+        cells.append(f"{record['latency']['median_us'] / 1000:,.1f} ms, {ram:,} B, {record['flash_bytes']:,} B")
+    return f"| {' | '.join(cells)} |"
+
+
+def costs_file() -> str:
+    """Text of tinyhil/formats/costs.json: ticks per sample by format and chip, exact cycles or instructions."""
+    found: dict[str, dict[str, float]] = {}
+    for (name, board), record in sorted(_records().items()):
+        if board == HOST:
+            continue
+        latency = record["latency"]
+        found.setdefault(name, {})[board] = latency.get("instructions", latency["median"])
+    return json.dumps(found, indent=1) + "\n"
+
+
+PAGES = {
+    "tinyhil/formats/costs.json": costs_file,
+    "docs/formats.md": formats.page,
+    "docs/operators.md": operators_page,
+    "docs/zoo.md": zoo_table.page,
+    "README.md": readme_page,
+}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (ROOT / name).write_text(page())
+        formats.costs.cache_clear()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The tables of docs/zoo.md that are measured: `python -m tools.docs` makes them from results/.
+
+Accuracies are those of results/zoo.json and results/peers.json (`benchmarks/zoo.py`, `benchmarks/peers_models.py`);
+times and bytes are those of the golden records, which tests hold to what is so today.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "zoo.md"
+BOARDS = ("uno", "due", "h747")
+# RAM that MinUn allowed, fixed 8/16, for a model of the same kind on the same data, in bytes (LCTES 2023, table 2).
+LIMIT_BYTES = {
+    "bonsai_usps2": 120,
+    "bonsai_usps10": 84,
+    "bonsai_letter26": 124,
+    "bonsai_mnist10": 60,
+    "protonn_usps2": 60,
+    "protonn_usps10": 891,
+    "protonn_letter26": 77,
+    "protonn_mnist10": 61,
+    "fastgrnn_usps10": 512,
+    "fastgrnn_dsa19": 740,
+    "fastgrnn_har": 792,
+    "fastgrnn_mnist10": 1280,
+}
+Record = Mapping[str, Any]
+CYCLES_PER_US = 16  # of the Uno
+
+
+def page() -> str:
+    """docs/zoo.md with its measured tables made anew."""
+    text = PAGE.read_text()
+    for name, lines in (("measured", measured()), ("peers", peers())):
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, rest = text.split(begin)
+        text = "\n".join([before + begin, *lines, end + rest.split(end)[1]])
+    return text
+
+
+def measured() -> list[str]:
+    accuracies = json.loads((ROOT / "results" / "zoo.json").read_text())
+    records = golden_records()
+    exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
+    lines = [
+        f"Accuracy: all test samples. Boards (emulated): 16 seeded samples, {exact};",
+        "Uno at 16 MHz exact cycles, Due at 84 MHz and H747 at 64 MHz exact instructions, modelled time. RAM is static",
+        "+ measured stack of the whole firmware; -: does not fit.",
+        "",
+        "| Model | Width | Accuracy (float) | Arena (MinUn) | Uno: time, RAM, flash | Due: time, RAM, flash "
+        "| H747: time, RAM, flash |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for model, by_width in accuracies.items():
+        for width, row in by_width.items():
+            kept = {board: records.get((model, width, board)) for board in BOARDS}
+            lines.append(_row(model, width, row, kept))
+    return lines
+
+
+def _row(model: str, width: str, row: Record, records: Mapping[str, Record | None]) -> str:
+    limit = LIMIT_BYTES.get(model)
+    arena = f"{row['arena_bytes']:,} B" + (f" ({limit:,})" if limit is not None else "")
+    accuracy = f"{_percent(row['correct'], row['samples'])} ({_percent(row['float_correct'], row['samples'])})"
+    name = f"`{width}.yaml`" if width.startswith("assignment") else width
+    return f"| {' | '.join([f'`{model}`', name, accuracy, arena, *(cell(record) for record in records.values())])} |"
+
+
+def cell(record: Record | None) -> str:
+    """Time, RAM and flash."""
+    if record is None:
+        return "-"
+    memory = record["memory"]
+    ram = memory["static_bytes"] + memory["stack_bytes"]
+    us = 1e6 * record["latency"]["median"] / record["latency"]["clock_hz"]
+    return f"{_time(us)}, {ram:,} B, {record['flash_bytes']:,} B"
+
+
+def _time(us: float) -> str:
+    return f"{us / 1000:,.2f} ms" if us < 10_000 else f"{us / 1000:,.1f} ms"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f} %"
+
+
+def golden_records() -> dict[tuple[str, str, str], Record]:
+    """By model, width and board."""
+    found = {}
+    for board in BOARDS:
+        for path in sorted((ROOT / "results" / "golden" / board).glob("*.json")):
+            model, width = path.stem.split("-", 1)
+            found[model, width, board] = json.loads(path.read_text())
+    return found
+
+
+def peers() -> list[str]:
+    """Shiftry's networks on the Uno beside what Shiftry itself made of them."""
+    rows = json.loads((ROOT / "results" / "peers.json").read_text())
+    lines = [
+        "| Network | Width | Accuracy (float) | Arena (MinUn allowed) | Uno: cycles, time, RAM, flash "
+        "| Shiftry: accuracy, arena, time, flash |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        shiftry = row["shiftry"]
+        count = row["samples"]
+        lines.append(
+            f"| `{row['network']}` | {row['format']} | {_percent(row['correct'], count)} "
+            f"({_percent(row['float_correct'], count)}) | {row['arena_bytes']} B ({row['limit_bytes']}) "
+            f"| {row['cycles']:,.0f}, {_time(row['cycles'] / CYCLES_PER_US)}, {row['ram_bytes']:,} B, "
+            f"{row['flash_bytes']:,} B "
+            f"| {shiftry['percent']:.2f} %, {shiftry['arena_bytes']} B, {shiftry['ms_os']} ms (-Os) or "
+            f"{shiftry['ms_o2']} ms (-O2), {shiftry['flash_bytes']:,} B |"
+        )
+    return lines
