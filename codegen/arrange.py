@@ -25,8 +25,10 @@ BAND = 8  # rows of results of a depthwise layer at a time
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """Rows and elements of the blocks of a core (firmware/kernels/blocks.hpp); bytes of scratch per element of the patch
-    of one pixel: as the blocks read two of them, and besides where they are copied first."""
+    """Rows and elements of the blocks of a core (firmware/kernels/blocks.hpp).
+
+    Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
+    """
 
     together: int
     step: int

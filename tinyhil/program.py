@@ -33,7 +33,7 @@ class Role(StrEnum):
 class Blocks:
     """An order in which a chip reads a layer's weights (codegen/arrange.py).
 
-    `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements, are added.
+    `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row.
     """
 

@@ -22,9 +22,9 @@ __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position a
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r, out += plane) {
         if (r >= count) break;
-        const auto &by = at_run_time(of_channel(shift, n + r));
-        out[0] = requantize<Out>(sums.of[r][0], by);
-        out[apart] = requantize<Out>(sums.of[r][1], by);
+        const auto &by = of_channel(shift, n + r);
+        out[0] = rounded<Out>(sums.of[r][0], by);
+        out[apart] = rounded<Out>(sums.of[r][1], by);
     }
 }
 

@@ -110,7 +110,7 @@ void depthwise(Out *out, int8_t *lines, Size begin, Size end, const int8_t *weig
     const uint32_t pads = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
-        const auto &by = at_run_time(of_channel(shift, c));
+        const auto by = at_run_time(of_channel(shift, c));
         for (Size y = begin; y < end; y += rows_of_a_band) {
             const Size rows = end - y < rows_of_a_band ? end - y : rows_of_a_band;
             copy_lines(lines, x, l, y, rows, pads);

@@ -29,7 +29,13 @@ template <> struct RoundingOf<false> { using type = Rounding; static type of(int
 template <int N>
 inline typename RoundingOf<(N >= 0)>::type at_run_time(Const<N>) { return RoundingOf<(N >= 0)>::of(N); }
 template <class Shift>
-inline const Shift &at_run_time(const Shift &shift) { return shift; }
+inline Shift at_run_time(Shift shift) { return shift; }
+
+// A sum rounded as of_channel says
+template <class Out, class Shift>
+inline Out rounded(int32_t sum, const Shift &shift) { return requantize<Out>(sum, shift); }
+template <class Out>
+inline Out rounded(int32_t sum, const int &shift) { return requantize<Out>(sum, at_run_time(shift)); }
 
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor {
