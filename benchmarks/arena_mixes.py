@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
@@ -28,15 +28,14 @@ from tinyhil.harness.assets import asset  # noqa: E402
 from tinyhil.harness.zoo import find_model  # noqa: E402
 from tinyhil.lower import lower, tied_values  # noqa: E402
 from tinyhil.memplan.arena.order import order_body  # noqa: E402
-from tinyhil.memplan.arena.placement import Passes, place  # noqa: E402
+from tinyhil.memplan.arena.passes import ALL_NAMES  # noqa: E402
+from tinyhil.memplan.arena.placement import place  # noqa: E402
 from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
 from tinyhil.memplan.native import backend  # noqa: E402
 from tinyhil.program import Program  # noqa: E402
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
-NONE = Passes(False, False, False, False, False)
-STEPS = (NONE, replace(NONE, in_place=True), replace(NONE, in_place=True, gaps=True), Passes(views=False, rows=False))
-STEPS = (*STEPS, Passes(rows=False), Passes())
+STEPS = (ALL_NAMES, ALL_NAMES - {"in-place"}, ALL_NAMES - {"in-place", "gaps"}, {"views", "rows"}, {"rows"}, set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Row:
 
 
 def measure(program: Program) -> Row:
-    placements = [place(program, passes) for passes in STEPS[:-1]]
+    placements = [place(program, without) for without in STEPS[:-1]]
     began = time.process_time()
     final = place(program, STEPS[-1])
     all_seconds = time.process_time() - began

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: this file has the package's name
@@ -23,7 +23,8 @@ from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # 
 from tinyhil import memplan  # noqa: E402
 from tinyhil.memplan import Budget, Buffer, Plan, Problem  # noqa: E402
 from tinyhil.memplan.algorithm_x import CHOICES, cover, encode  # noqa: E402
-from tinyhil.memplan.arena.placement import Passes, place  # noqa: E402
+from tinyhil.memplan.arena.passes import ALL_NAMES  # noqa: E402
+from tinyhil.memplan.arena.placement import place  # noqa: E402
 from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
 from tinyhil.memplan.blocks import FOUND  # noqa: E402
 from tinyhil.memplan.csv import read_problem  # noqa: E402
@@ -38,7 +39,6 @@ BEGIN, END = "<!-- benchmarks/planners.py begin -->", "<!-- benchmarks/planners.
 
 REPEATS, QUICK_SECONDS = 3, 1.0
 INSTANCES = Path(__file__).resolve().parent / "instances"
-NO_PASS = Passes(*[False] * len(fields(Passes)))
 
 
 def timed(problem: Problem, planner: str = memplan.DEFAULT, budget: Budget | None = None) -> tuple[Plan, float]:
@@ -156,17 +156,13 @@ def cover_seconds(problem: Problem) -> float:
     return time.process_time() - began
 
 
-PASS_STEPS = ("in_place", "views", "order", "rows")
+PASS_STEPS = ("in-place", "views", "order", "rows")
 
 
 def pass_peaks(program: Program) -> list[int]:
     """Peaks without passes, then with one more each; last all but views."""
-    passes = NO_PASS
-    peaks = [place(program, passes).plan.peak_bytes]
-    for name in PASS_STEPS:
-        passes = replace(passes, **{name: True})
-        peaks.append(place(program, passes).plan.peak_bytes)
-    return [*peaks, place(program, replace(passes, views=False)).plan.peak_bytes]
+    steps = [ALL_NAMES.difference(PASS_STEPS[:count]) for count in range(len(PASS_STEPS) + 1)]
+    return [place(program, without).plan.peak_bytes for without in (*steps, {*steps[-1], "views"})]
 
 
 def squeezenet_table() -> str:

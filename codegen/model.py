@@ -101,7 +101,7 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
             yield from _loops(item.body)
 
 
-def _c_type(tensor: Tensor) -> str:
+def c_type(tensor: Tensor) -> str:
     if tensor.role == Role.TABLE:
         return "uint16_t"
     return tensor.format.c_type
@@ -177,33 +177,52 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str) -
         "namespace {",
         "",
     ]
+    lines += constant_lines(program, names)
+    lines += ["}  // namespace", "", "namespace model {", ""]
+    lines.append("void run(const uint8_t *input, uint8_t *output) {")
+    lines.append("    (void)input;")
+    lines += pointer_lines(program, plan, names, tensors_of(program.body))
+    if program.input == program.output or any(program.input in op.inputs for op in walk(program.body)):
+        kind = c_type(program.tensors[program.input])
+        lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
+    if told == OPERATIONS:
+        lines += [f"    {line}" for line in empty_calls(program)]
+    lines += statements(program, plan, program.body, names, Where(1, told))
+    result = program.tensors[program.output]
+    lines.append(
+        f"    hil::copy<int32_t>(reinterpret_cast<{c_type(result)} *>(output), "
+        f"{operand_of(result, names[result.name])}, {result.count});"
+    )
+    lines += ["}", "", "}  // namespace model", ""]
+    return "\n".join(lines)
+
+
+def constant_lines(program: Program, names: Mapping[str, str]) -> list[str]:
+    """The constants and tables of a program as arrays in flash."""
+    lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
         lines.append(f"// {comment(name)}: {tensor.format if tensor.role == 'constant' else 'look-up table'}")
         lines += [*_array(tensor, names[name], values), ""]
-    lines += ["}  // namespace", "", "namespace model {", ""]
-    lines.append("void run(const uint8_t *input, uint8_t *output) {")
-    lines.append("    (void)input;")
-    for tensor in _placed(program):
-        offset, array = plan.offsets[tensor.name], symbol_of(plan.regions[tensor.name])
-        kind = _c_type(tensor)
+    return lines
+
+
+def tensors_of(body: tuple[Op | Loop, ...]) -> dict[str, None]:
+    """The names of all tensors that operations of `body` touch, each once."""
+    return dict.fromkeys(name for op in walk(body) for name in op.tensors)
+
+
+def pointer_lines(program: Program, plan: Plan, names: Mapping[str, str], used: Iterable[str]) -> list[str]:
+    """A pointer to each of the tensors `used` that lies in the arena."""
+    lines = []
+    for tensor in (program.tensors[name] for name in used if program.tensors[name].role == Role.ARENA):
+        kind = c_type(tensor)
+        place = f"{symbol_of(plan.regions[tensor.name])} + {plan.offsets[tensor.name]}"
         lines.append(
-            f"    {kind} *const {names[tensor.name]} = reinterpret_cast<{kind} *>({array} + {offset});"
+            f"    {kind} *const {names[tensor.name]} = reinterpret_cast<{kind} *>({place});"
             f"  // {tensor.count} x {tensor.format}"
         )
-    if program.input == program.output or any(program.input in op.inputs for op in walk(program.body)):
-        kind = _c_type(program.tensors[program.input])
-        lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
-    if told == OPERATIONS:
-        lines += [f"    {line}" for line in empty_calls(program)]
-    lines += _body(program, plan, program.body, names, _Where(1, told))
-    result = program.tensors[program.output]
-    lines.append(
-        f"    hil::copy<int32_t>(reinterpret_cast<{_c_type(result)} *>(output), "
-        f"{_operand(result, names[result.name])}, {result.count});"
-    )
-    lines += ["}", "", "}  // namespace model", ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
@@ -211,9 +230,9 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
     fmt = tensor.format
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks)
-        return [f"alignas(4) const {_c_type(tensor)} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored), "};"]
+        return [f"alignas(4) const {c_type(tensor)} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored), "};"]
     if tensor.role == Role.TABLE or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
-        return [f"const {_c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
+        return [f"const {c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
     packed = pack(codes, fmt.bits)
     lines = [f"const uint8_t {name}[{packed.size}] HIL_FLASH = {{", *_numbers(packed), "};"]
     if isinstance(fmt, Codebook):
@@ -222,7 +241,7 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
     return lines
 
 
-def _operand(tensor: Tensor, name: str) -> str:
+def operand_of(tensor: Tensor, name: str) -> str:
     """How kernels read a tensor."""
     fmt = tensor.format
     if tensor.role not in (Role.CONSTANT, Role.TABLE):
@@ -238,31 +257,26 @@ def _operand(tensor: Tensor, name: str) -> str:
 
 def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
     """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
-    operand, fmt = _operand(tensor, name), tensor.format
+    operand, fmt = operand_of(tensor, name), tensor.format
     if as_codes or tensor.role == Role.TABLE or not isinstance(fmt, Affine):
         return operand
-    return f"hil::real32({operand}, {_float_bits(fmt.scale)}, {fmt.zero})"
+    return f"hil::real32({operand}, {float_bits(fmt.scale)}, {fmt.zero})"
 
 
-def _float_bits(value: float) -> int:
+def float_bits(value: float) -> int:
     return int(np.array(value, np.float32).view(np.uint32))
 
 
-def _placed(program: Program) -> list[Tensor]:
-    used = dict.fromkeys(name for op in walk(program.body) for name in op.tensors)
-    return [program.tensors[name] for name in used if program.tensors[name].role == Role.ARENA]
-
-
 @dataclass(frozen=True, slots=True)
-class _Where:
+class Where:
     """Loops around a body, and what its operations tell the host."""
 
     depth: int
     told: str
 
 
-def _body(
-    program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: _Where
+def statements(
+    program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: Where
 ) -> list[str]:
     indent = "    " * where.depth
     lines = []
@@ -283,15 +297,15 @@ def _body(
             f"{indent}for (uint16_t {counter} = 0; {counter} < {item.count}; ++{counter}) {{  // {comment(item.name)}"
         )
         for sequence, row in item.slices:
-            lines.append(f"{indent}    {_row(program, sequence, row, counter, names)}")
-        lines += _body(program, plan, item.body, names, _Where(where.depth + 1, where.told))
+            lines.append(f"{indent}    {row_line(program, sequence, row, counter, names)}")
+        lines += statements(program, plan, item.body, names, Where(where.depth + 1, where.told))
         lines.append(f"{indent}}}")
     return lines
 
 
-def _row(program: Program, sequence: str, row: str, counter: str, names: Mapping[str, str]) -> str:
+def row_line(program: Program, sequence: str, row: str, counter: str, names: Mapping[str, str]) -> str:
     tensor = program.tensors[row]
-    kind = _c_type(tensor)
+    kind = c_type(tensor)
     if sequence == program.input and program.streamable_loop() is not None:
         source = f"hil::input_row<{kind}>(input, {counter}, {tensor.count})"
     elif sequence == program.input:
@@ -313,7 +327,7 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
         value = str(op.params[param])
         out = program.tensors[op.output].format
         if param in kernel.rounds and isinstance(out, Affine):
-            arguments.append(f"hil::ToAffine{{{_float_bits(1 / out.scale)}, {out.zero}, {value}}}")
+            arguments.append(f"hil::ToAffine{{{float_bits(1 / out.scale)}, {out.zero}, {value}}}")
         else:
             arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
     accumulator = _accumulator(program, op)

@@ -49,6 +49,14 @@ class Uart(Record):
     rx_fifo_bytes: PositiveInt
 
 
+class DebugId(Record):
+    """What a debugger reads of the chip before it writes anything: word at `address`, and `mask`, is `value`."""
+
+    address: PositiveInt
+    mask: PositiveInt
+    value: PositiveInt
+
+
 class ChipSpec(Record):
     """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator."""
 
@@ -64,6 +72,7 @@ class ChipSpec(Record):
     tick: Literal["cycles", "instructions", "nanoseconds"]
     uart: Uart | None = None
     openocd_target: NonEmpty | None = None
+    debug_id: DebugId | None = None
     supplies: tuple[Supply, ...] = ()  # regulators that may feed the core, if the firmware can choose
     emulator: Emulator | None = None
     # other emulators of the same chip, chosen by `hil run --emulator`
@@ -80,29 +89,29 @@ class ChipSpec(Record):
         return self
 
 
-class _BoardEntry(Record):
+class _Board(Record):
     title: NonEmpty
-    chip: Name
     usb: tuple[UsbId, ...] = ()
+    usb_shared: bool = False  # boards of other kinds have the same identity: one must be named to be used
     baud: PositiveInt = 115200
     reset: Literal["on_open", "by_probe", "on_start"]
     upload: Upload
+    upload_baud: PositiveInt | None = None  # of the boot loader, if it is not `baud`
+    programmer_part: NonEmpty | None = None  # the chip's name for avrdude, if it is not the chip's own
+    probe_reset: NonEmpty | None = None  # openocd's reset_config of this board
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
 
 
-class BoardSpec(Record):
+class _BoardEntry(_Board):
+    chip: Name
+
+
+class BoardSpec(_Board):
     """A board with its chip; `name` is also the environment in platformio.ini."""
 
     name: Name
-    title: NonEmpty
     chip: ChipSpec
-    usb: tuple[UsbId, ...]
-    baud: PositiveInt
-    reset: Literal["on_open", "by_probe", "on_start"]
-    upload: Upload
-    flash_deadline_s: PositiveInt
-    supply: Supply | None = None
 
     @property
     def is_host(self) -> bool:

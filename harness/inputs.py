@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,11 @@ class Inputs:
     all_x: np.ndarray | None = None  # before a limit on the samples, which must not change the program
 
 
-def load_inputs(model: ModelSource, path: Path | None, limit: int | None) -> Inputs:
-    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them."""
+def load_inputs(model: ModelSource, path: Path | None, limit: int | None, classes: Sequence[str] = ()) -> Inputs:
+    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. Labels may
+    be the names in `classes`."""
     if path is not None:
-        inputs = read_inputs(path)
+        inputs = read_inputs(path, classes)
     elif model.dataset is not None:
         found = data.load(model.dataset)
         inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
@@ -56,10 +57,24 @@ def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any]) -> Ranges
     for name, (low, high) in model.declared.items():
         if name in values:
             values[name] = min(low, values[name][0]), max(high, values[name][1])
-    return Ranges(values, ranges.source)
+    return replace(ranges, values=values)
 
 
-def read_inputs(path: Path) -> Inputs:
+def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.ndarray:
+    """Labels that are the names of classes, words or numbers, as positions; all others, and all if there are no names,
+    as they are. DataError if a label is none of the names."""
+    if not classes or labels.dtype.kind not in "iuUS":
+        return labels
+    words = np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels.astype(str)
+    place = {name: position for position, name in enumerate(classes)}
+    strange = next((word for word in words if word not in place), None)
+    if strange is not None:
+        names = ", ".join(classes)
+        raise DataError(f"{path}: label '{strange}' is none of the model's classes {names[:200]}; rename it")
+    return np.array([place[word] for word in words], np.int64)
+
+
+def read_inputs(path: Path, classes: Sequence[str] = ()) -> Inputs:
     """A .npz with key `x` (and `y`) or with one array alone, or a .npy; DataError if it is damaged or lacks them."""
     try:
         content = path.read_bytes()
@@ -83,7 +98,7 @@ def read_inputs(path: Path) -> Inputs:
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         raise DataError(f"{path}: 'x' must be an array of real numbers (samples, ...), not {x.dtype} {list(x.shape)}")
     if y is not None:
-        y = y.reshape(-1)
+        y = positions_of(y.reshape(-1), classes, path)
         if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer):
             raise DataError(f"{path}: 'y' must hold one integer label per sample ({len(x)}), not {y.dtype} {len(y)}")
     if np.issubdtype(x.dtype, np.floating) and (np.abs(x[np.isfinite(x)]) > np.finfo(np.float32).max).any():

@@ -58,7 +58,7 @@ class Opened:
     def known_ranges(self, calibration: Path | None) -> Ranges | None:
         """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None."""
         if calibration is not None:
-            data = read_inputs(calibration)
+            data = read_inputs(calibration, self.model.classes)
             origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
             try:
                 return calibrated(self.model, data.x, origin)
@@ -111,7 +111,7 @@ def open_model(name: str, say: Say | None = None) -> Opened:
 
 def load_job(opened: Opened, request: Request, say: Say) -> Job:
     """Samples, formats and ranges of a request; ConfigError or DataError where one of them can not be had."""
-    inputs = load_inputs(opened.source, request.inputs, request.samples)
+    inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model.classes)
     if inputs.message:
         say(inputs.message)
     assignment = opened.assignment(request.assignment, request.format)

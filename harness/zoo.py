@@ -17,12 +17,16 @@ from tinyhil.harness.assets import asset
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model comes from. Zoo models have a data set; `ranges` is where `hil calibrate` puts its findings."""
+    """Where a model comes from. Zoo models have a data set, some of them class names.
+
+    `ranges` is where `hil calibrate` puts its findings.
+    """
 
     name: str
     path: Path
     dataset: str | None = None
     ranges: Path | None = None
+    classes: tuple[str, ...] = ()
 
 
 def find_model(name_or_path: str) -> ModelSource:
@@ -31,7 +35,11 @@ def find_model(name_or_path: str) -> ModelSource:
     if "/" not in name_or_path and (folder / "model.yaml").is_file():
         manifest: dict[str, Any] = yaml.safe_load((folder / "model.yaml").read_text())
         return ModelSource(
-            manifest["name"], _model_file(folder, manifest), manifest.get("dataset"), folder / "ranges.json"
+            manifest["name"],
+            _model_file(folder, manifest),
+            manifest.get("dataset"),
+            folder / "ranges.json",
+            tuple(str(name) for name in manifest.get("classes", ())),
         )
     path = Path(name_or_path)
     if path.suffix in SUFFIXES or path.is_file():

@@ -29,6 +29,7 @@ from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError
 
 NAME = "algorithm-x"
 CELLS = 300_000  # of the table of one height, about 50 MB of Python integers
+MOST_LOOKED_AT = 5_000_000  # buffers times sections: about a second
 CHOICES = 20_000  # rows chosen, over all heights
 
 
@@ -103,6 +104,8 @@ def encode(problem: Problem, bound_bytes: int) -> Encoding:
     """Sections and units, coarse enough for the table to stay below CELLS at a tenth above the bound."""
     times = sections_of(make_blocks(problem))
     buffers = [buffer for buffer in problem.buffers if buffer.size_bytes]
+    if len(buffers) * len(times) > MOST_LOOKED_AT:
+        raise _too_many(len(buffers))
     live = {b.name: tuple(k for k, time in enumerate(times) if b.live_at(time)) for b in buffers}
     buffers.sort(key=lambda b: (-b.size_bytes * len(live[b.name]), b.start))
     unit = gcd(*(b.size_bytes for b in buffers), *(b.alignment for b in buffers if b.alignment > 1))
@@ -118,10 +121,14 @@ def encode(problem: Problem, bound_bytes: int) -> Encoding:
             break
         unit *= 2
     if encoding.cells(height) > CELLS:
-        raise ProblemError(
-            f"planner {NAME}: {len(buffers)} buffers make a table of more than {CELLS} cells; use another planner"
-        )
+        raise _too_many(len(buffers))
     return encoding
+
+
+def _too_many(buffers: int) -> ProblemError:
+    return ProblemError(
+        f"planner {NAME}: {buffers} buffers make a table of more than {CELLS} cells; use another planner"
+    )
 
 
 def cover(encoding: Encoding, height: int, choices: int, stop: float | None) -> tuple[int, dict[str, int], int]:

@@ -11,7 +11,7 @@ NAME = "best-fit"
 
 def run(problem: Problem, budget: Budget) -> Plan:
     order = sorted(problem.buffers, key=lambda buffer: buffer.start)
-    return place_in_order(problem, order, NAME, fit="best")
+    return place_in_order(problem, order, NAME, fit="best", seconds=budget.seconds)
 
 
 PLANNER = Planner(NAME, run, "program order, tightest hole")

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tinyhil.memplan.problem import Buffer, Problem
 
 Joined = Mapping[str, set[str]]  # by name
 
+MOST_LISTED = 5000  # buffers, beyond which paddings are not looked at
 MOST_STACKED = 8  # buffers tried in every order
 EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest set is found exactly
 
@@ -33,10 +35,13 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the bounds, with the earliest instant that witnesses it."""
+    """The best of the bounds, with the earliest instant that witnesses it; of very many buffers the load alone."""
     best = Bound(0, "load", None)
-    joined = _joined(problem)
-    for instant, live in _instants(problem):
+    joined = joined_by_name(problem)
+    plain = not joined and (len(problem.buffers) > MOST_LISTED or all(b.alignment == 1 for b in problem.buffers))
+    if plain:
+        best = _most_live(problem)
+    for instant, live in () if plain else _instants(problem):
         load = live_load(live, problem, joined)
         if load > best.bytes:
             best = Bound(load, "load", instant)
@@ -46,11 +51,29 @@ def lower_bound(problem: Problem) -> Bound:
     return Bound(fixed, "fixed") if fixed > best.bytes else best
 
 
+def _most_live(problem: Problem) -> Bound:
+    """The largest sum of sizes live at once, without listing who is."""
+    changes: dict[int, int] = {}
+    ends: set[int] = set()
+    for buffer in problem.buffers:
+        for start, end in buffer.sections:
+            changes[start] = changes.get(start, 0) + buffer.size_bytes
+            changes[end] = changes.get(end, 0) - buffer.size_bytes
+            ends.add(end)
+    best, load = Bound(0, "load", None), 0
+    times = sorted(changes)
+    for time, following in pairwise(times):
+        load += changes[time]
+        if following in ends and load > best.bytes:
+            best = Bound(load, "load", time)
+    return best
+
+
 def _stacked(instant: int, live: list[Buffer], joined: Joined, best: Bound) -> Bound:
     """The bound that trying every order of what is live gives, if it is a better one."""
     if all(buffer.alignment == 1 for buffer in live):
         return best
-    apart = [buffer for buffer in _heaviest_apart(live, joined) if buffer.size_bytes]
+    apart = [buffer for buffer in heaviest_apart(live, joined) if buffer.size_bytes]
     by_alignment = sorted(apart, key=lambda buffer: -buffer.alignment)
     if len(apart) > MOST_STACKED or stack_of(by_alignment) <= best.bytes:  # this order already needs no more
         return best
@@ -97,7 +120,7 @@ def fixed_height(problem: Problem) -> int:
 def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None) -> int:
     """What these buffers, all live at once, need at the least."""
     if problem.aliases:
-        live = _heaviest_apart(live, _joined(problem) if joined is None else joined)
+        live = heaviest_apart(live, joined_by_name(problem) if joined is None else joined)
     live = [buffer for buffer in live if buffer.size_bytes]
     if not live:
         return 0
@@ -111,7 +134,7 @@ def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None
     return best
 
 
-def _joined(problem: Problem) -> Joined:
+def joined_by_name(problem: Problem) -> Joined:
     """The buffers that each one may share bytes with."""
     found: dict[str, set[str]] = {}
     for alias in problem.aliases:
@@ -120,7 +143,7 @@ def _joined(problem: Problem) -> Joined:
     return found
 
 
-def _heaviest_apart(live: list[Buffer], partners: Joined) -> list[Buffer]:
+def heaviest_apart(live: list[Buffer], partners: Joined) -> list[Buffer]:
     """Live buffers of which no two are joined by an alias: the heaviest such set (a heavy one where many are)."""
     sizes = {buffer.name: buffer.size_bytes for buffer in live}
     joined = {name: partners.get(name, set()) & sizes.keys() for name in sizes}

@@ -1,19 +1,24 @@
 """The checker: is this plan a valid answer to this problem? It knows nothing of planners.
 
 It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
-certificate. It uses the definition of a load at the plan's witness instant (bound.load_bytes), and tries for itself
-every order of the few buffers that are said not to fit (stack.can_stack); no planner's code.
+certificate. The load at the plan's witness instant it adds up for itself, and it tries every order of the few buffers
+that are said not to fit (stack.can_stack); no planner's code. From the planners' bounds it takes a suggestion alone:
+which of the buffers that are live at once share no bytes, and looks whether that is so.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import combinations
 
 from tinyhil.errors import HilError
-from tinyhil.memplan.bound import fixed_height, load_bytes, lower_bound
+from tinyhil.memplan.bound import fixed_height, heaviest_apart, joined_by_name, lower_bound
 from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 from tinyhil.memplan.stack import can_stack
+
+MOST_COMPARED = 5000  # buffers, each with all that are live with it
 
 
 class PlanError(HilError):
@@ -61,7 +66,11 @@ def _check_place(problem: Problem, plan: Plan, buffer: Buffer) -> None:
 
 
 def _check_overlap(problem: Problem, plan: Plan) -> None:
-    """Sweep over time; whatever begins is compared with everything still live."""
+    """Sweep over time; whatever begins is compared with everything still live, of very many plain buffers with the two
+    neighbours in memory: those live are apart, so a third one can not be met."""
+    if len(problem.buffers) > MOST_COMPARED and not problem.aliases and not any(b.gaps for b in problem.buffers):
+        _check_neighbours(problem, plan)
+        return
     shifts = problem.alias_shifts()
     live: list[tuple[int, int, Buffer]] = []
     for index, buffer in enumerate(sorted(problem.buffers, key=lambda b: b.start)):
@@ -71,6 +80,22 @@ def _check_overlap(problem: Problem, plan: Plan) -> None:
             if _share_bytes(plan, buffer, other) and not _aliased(plan, shifts, buffer, other):
                 _report_overlap(plan, other, buffer)
         heapq.heappush(live, (buffer.end, index, buffer))
+
+
+def _check_neighbours(problem: Problem, plan: Plan) -> None:
+    live: dict[str, list[tuple[int, str]]] = {region.name: [] for region in problem.regions}
+    by_name = {buffer.name: buffer for buffer in problem.buffers if buffer.size_bytes}
+    events = [(b.end, 0, b.name) for b in by_name.values()] + [(b.start, 1, b.name) for b in by_name.values()]
+    for _, begins, name in sorted(events):
+        there, key = live[plan.regions[name]], (plan.offsets[name], name)
+        place = bisect_left(there, key)
+        if not begins:
+            del there[place]
+            continue
+        for _, other in there[max(0, place - 1) : place + 1]:
+            if _share_bytes(plan, by_name[name], by_name[other]):
+                _report_overlap(plan, by_name[other], by_name[name])
+        there.insert(place, key)
 
 
 def _share_bytes(plan: Plan, one: Buffer, other: Buffer) -> bool:
@@ -120,7 +145,7 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
     if plan.proven and bound != peak:
         raise PlanError(f"plan: it claims to be optimal, but the bound of {bound} B is below the peak of {peak} B")
     if plan.how == "load":
-        load = 0 if plan.witness is None else load_bytes(problem, plan.witness)
+        load = 0 if plan.witness is None else _load_at(problem, plan.witness)
         if load != bound:
             raise PlanError(f"plan: the load at instant {plan.witness} is {load} B, not the bound {bound} B")
     elif plan.how == "fixed":
@@ -137,6 +162,24 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
             raise PlanError(f"plan: the searched bound of {bound} B is below the maximum load of {load} B")
     else:
         raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed, set and search")
+
+
+def _load_at(problem: Problem, instant: int) -> int:
+    """Bytes that the buffers live at this instant take at least, however they lie: their sizes or, of those aligned to
+    a common step, whole steps for all but the topmost one of each region."""
+    live = [b for b in problem.buffers if b.live_at(instant) and b.size_bytes]
+    if problem.aliases:
+        live, pairs = heaviest_apart(live, joined_by_name(problem)), problem.alias_pairs()
+        for one, other in combinations(live, 2):
+            if frozenset((one.name, other.name)) in pairs:
+                raise PlanError(f"plan: the bound counts {one.name!r} and {other.name!r} twice, which may share bytes")
+    best = sum(b.size_bytes for b in live)
+    for step in {b.alignment for b in live}:
+        stepped = [b.size_bytes for b in live if b.alignment % step == 0]
+        whole = [-(-size // step) * step for size in stepped]
+        saved = sorted((a - b for a, b in zip(whole, stepped, strict=True)), reverse=True)
+        best = max(best, sum(whole) - sum(saved[: len(problem.regions)]))
+    return best
 
 
 def _check_set(problem: Problem, plan: Plan) -> None:

@@ -5,16 +5,18 @@ Needs the extra `tinyhil[solver]`; imported only when it is used. One worker and
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.memplan import greedy_by_size
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size
+from tinyhil.memplan.exact import Account
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
-from tinyhil.memplan.problem import Plan, Problem, ProblemError, first_shared_instant
+from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError, first_shared_instant
 
 NAME = "cp-sat"
 DEFAULT_SECONDS = 60.0
@@ -24,14 +26,18 @@ def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
         raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
     cp_model = _import_solver()
+    account = Account(replace(budget, seconds=budget.seconds or DEFAULT_SECONDS))
     bound = lower_bound(problem)
     start = greedy_by_size.run(problem.in_region(None, problem.regions[0].name), budget)
     model = cp_model.CpModel()
-    peak, offsets = _build(model, problem, bound.bytes, start)
+    built = _build(model, problem, bound.bytes, start, account)
+    if built is None:  # the time went into the model
+        return checked_size(problem, make_plan(problem, dict(start.offsets), NAME, bound=bound))
+    peak, offsets = built
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
-    solver.parameters.max_time_in_seconds = budget.seconds or DEFAULT_SECONDS
+    solver.parameters.max_time_in_seconds = account.left().seconds
     state = solver.solve(model)
     if state not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found, reached = dict(start.offsets), bound.bytes
@@ -53,7 +59,10 @@ def _import_solver() -> Any:
     return cp_model
 
 
-def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple[Any, dict[str, Any]]:
+def _build(
+    model: Any, problem: Problem, bound_bytes: int, start: Plan, account: Account
+) -> tuple[Any, dict[str, Any]] | None:
+    """The variables of peak and offsets; None if the time was over before all pairs were in the model."""
     top = start.peak_bytes
     peak = model.new_int_var(bound_bytes, top, "peak")
     offsets = {}
@@ -65,10 +74,9 @@ def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple
             model.add(offsets[buffer.name] == buffer.offset)
         model.add_hint(multiple, start.offsets[buffer.name] // buffer.alignment)
     shifts = problem.alias_shifts()
-    sized = [buffer for buffer in problem.buffers if buffer.size_bytes]
-    for one, other in combinations(sized, 2):
-        if first_shared_instant(one, other) is None:
-            continue
+    for one, other in _meeting(problem):
+        if account.spent():
+            return None
         below, above = model.new_bool_var(""), model.new_bool_var("")
         a, b = offsets[one.name], offsets[other.name]
         model.add(a + one.size_bytes <= b).only_enforce_if(below)
@@ -81,6 +89,15 @@ def _build(model: Any, problem: Problem, bound_bytes: int, start: Plan) -> tuple
         model.add_bool_or(choices)
     model.minimize(peak)
     return peak, offsets
+
+
+def _meeting(problem: Problem) -> Iterator[tuple[Buffer, Buffer]]:
+    """Pairs of buffers that are live at once."""
+    live: list[Buffer] = []
+    for other in sorted((b for b in problem.buffers if b.size_bytes), key=lambda b: b.start):
+        live = [one for one in live if one.end > other.start]
+        yield from ((one, other) for one in live if first_shared_instant(one, other) is not None)
+        live.append(other)
 
 
 PLANNER = Planner(NAME, run, "OR-Tools CP-SAT, the second opinion (extra)", exact=True)

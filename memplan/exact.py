@@ -105,6 +105,11 @@ class Account:
             return None
         return self.started + self.budget.seconds - monotonic()
 
+    def left(self) -> Budget:
+        """What a planner may use up that is asked now."""
+        seconds = self.seconds_left()
+        return replace(self.budget, nodes=self.nodes_left(), seconds=None if seconds is None else max(1e-3, seconds))
+
     def spent(self) -> bool:
         seconds = self.seconds_left()
         return self.nodes_left() == 0 or (seconds is not None and seconds <= 0)

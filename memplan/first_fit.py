@@ -11,7 +11,7 @@ NAME = "first-fit"
 
 def run(problem: Problem, budget: Budget) -> Plan:
     order = sorted(problem.buffers, key=lambda buffer: buffer.start)
-    return place_in_order(problem, order, NAME)
+    return place_in_order(problem, order, NAME, seconds=budget.seconds)
 
 
 PLANNER = Planner(NAME, run, "program order, lowest free offset")

@@ -11,7 +11,7 @@ NAME = "greedy-by-area"
 
 def run(problem: Problem, budget: Budget) -> Plan:
     order = sorted(problem.buffers, key=lambda buffer: (-area(buffer), buffer.start))
-    return place_in_order(problem, order, NAME)
+    return place_in_order(problem, order, NAME, seconds=budget.seconds)
 
 
 def area(buffer: Buffer) -> int:

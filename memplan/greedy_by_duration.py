@@ -11,7 +11,7 @@ NAME = "greedy-by-duration"
 
 def run(problem: Problem, budget: Budget) -> Plan:
     order = sorted(problem.buffers, key=lambda b: (b.start - b.end, -b.size_bytes, b.start))
-    return place_in_order(problem, order, NAME)
+    return place_in_order(problem, order, NAME, seconds=budget.seconds)
 
 
 PLANNER = Planner(NAME, run, "longest live range first, lowest free offset")

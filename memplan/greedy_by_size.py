@@ -12,7 +12,7 @@ NAME = "greedy-by-size"
 def run(problem: Problem, budget: Budget) -> Plan:
     # Equal sizes: the one that is live first, as TFLM does.
     order = sorted(problem.buffers, key=lambda buffer: (-buffer.size_bytes, buffer.start))
-    return place_in_order(problem, order, NAME)
+    return place_in_order(problem, order, NAME, seconds=budget.seconds)
 
 
 PLANNER = Planner(NAME, run, "largest buffer first at its lowest free offset (TFLM)")

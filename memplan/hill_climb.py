@@ -6,6 +6,7 @@ The orders are placed first-fit. The random numbers have a fixed seed, so the pl
 from __future__ import annotations
 
 import random
+from time import monotonic
 
 from tinyhil.memplan.bound import lower_bound
 from tinyhil.memplan.placing import place_in_order
@@ -21,12 +22,16 @@ def run(problem: Problem, budget: Budget) -> Plan:
     chance = random.Random(1)
     order = sorted(problem.buffers, key=lambda buffer: (-buffer.size_bytes, buffer.start))
     bound = lower_bound(problem)
-    best = place_in_order(problem, order, NAME, bound=bound)
+    began = monotonic()
+    best = place_in_order(problem, order, NAME, bound=bound, seconds=budget.seconds)
     for _ in range(min(TRIES, budget.nodes // NODES_PER_TRY)):
         if best.peak_bytes <= max(bound.bytes, budget.enough_bytes or 0) or len(order) < 2:
             break
+        left = None if budget.seconds is None else began + budget.seconds - monotonic()
+        if left is not None and left <= 0:
+            break
         changed = _swapped(order, best, chance)
-        plan = place_in_order(problem, changed, NAME, bound=bound)
+        plan = place_in_order(problem, changed, NAME, bound=bound, seconds=left)
         if plan.peak_bytes <= best.peak_bytes:
             best, order = plan, changed
     return best

@@ -24,6 +24,9 @@ SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "pl
 LIBRARY = Library("the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-shared", "-fPIC"))
 
 
+BUFFERS_PER_BUCKET = 50
+
+
 class _Instance(ctypes.Structure):
     _fields_ = (
         ("blocks", ctypes.c_int64),
@@ -98,16 +101,30 @@ def _joined(lists: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     return [0, *accumulate(map(len, lists))], [number for one in lists for number in one]
 
 
-def place_compiled(buffers: Sequence[Buffer]) -> list[int] | None:
-    """Lowest free offsets in this order (see placing_core.c); None when there is no compiled core here."""
+class _Order(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("count", "best_fit")),
+        ("seconds", ctypes.c_double),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("first", "start", "end", "size", "alignment", "offset")),
+    )
+
+
+def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float | None = None) -> list[int] | None:
+    """Offsets in this order (see placing_core.c), after `seconds` no longer low ones; None when there is no compiled
+    core here. All sizes are positive, no offset is fixed."""
     library = _library()
     if library is None:
         return None
-    columns = zip(*((b.start, b.end, b.size_bytes, b.alignment) for b in buffers), strict=True)
-    offsets = _array([0] * len(buffers))
-    if not library.memplan_place(ctypes.c_int64(len(buffers)), *(_array(column) for column in columns), offsets):
+    sections = [buffer.sections for buffer in buffers]
+    first = [0, *accumulate(map(len, sections))]
+    starts, ends = zip(*(section for parts in sections for section in parts), strict=True) if buffers else ((0,), (1,))
+    sizes, alignments = [b.size_bytes for b in buffers], [b.alignment for b in buffers]
+    arrays = [_array(numbers) for numbers in (first, starts, ends, sizes, alignments, [0] * len(buffers))]
+    record = _Order(len(buffers), int(fit == "best"), seconds or 0.0, *arrays)
+    span = (min(starts), max(ends), 1 + len(buffers) // BUFFERS_PER_BUCKET)
+    if not library.memplan_place(ctypes.byref(record), *map(ctypes.c_int64, span)):
         raise MemoryError("memplan: no memory to place the buffers")
-    return list(offsets)
+    return list(arrays[-1])[: len(buffers)]
 
 
 def _array(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

@@ -7,6 +7,7 @@ offset ("first") or into the tightest hole ("best"). Buffers with a fixed offset
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import monotonic
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan.bound import Bound, lower_bound
@@ -26,6 +27,7 @@ class Placing:
         self.problem = problem
         self.offsets: dict[str, int] = {}
         self.regions: dict[str, str] = {}
+        self._top = 0
         self._shifts = problem.alias_shifts()
         self._origin = min((b.start for b in problem.buffers), default=0)
         horizon = max((b.end for b in problem.buffers), default=1) - self._origin
@@ -33,17 +35,24 @@ class Placing:
         self._bucket_instants = max(1, -(-horizon // buckets))
         self._buckets: dict[int, list[Buffer]] = {}
 
-    def place_all(self, order: Iterable[Buffer], fit: str = "first") -> None:
+    def place_all(self, order: Iterable[Buffer], fit: str = "first", seconds: float | None = None) -> None:
+        began, regions = monotonic(), self.problem.regions
         for buffer in self.problem.buffers:
             if buffer.offset is not None:
-                self.put(buffer, buffer.region or self.problem.regions[0].name, buffer.offset)
+                self.put(buffer, buffer.region or regions[0].name, buffer.offset)
+        hurries = seconds is not None and [region.size_bytes for region in regions] == [None]
         for buffer in order:
-            if buffer.offset is None:
+            if buffer.offset is not None:
+                continue
+            if hurries and monotonic() - began > (seconds or 0.0):
+                self.put(buffer, regions[0].name, -(-self._top // buffer.alignment) * buffer.alignment)
+            else:
                 self._place(buffer, fit)
 
     def put(self, buffer: Buffer, region: str, offset: int) -> None:
         self.offsets[buffer.name] = offset
         self.regions[buffer.name] = region
+        self._top = max(self._top, offset + buffer.size_bytes)
         for bucket in self._buckets_of(buffer):
             self._buckets.setdefault(bucket, []).append(buffer)
 
@@ -134,24 +143,26 @@ def place_in_order(
     planner: str,
     fit: str = "first",
     bound: Bound | None = None,
+    seconds: float | None = None,
 ) -> Plan:
-    """The plan that placing in this order gives, with the load bound as its certificate."""
+    """The plan that placing in this order gives, with the load bound as its certificate. After `seconds` the rest is
+    put on top of all, in one region without a limit: valid, if not low."""
     order = list(order)
-    if fit == "first" and len(order) >= MANY and _is_plain(problem):
+    if len(order) >= MANY and _is_plain(problem):
         sized = [buffer for buffer in order if buffer.size_bytes]
-        placed = place_compiled(sized)
+        placed = place_compiled(sized, fit, seconds)
         if placed is not None:
             offsets = dict.fromkeys((buffer.name for buffer in order), 0)
             offsets.update((buffer.name, offset) for buffer, offset in zip(sized, placed, strict=True))
             return make_plan(problem, offsets, planner, bound=bound)
     placing = Placing(problem)
-    placing.place_all(order, fit)
+    placing.place_all(order, fit, seconds)
     return make_plan(problem, placing.offsets, planner, placing.regions, bound)
 
 
 def _is_plain(problem: Problem) -> bool:
-    """One region without a limit, no aliases, gaps or fixed offsets: what placing_core.c can do."""
-    plain = all(buffer.offset is None and not buffer.gaps for buffer in problem.buffers)
+    """One region without a limit, no aliases or fixed offsets: what placing_core.c can do."""
+    plain = all(buffer.offset is None for buffer in problem.buffers)
     return plain and not problem.aliases and [region.size_bytes for region in problem.regions] == [None]
 
 

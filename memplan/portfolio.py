@@ -12,7 +12,7 @@ from tinyhil.memplan import best_fit, first_fit, greedy_by_area, greedy_by_durat
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
-from tinyhil.memplan.exact import MOST_BLOCKS
+from tinyhil.memplan.exact import Account
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
@@ -26,10 +26,11 @@ def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
         return replace(_several(problem, budget), planner=NAME)
     open_ended = problem.in_region(None, problem.regions[0].name)
+    account = Account(budget)
     best = _best_simple(open_ended, budget)
     done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
-    if not done and unsupported(problem) is None:
-        found = search_plan(open_ended, budget, NAME)
+    if not done and not account.spent() and unsupported(problem) is None:
+        found = search_plan(open_ended, account.left(), NAME)
         known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
         best = found if found.peak_bytes <= best.peak_bytes else claim(problem, best, known, found.statement)
     return checked_size(problem, replace(best, planner=NAME))
@@ -58,16 +59,17 @@ def _best_simple(problem: Problem, budget: Budget) -> Plan:
     """The lowest plan of the simple planners, with and without the permitted aliases."""
     best: Plan | None = None
     failure: DoesNotFit | None = None
+    account = Account(budget)
     bound = lower_bound(problem)
     variants = [problem]
     if problem.aliases and accepted_groups(problem):
         variants.append(Problem(problem.buffers, problem.regions))
-    # best-fit has no compiled twin: beyond some thousand buffers it alone would take most of the time
-    planners = SIMPLE if len(problem.buffers) <= MOST_BLOCKS else SIMPLE[:-1]
     for variant in variants:
-        for planner in planners:
+        for planner in SIMPLE:
+            if best is not None and account.spent():
+                return best
             try:
-                plan = claim(problem, planner.run(variant, budget), bound)
+                plan = claim(problem, planner.run(variant, account.left()), bound)
             except DoesNotFit as error:
                 failure = failure or error
                 continue

@@ -17,6 +17,8 @@ settings.load_profile("tinyhil")
 
 # Flashing an emulated Uno takes 2.5 s, and most tests are not about it; those that are ask for it.
 os.environ.setdefault("HIL_LOAD", "direct")
+# Every pass of the compiler leaves what the next one may rely on.
+os.environ["HIL_VERIFY"] = "1"
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 

@@ -9,7 +9,7 @@ from onnx_models import load, node, simple
 
 from tinyhil.calibrate import calibrate
 from tinyhil.graph import Graph
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.program import Program
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
@@ -19,7 +19,7 @@ from tinyhil.search.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = ("fixed8", "fixed16")
-APART = Passes(in_place=False, gaps=False, order=False)
+APART = frozenset({"in-place", "gaps", "order"})
 
 
 def host_engine(cache: Path, threads: int | None = None) -> Engine:

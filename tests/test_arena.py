@@ -36,16 +36,16 @@ from tinyhil.memplan import load_bytes, lower_bound
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.level import Level, level_of
 from tinyhil.memplan.arena.order import given_peak, order_body, reorder
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.passes import ALL_NAMES
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.movement import PLACE, PLACE_MORE
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
-ALL_PASSES = [Passes(*switches) for switches in itertools.product((False, True), repeat=3)]
-ALL_PASSES += [Passes(True, True, True, views, rows) for views, rows in ((True, False), (False, True), (False, False))]
-NONE = Passes(False, False, False, False, False)
+SUBSETS = [set(itertools.compress(("in-place", "gaps", "order"), left)) for left in itertools.product((0, 1), repeat=3)]
+SUBSETS += [{"rows"}, {"views"}, {"views", "rows"}]
 
 
 def scan_program(name: str, folder: Path, default: str = "fixed16") -> Program:
@@ -80,11 +80,11 @@ def check_passes(program: Program, inputs: np.ndarray) -> None:
     """With every combination of passes each tensor takes on the reference's values, one after the other."""
     wanted = run_reference(program, inputs)
     writes = reference_writes(program, inputs[-1])
-    for passes in ALL_PASSES:
-        placed = place(program, passes)
+    for without in SUBSETS:
+        placed = place(program, without)
         machine = Arena(placed)
-        assert np.array_equal([machine.run(sample) for sample in inputs], wanted.outputs), passes
-        assert machine.written == writes, passes
+        assert np.array_equal([machine.run(sample) for sample in inputs], wanted.outputs), without
+        assert machine.written == writes, without
         again = run_reference(placed.program, inputs)
         assert np.array_equal(again.outputs, wanted.outputs)
         assert np.array_equal(again.saturations, wanted.saturations)
@@ -118,7 +118,7 @@ def test_every_pass_keeps_the_result_of_the_bundled_model(default: str) -> None:
 def test_the_simulator_notices_a_state_that_is_overwritten_too_early(tmp_path: Path) -> None:
     """h shares the place of a tensor that lives while h is still read: the result must be wrong."""
     program = scan_program("two_states", tmp_path)
-    placed = place(program, NONE)
+    placed = place(program, ALL_NAMES)
     inputs = extreme_inputs(program, 1)
     offsets = dict(placed.plan.offsets)
     offsets["hu"] = offsets["h"]
@@ -139,7 +139,7 @@ def shrunk(count: int, first: int, folder: Path) -> tuple[list[Placement], list[
     programs += [(p, extreme_inputs(p, 4)) for p in (scan_program(name, folder) for name in SCANS)]
     for program, x in programs:
         placed = place(program)
-        if placed.plan.peak_bytes < place(program, NONE).plan.peak_bytes:
+        if placed.plan.peak_bytes < place(program, ALL_NAMES).plan.peak_bytes:
             # programs of their own: the same may occur twice
             placements.append(Placement(replace(placed.program), placed.problem, placed.plan))
             inputs.append(x)
@@ -166,9 +166,8 @@ def test_shrunk_arenas_on_boards(board: str, tmp_path: Path, monkeypatch: pytest
 
 def peaks(program: Program) -> list[int]:
     """Without passes, then with one more each."""
-    steps = [replace(NONE, in_place=True), replace(NONE, in_place=True, gaps=True), Passes()]
-    steps.insert(0, NONE)
-    return [place(program, passes).plan.peak_bytes for passes in steps]
+    steps = [ALL_NAMES, ALL_NAMES - {"in-place"}, ALL_NAMES - {"in-place", "gaps"}, set()]
+    return [place(program, without).plan.peak_bytes for without in steps]
 
 
 def test_no_pass_ever_raises_the_peak(tmp_path: Path) -> None:
@@ -344,7 +343,7 @@ def test_branches_are_closed_before_others_are_opened(branches: int, tmp_path: P
     constants |= {f"v{i}": chance.normal(size=(50, 2)) for i in range(branches)}
     loaded = load(simple(nodes, {"x": (1, 2)}, constants), tmp_path)
     program = compiled(loaded, samples_for((1, 2)))
-    before, placed = place(program, Passes(order=False)), place(program)
+    before, placed = place(program, {"order"}), place(program)
     assert before.plan.peak_bytes >= branches * 100
     assert placed.plan.peak_bytes <= 100 + 3 * 4
     inputs = extreme_inputs(program, 5)
@@ -354,18 +353,18 @@ def test_branches_are_closed_before_others_are_opened(branches: int, tmp_path: P
 # ---- symbol, plan and record
 
 
-@pytest.mark.parametrize("passes", [NONE, Passes()], ids=["no passes", "all passes"])
+@pytest.mark.parametrize(("without", "peak"), [(ALL_NAMES, 320), (set(), 192)], ids=["no passes", "all passes"])
 @pytest.mark.parametrize("board", ["host", "uno", "due"])
-def test_the_arena_in_the_image_is_the_plan_s(board: str, passes: Passes, tmp_path: Path) -> None:
+def test_the_arena_in_the_image_is_the_plan_s(board: str, without: set[str], peak: int, tmp_path: Path) -> None:
     source = find_model("fastgrnn_har")
     model = load_onnx(source.path)
     assert source.ranges is not None
     spec = load_boards().board(board)
     ranges = load_ranges(source.ranges, model.sha256)
-    found = compile_model(model, Assignment("fixed16"), ranges, [spec], {board}, passes)
+    found = compile_model(model, Assignment("fixed16"), ranges, [spec], {board}, without)
     image = build(found.sources, spec, cache_dir=tmp_path, log=lambda line: None)
     check_arena(image, found.plan.peak_bytes)
-    assert image.symbol("hil_arena").size_bytes == found.plan.peak_bytes == {NONE: 320, Passes(): 192}[passes]
+    assert image.symbol("hil_arena").size_bytes == found.plan.peak_bytes == peak
 
 
 def test_the_record_says_what_was_planned(tmp_path: Path) -> None:

@@ -259,3 +259,18 @@ def test_the_example_of_the_page_is_a_bench() -> None:
     found = parse_bench(example, Path("bench.md"), KINDS)
     assert list(found.boards) == ["left", "right", "clone", "nucleo", "far", "farm"]
     assert (found.locks.wait_s, found.locks.expiry_s) == (30, 3600)
+
+
+@pytest.mark.parametrize("kind", ["h747", "nucleo_h745"])
+def test_a_probe_that_other_boards_have_too_is_never_guessed(kind: str, plug: Plug) -> None:
+    """Every Nucleo's ST-LINK has the identity of the Discovery board's: a run would overwrite a foreign board."""
+    port = plug("0483:374E", "0042")
+    boards = bench("boards: {}\n")
+    with pytest.raises(BoardError, match=rf"serial number 0042\) may be a {kind} or any other board.*{kind}@SERIAL"):
+        locate(boards, kind)
+    assert locate(boards, f"{kind}@0042").port == port
+    assert locate(boards, kind, port).port == port
+    assert locate(boards, f"{kind}@emulated").port is None
+    named = bench(f'boards:\n  mine: {{board: {kind}, serial: "0042"}}\n')
+    assert locate(named, kind).port == locate(named, "mine").port == port
+    assert locate(boards, "due").port is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,14 @@ from tinyhil.harness.doctor.checks import Check
 from tinyhil.harness.doctor.installed import checks, exit_code, report
 
 COMPILERS = ("avr-gcc", "arm-none-eabi-gcc", "g++")
+DOUBTFUL = [
+    ("bossac", "Basic Open Source SAM-BA Application (BOSSA) Version 1.7.0", "ok"),
+    ("bossac", "Basic Open Source SAM-BA Application (BOSSA) Version 1.8", "warn"),
+    ("bossac", "Basic Open Source SAM-BA Application (BOSSA) Version 1.9.1", "warn"),
+    ("bossac", "Basic Open Source SAM-BA Application (BOSSA) Version 1.9.2", "ok"),
+    ("openocd", "Open On-Chip Debugger 0.11.0", "warn"),
+    ("openocd", "Open On-Chip Debugger 0.12.0", "ok"),
+]
 FLASHERS = ("avrdude", "bossac", "stm32flash", "openocd")
 
 
@@ -155,3 +164,15 @@ def test_echo_on_a_port_flashes_and_locks(tmp_path: Path) -> None:
         assert f"due: flashing {due.port}" in done.stderr
         assert ECHO.search(done.stdout)[2] == due.port
     assert list((tmp_path / "state" / "tinyhil" / "locks").iterdir())
+
+
+@pytest.mark.parametrize(("name", "says", "status"), DOUBTFUL)
+def test_versions_with_known_faults(
+    name: str, says: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (check,) = (check for check in checks() if check.name == name)
+    assert (check.status, bool(check.remedy)) == (status, status == "warn")

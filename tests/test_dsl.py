@@ -347,12 +347,12 @@ def test_the_linear_classifier_of_the_paper() -> None:
 )
 def test_the_memory_of_the_linear_classifier(widths: dict[str, str], ram_bytes: int) -> None:
     """All 16 bits need 4 B; within 3 B t1 keeps 16 bits and t2 has 8."""
-    from tinyhil.memplan.arena.placement import Passes, place
+    from tinyhil.memplan.arena.placement import place
 
     model = load_model(EXAMPLES / "linear_classifier.dsl")
     x = np.array([[[1.185109], [-2.206466]]], np.float32)
     program = lower(model.graph, Assignment("fixed16", widths), calibrate(model.graph, x, {}))
-    placed = place(program, Passes(in_place=False, gaps=False, order=False))
+    placed = place(program, {"in-place", "gaps", "order"})
     assert placed.plan.peak_bytes == ram_bytes
     run = run_reference(program, quantize_inputs(program, x)[0])
     result = float(dequantize_outputs(program, run.outputs).item())

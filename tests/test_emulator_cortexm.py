@@ -299,6 +299,19 @@ def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: C
     assert instructions[1] > 2000 * (2042 + 9)
 
 
+BRIDGES = {"sam3x8e": 117647, "stm32h747": 115200}  # 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
+
+
+@both_chips
+def test_the_wire_is_as_fast_as_the_bridge_beside_it(start: Start, chip: Chip) -> None:
+    """Two ends of a frame of ten bits may differ by 2 % each way; half of that is the oscillators'."""
+    board = start(chip, "echo")
+    with board.open() as port:
+        assert read_exactly(port, 1)
+        baud = board.end()["baud"]
+    assert abs(baud / BRIDGES[chip.name] - 1) < 0.01
+
+
 @both_chips
 @both_uarts
 def test_lock_keeps_interrupts_out(start: Start, chip: Chip, uart: str) -> None:

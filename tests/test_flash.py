@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import os
 import pty
+import subprocess
 import time
 import tty
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flash_bench import Emulator, loader_options
+from flash_bench import DEADLINE_S, Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
 from tinyhil.errors import EXIT_FLASH, FlashError, LinkTimeout, WrongFirmware
 from tinyhil.harness import cli
-from tinyhil.harness.boards.flash import TOOLS, confirm, flash, runs, usb_serial_number
+from tinyhil.harness.boards.boot_loader import FLAGS, SOURCE
+from tinyhil.harness.boards.flash import (
+    OTHER_STM32,
+    TOOLS,
+    check_openocd,
+    confirm,
+    flash,
+    known_complaint,
+    leave_boot_loader,
+    runs,
+    touch,
+    usb_serial_number,
+)
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards, BoardSpec, load_boards
@@ -176,6 +190,39 @@ def test_the_command_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert said == ["hil: uno: port /dev/does-not-exist does not exist; `hil boards` lists the attached ones"]
 
 
+# ---- the boot bit of a Due ----
+
+
+def bossac(port: str, *words: str) -> str:
+    """The program alone, as others call it; what it prints."""
+    command = ["bossac", f"--port={os.path.realpath(port)}", "--usb-port=false", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
+
+
+def test_a_reset_by_bossac_loses_the_boot_bit(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    """1.9.1 does not wait for the flash controller: the board stays in its boot loader, which is then mended."""
+    board, image, log = boards.board("due"), images["due"], tmp_path / "flash.log"
+    with Emulator("due", tmp_path) as emulator:
+        touch(emulator.port)
+        said = bossac(emulator.port, "--erase", "--write", "--verify", "--boot=1", "--reset", str(image.load_path))
+        assert "Set boot flash true" in said
+        assert not runs(image, board, emulator.port)
+        assert "Boot Flash   : false" in bossac(emulator.port, "--info")
+        leave_boot_loader(image, board, emulator.port, log)
+        assert runs(image, board, emulator.port)
+    assert "--boot=1" in log.with_name("flash-boot.log").read_text()
+
+
+def test_ours_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    with Emulator("due", tmp_path) as emulator:
+        flash(images["due"], boards.board("due"), emulator.port, tmp_path / "flash.log")
+        assert not (tmp_path / "flash-boot.log").exists()
+        assert runs(images["due"], boards.board("due"), emulator.port)
+        emulator.finish()
+    assert emulator.flash_file.read_bytes()[-1] == 1 << 1  # GPNVM1
+    assert "--reset" not in (tmp_path / "flash.log").read_text()
+
+
 # ---- failures ----
 
 
@@ -251,7 +298,86 @@ def test_the_st_link_is_chosen_by_its_serial_number(
     command = TOOLS["stlink"].command(images["h747"], boards.board("h747"), "/dev/ttyACM1")
     assert command[command.index("-c") + 1] == "adapter serial BB"
     assert "target/stm32h7x_dual_bank.cfg" in command
+    assert "reset_config srst_only" in command
     assert command[-1] == f"program {{{images['h747'].elf}}} verify reset exit"
+
+
+PROBE = """
+proc init {{}} {{}}
+proc mrw {{address}} {{ if {{$address != 0x5C001000}} {{ error "nothing there" }}; return {word} }}
+proc program {{args}} {{ echo "WRITES $args"; shutdown }}
+proc reset {{args}} {{ echo "RESETS"; shutdown }}
+proc reset_config {{args}} {{ echo "reset_config $args" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "writes"),
+    [
+        ("0x20036450", True),
+        ("0x10016450", True),  # revision
+        ("0x20036483", False),  # an STM32H723 on its Nucleo
+        ("[error {bus fault}]", False),  # an STM32F4, where nothing is at this address
+    ],
+)
+@pytest.mark.parametrize("board", ["h747", "nucleo_h745"])
+def test_the_chip_behind_an_st_link_is_asked_first(
+    board: str, word: str, writes: bool, boards: Boards, images: dict[str, Image], tmp_path: Path
+) -> None:
+    """openocd itself runs our command line; only what it would do through a probe is ours."""
+    (tmp_path / "probe.tcl").write_text(PROBE.format(word=word))
+    command = TOOLS["stlink"].command(images["h747"], boards.board(board), "/dev/ttyACM9")
+    rest = command[command.index(next(w for w in command if w.startswith("reset_config"))) - 1 :]
+    log = tmp_path / "log"
+    done = subprocess.run(
+        ["openocd", "-f", str(tmp_path / "probe.tcl"), *rest], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    log.write_text(f"$ openocd\n{done.stdout}{done.stderr}")
+    assert ("WRITES" in log.read_text()) is writes
+    assert (done.returncode == 0) is writes
+    if word.startswith("0x") and not writes:
+        assert known_complaint(TOOLS["stlink"], log) == OTHER_STM32
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("0.11.0", True), ("0.12.0", False), ("0.12.0-rc2", False), ("1.0.0", False)]
+)
+def test_an_openocd_that_is_too_old(
+    version: str, refused: bool, boards: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "openocd"
+    program.write_text(f"#!/bin/sh\necho 'Open On-Chip Debugger {version}' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(FlashError, match=r"0\.11 is too old, 0\.12 or newer") if refused else nullcontext():
+        check_openocd(boards.board("h747"))
+
+
+def test_a_boot_loader_with_a_baud_rate_of_its_own(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    """Old Nanos: 57600 Bd to flash, 115200 Bd on the wire."""
+    text = Path("boards.yaml").read_text()
+    nano = "  nano:\n    {title: Nano, chip: atmega328p, upload_baud: 57600, reset: on_open, upload: arduino}\n"
+    (tmp_path / "boards.yaml").write_text(text + nano)
+    board = load_boards(tmp_path / "boards.yaml").board("nano")
+    command = TOOLS["arduino"].command(images["uno"], board, "/dev/ttyUSB0")
+    assert command[command.index("-b") + 1] == "57600"
+    assert board.baud == 115200
+
+
+def test_an_atmega328pb_is_named(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    """Its boot loader gives another signature; with `programmer_part` it is flashed."""
+    source = tmp_path / "pb.c"
+    source.write_text(f'#include <avr/io.h>\n#undef SIGNATURE_2\n#define SIGNATURE_2 0x16\n#include "{SOURCE}"\n')
+    for command in (
+        ["avr-gcc", *FLAGS, f"-I{SOURCE.parent}", str(source), "-o", str(tmp_path / "pb.elf")],
+        ["avr-objcopy", "-O", "ihex", "-j", ".text", str(tmp_path / "pb.elf"), str(tmp_path / "pb.hex")],
+    ):
+        subprocess.run(command, check=True)
+    board = boards.board("uno")
+    with Emulator("uno", tmp_path, "--boot", str(tmp_path / "pb.hex")) as emulator:
+        assert "programmer_part: m328pb" in failure(images["uno"], board, emulator.port, tmp_path / "log")
+        flash(images["uno"], board.model_copy(update={"programmer_part": "m328pb"}), emulator.port, tmp_path / "log")
+        assert runs(images["uno"], board, emulator.port)
 
 
 @pytest.mark.parametrize(("port", "mode"), [("/dev/ttyUSB0", "8e1"), ("/dev/pts/3", "8n1")])

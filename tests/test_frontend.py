@@ -84,6 +84,14 @@ def body_of(message: onnx.NodeProto) -> onnx.GraphProto:
     return next(a.g for a in message.attribute if a.name == "body")
 
 
+def scan_of_opset_8() -> onnx.ModelProto:
+    """What onnx's converter knows no way for: the first input of Scan is the lengths of the sequences."""
+    proto = classifier([scan("h0 x", "h_n", cell())])
+    proto.graph.node[0].input.insert(0, "h0")
+    proto.opset_import[0].version = 8
+    return proto
+
+
 def two_outputs() -> onnx.ModelProto:
     return model(graph([MATMUL, node("Relu", "y", "z")], X, "y z", {"w": W}))
 
@@ -118,18 +126,18 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
         lambda: edited(lambda p: p.graph.node[0].attribute.append(helper.make_attribute("alpha", 1.0))),
         "alpha",
     ),
-    "NaN weights": (lambda: simple([MATMUL], X, {"w": np.full((4, 2), np.nan)}), "'w' hold 8 values that are NaN"),
-    "infinite weights": (lambda: simple([MATMUL], X, {"w": [[np.inf, 1]] * 4}), "'w' hold 4 values that are NaN"),
+    "NaN weights": (lambda: simple([MATMUL], X, {"w": np.full((4, 2), np.nan)}), "'w' holds 8 values that are NaN"),
+    "infinite weights": (lambda: simple([MATMUL], X, {"w": [[np.inf, 1]] * 4}), "'w' holds 4 values that are NaN"),
     "weights beyond float32": (lambda: typed_weights(TensorProto.DOUBLE, [1e300] * 8), "8 values that are NaN or inf"),
     "constants that overflow": (
         lambda: simple([node("Mul", "a a", "w"), MATMUL], X, {"a": np.full((4, 2), 1e30)}),
-        r"node 'Mul_w' \(Mul\): .*NaN or infinite",
+        r"node 'MatMul_y' \(MatMul\): operand 'w' holds 8 values that are NaN or infinite",
     ),
     "string weights": (lambda: typed_weights(TensorProto.STRING, [b"a"] * 8), "weights 'w'"),
     "complex weights": (lambda: typed_weights(TensorProto.COMPLEX64, [1j] * 8), "weights 'w'"),
     "bfloat16 weights": (lambda: typed_weights(TensorProto.BFLOAT16, [1.0] * 8), "weights 'w'"),
     "float8 weights": (lambda: typed_weights(TensorProto.FLOAT8E4M3FN, [1.0] * 8), "weights 'w'"),
-    "old opset": (lambda: edited(lambda p: setattr(p.opset_import[0], "version", 12)), "opset 12 is older than 13"),
+    "old opset": (lambda: scan_of_opset_8(), "opset 8 can not be brought up to 13 by onnx's version converter"),
     "no opset": (lambda: edited(lambda p: p.ClearField("opset_import")), "opset|not a valid"),
     "future opset": (lambda: edited(lambda p: setattr(p.opset_import[0], "version", 9999)), "opset 9999 is newer than"),
     "dynamic inner axis": (lambda: simple([MATMUL], {"x": (1, "n")}, {"w": W}), r"axis 1 \('n'\) has no fixed size"),
@@ -185,7 +193,7 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
         lambda: simple([node("Dropout", "x r t", "y")], X, {"r": 0.5, "t": [1]}),
         "not a valid|Dropout_y",
     ),
-    "int input": (lambda: typed_input(TensorProto.INT64), "input 'x' is INT64; only float"),
+    "bool input": (lambda: typed_input(TensorProto.BOOL), "input 'x' is BOOL; only float"),
     "unknown input type": (lambda: typed_input(99), "input 'x'|not a valid"),
     "huge constants": (
         lambda: raw(

@@ -38,8 +38,8 @@ def locks(tmp_path: Path) -> LockFolder:
 
 HOLD = """
 import sys, time
-from harness.bench_file import Locks
-from harness.locks import LockFolder
+from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.boards.locks import LockFolder
 with LockFolder(Locks(folder=sys.argv[1], expiry_s=int(sys.argv[2]))).hold(["board"], "due", 0, print):
     print("held", flush=True)
     time.sleep(60)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from itertools import permutations, product
 
 import pytest
 
 from tinyhil import memplan
 from tinyhil.errors import ConfigError, DataError, DoesNotFit
-from tinyhil.memplan import Alias, Buffer, Plan, PlanError, Problem, ProblemError, Region, check
+from tinyhil.memplan import Alias, Buffer, Plan, PlanError, Problem, ProblemError, Region, check, plan
 from tinyhil.memplan.bound import load_bytes, lower_bound
 from tinyhil.memplan.csv import parse_problem, read_problem, write_plan, write_problem
 from tinyhil.memplan.placing import make_plan
@@ -221,3 +223,43 @@ def test_describe_and_record() -> None:
     assert (record["peak_bytes"], record["proven"], record["fits"]) == (8, True, False)
     gap = replace(GOOD, peak_bytes=10, proven=False)
     assert "gap 2 B (25.0 %)" in memplan.describe(gap)
+
+
+def stacks(problem: Problem) -> int:
+    """The least total of buffers that all live at once, over all ways to part them among regions, in all orders."""
+    best = 1 << 60
+    names = [region.name for region in problem.regions]
+    for homes in product(names, repeat=len(problem.buffers)):
+        total = 0
+        for name in names:
+            there = [b for b, home in zip(problem.buffers, homes, strict=True) if home == name]
+            tops = []
+            for order in permutations(there):
+                top = 0
+                for b in order:
+                    top = -(-top // b.alignment) * b.alignment + b.size_bytes
+                tops.append(top)
+            total += min(tops)
+        best = min(best, total)
+    return best
+
+
+@pytest.mark.parametrize("regions", [1, 2, 3])
+def test_bounds_of_several_regions_are_bounds(regions: int) -> None:
+    """Against every order in every region; the checker, which adds up for itself, agrees with the planners."""
+    chance = random.Random(regions)
+    for _ in range(60):
+        sizes = [(chance.randrange(1, 14), chance.choice((1, 2, 4, 8))) for _ in range(chance.randrange(1, 5))]
+        buffers = tuple(Buffer(str(k), size, 0, 1, step) for k, (size, step) in enumerate(sizes))
+        problem = Problem(buffers, tuple(Region(f"r{k}", 200) for k in range(regions)))
+        assert lower_bound(problem).bytes <= stacks(problem), sizes
+        plan(problem)  # checks
+
+
+def test_the_checker_knows_a_false_bound() -> None:
+    """Two aligned buffers in two regions need no padding: who claims 13 B is told so by the checker's own sum."""
+    problem = Problem((Buffer("a", 5, 0, 1, 4), Buffer("b", 5, 0, 1, 4)), (Region("r", 20), Region("s", 20)))
+    honest = plan(problem, "first-fit")
+    assert lower_bound(problem).bytes == 10
+    with pytest.raises(PlanError, match="the load at instant 0 is 10 B, not the bound 13 B"):
+        check(problem, replace(honest, lower_bound_bytes=13, peak_bytes=honest.peak_bytes, how="load", witness=0))

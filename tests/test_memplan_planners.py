@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -178,12 +179,45 @@ def test_compiled_core_equals_its_twin(found: tuple[Buffer, ...], slack: int) ->
 
 
 @SLOW_OK
-@given(found=buffers(30))
-def test_compiled_placing_equals_its_twin(found: tuple[Buffer, ...]) -> None:
-    plain = tuple(replace(buffer, gaps=(), size_bytes=buffer.size_bytes + 1) for buffer in found)
-    placing = Placing(Problem(plain))
-    placing.place_all(plain)
-    assert place_compiled(plain) == [placing.offsets[buffer.name] for buffer in plain]
+@given(found=buffers(30), fit=st.sampled_from(("first", "best")))
+def test_compiled_placing_equals_its_twin(found: tuple[Buffer, ...], fit: str) -> None:
+    sized = tuple(replace(buffer, size_bytes=buffer.size_bytes + 1) for buffer in found)
+    placing = Placing(Problem(sized))
+    placing.place_all(sized, fit)
+    assert place_compiled(sized, fit) == [placing.offsets[buffer.name] for buffer in sized]
+
+
+def crowd(count: int) -> Problem:
+    """Buffers of which some live long, so that no planner meets the bound at once."""
+    chance = random.Random(count)
+    found = []
+    for index in range(count):
+        start, mean = chance.randrange(count), 40 if chance.random() < 0.95 else count / 20
+        length = int(chance.expovariate(1 / mean)) + 1
+        found.append(Buffer(f"b{index}", chance.choice((16, 1024, chance.randrange(1, 5000))), start, start + length))
+    return Problem(tuple(found))
+
+
+@pytest.mark.parametrize("name", [planner.name for planner in PLANNERS])
+@pytest.mark.parametrize("with_gap", [False, True])
+def test_time_binds_every_planner(name: str, with_gap: bool) -> None:
+    """In a nanosecond there is a valid plan (plan() checks) and no time for one better than a simple planner's."""
+    buffers = crowd(400).buffers
+    if with_gap:
+        long = max(buffers, key=lambda b: b.end - b.start)
+        gap = replace(long, name="gap", gaps=((long.start + 1, long.start + 2),))
+        buffers = (*buffers, gap)
+    problem = Problem(buffers)
+    hurried = memplan.plan(problem, name, Budget(10**12, 1e-9))
+    assert hurried.lower_bound_bytes == memplan.lower_bound(problem).bytes
+    assert hurried.peak_bytes >= memplan.plan(problem, "greedy-by-size").peak_bytes
+
+
+@pytest.mark.slow
+def test_very_many_buffers() -> None:
+    problem = crowd(100_000)
+    best = memplan.plan(problem)
+    assert best.gap_bytes <= 0.03 * best.lower_bound_bytes
 
 
 def test_python_core_gives_the_same_plan() -> None:

@@ -23,7 +23,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.errors import HilError, ModelError
 from tinyhil.evaluate import evaluate
-from tinyhil.frontend.onnx import OLDEST_OPSET, model_of
+from tinyhil.frontend.onnx import model_of
+from tinyhil.frontend.onnx_versions import OLDEST_OPSET
 from tinyhil.frontend.rewrites import CONTROL, REWRITE_BY_NAME
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 

@@ -15,10 +15,12 @@ import pytest
 from onnx_models import node, simple
 from rich.console import Console
 
+from tinyhil.fuse import GRAPH_FUSIONS, PROGRAM_FUSIONS
 from tinyhil.harness.cli import main
+from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES
 from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
-from tinyhil.harness.offline.plan import PASSES
 from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
+from tinyhil.memplan.arena.passes import ALL_NAMES, PASSES
 from tinyhil.memplan.csv import read_problem
 
 SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
@@ -175,12 +177,23 @@ def test_a_model_on_a_board(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("without", "peak_bytes"),
-    [((), 96), (("order",), 128), (("gaps",), 128), (("in-place",), 128), (PASSES, 160)],
+    [((), 96), (("order",), 128), (("gaps",), 128), (("in-place",), 128), (tuple(sorted(ALL_NAMES)), 160)],
 )
 def test_passes_can_be_left_out(without: tuple[str, ...], peak_bytes: int, capsys: pytest.CaptureFixture[str]) -> None:
     options = [word for name in without for word in ("--without", name)]
     found = record(capsys, "--model", "fastgrnn_har", "--format", "fixed8", *options)
     assert found["peak_bytes"] == peak_bytes
+
+
+def test_every_pass_has_its_name_and_its_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [one.name for one in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS, *PASSES)]
+    assert names == [*FUSIONS, *MEMORY_PASSES]
+    assert all(one.before and one.after for one in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS, *PASSES))
+    code, out, err = hil(capsys, "--model", "fastgrnn_har", "--format", "fixed8", "--passes", "--json")
+    assert (code, err) == (0, "")
+    won = {one["name"]: one["peak_without_bytes"] - one["peak_bytes"] for one in json.loads(out)}
+    assert list(won) == names
+    assert (won["order"], won["gaps"], won["rows"]) == (32, 32, 0)
 
 
 def test_an_assignment_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
 from tinyhil.memplan import Buffer, Problem, Region, check, plan
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import arrays, main_ram_bytes, spread
 from tinyhil.program import Program
 
@@ -122,7 +122,7 @@ def least_total_peak(problem: Problem) -> int | None:
 
 
 def spread_small(folder: Path) -> Placement:
-    placed = place(small_program(folder), Passes(rows=False))
+    placed = place(small_program(folder), {"rows"})
     wide = spread(placed, {"dtcm": 160, "sram": 160}, 200)
     assert len([size for size in wide.plan.peaks.values() if size]) == 3
     check(wide.problem, wide.plan)

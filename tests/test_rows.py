@@ -20,14 +20,14 @@ from tinyhil.fuse import NAMES
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.memplan import check
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.row_wise import chains, row_wise, schedule_of
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
 
-WITHOUT = Passes(rows=False)
+WITHOUT = frozenset({"rows"})
 
 
 def weights(*shape: int, seed: int = 1) -> np.ndarray:
@@ -146,7 +146,7 @@ def test_on_real_bytes_and_never_a_larger_peak(name: str, default: str, tmp_path
     placed, whole = place(program), place(program, WITHOUT)
     assert placed.plan.peak_bytes <= whole.plan.peak_bytes
     assert loops(whole.program) == []
-    for found in (placed, place(program, Passes(in_place=False)), place(program, Passes(order=False, gaps=False))):
+    for found in (placed, place(program, {"in-place"}), place(program, {"order", "gaps"})):
         check(found.problem, found.plan)
         machine = Arena(found)
         assert np.array_equal([machine.run(sample) for sample in inputs], wanted)

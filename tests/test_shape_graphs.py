@@ -10,7 +10,8 @@ import pytest
 
 from tinyhil import memplan
 from tinyhil.memplan.algorithm_x import cover, encode
-from tinyhil.memplan.arena.placement import Passes, place
+from tinyhil.memplan.arena.passes import ALL_NAMES
+from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.blocks import FOUND
 from tinyhil.memplan.csv import read_problem
@@ -21,8 +22,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # noqa: E402
 from benchmarks.small_models import MODELS, REPORTED, instance  # noqa: E402
 
-NONE = Passes(False, False, False, False, False)
-IN_PLACE = Passes(True, False, False, False, False)
+NONE, IN_PLACE = ALL_NAMES, ALL_NAMES - {"in-place"}
+
+
+@pytest.fixture(autouse=True)
+def _sizes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These programs have shapes and no weights."""
+    monkeypatch.delenv("HIL_VERIFY")
 
 
 @pytest.mark.parametrize(("name", "saved"), [("SqueezeNet 1.1", 0.35), ("ResNet-50", 0.2), ("YOLOv5s", 0.2)])
@@ -37,7 +43,7 @@ def test_in_place_lowers_the_peak_of_unfused_networks(name: str, saved: float) -
 @pytest.mark.parametrize("name", [name for name, _ in NETWORKS])
 def test_no_pass_raises_a_network_s_peak(name: str) -> None:
     program = dict(NETWORKS)[name](Shapes())
-    steps = [NONE, IN_PLACE, Passes(True, False, False, True, False), Passes(rows=False), Passes()]
+    steps = [NONE, IN_PLACE, ALL_NAMES - {"in-place", "views"}, {"rows"}, set()]
     peaks = [place(program, passes).plan.peak_bytes for passes in steps]
     assert peaks == sorted(peaks, reverse=True)
 
@@ -51,7 +57,7 @@ def test_squeezenet_needs_less_than_published(width: str) -> None:
     ours = place(program).plan.peak_bytes
     assert ours < cover < first_fit
     assert ours < 850_000
-    assert place(program, Passes(views=False)).plan.peak_bytes >= ours
+    assert place(program, {"views"}).plan.peak_bytes >= ours
 
 
 def test_published_sizes_of_the_small_instances() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import binascii
 import struct
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +24,20 @@ from wire_bench import (
     powered,
     run_session,
     tiny_bench,
+    write_tiny_model,
 )
 
-from tinyhil.errors import BoardError, DeviceCrashed, HilError, LinkError, LinkTimeout, WrongFirmware
+from tinyhil.errors import BoardError, DeviceCrashed, DoesNotFit, HilError, LinkError, LinkTimeout, WrongFirmware
 from tinyhil.harness.boards.connection import Connection
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import QUIET, STREAM, Splitter
-from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -304,6 +311,22 @@ def playing(bench: Bench, *after_data: bytes) -> Callable[[FakeBoard], None]:
     return behave
 
 
+def endless(bench: Bench, message: Callable[[int], bytes]) -> Callable[[FakeBoard], None]:
+    """HELLO, START acknowledged, then `message(0)`, `message(1)` and so on, whatever the host says."""
+
+    def behave(board: FakeBoard) -> None:
+        board.write(hello_frame(bench))
+        while protocol.START not in (protocol.unframe(f)[0] for f in board.read().split(b"\0") if f):
+            pass
+        board.write(protocol.frame(struct.pack("<BHHHB", protocol.ACK, 0, 0, 2, protocol.STARTED)))
+        number = 0
+        while not board.stopping.is_set():
+            board.write(protocol.frame(message(number)))
+            number += 1
+
+    return behave
+
+
 def result_frame(sample: int, output: bytes) -> bytes:
     return protocol.frame(struct.pack("<BHIIHHH", protocol.RESULT, sample, 1, 0, sample + 1, 0, 2) + output)
 
@@ -337,8 +360,28 @@ HOSTILE: dict[str, tuple[type[HilError], str, Callable[[Bench], Callable[[FakeBo
     ),
     "results of a wrong length": (
         LinkError,
-        "wrong length",
+        "make no sense, the last a result of",
         lambda b: playing(b, *(result_frame(0, bytes(9)) for _ in range(20))),
+    ),
+    "positions that run away": (
+        LinkError,
+        "make no sense, the last a position",
+        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 3 + n % 1000, 0, 1, 0)),
+    ),
+    "credit without end": (
+        LinkError,
+        "make no sense, the last a position",
+        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 0, 0, min(n, 0xFFFF), 0)),
+    ),
+    "a chunk that no sample has": (
+        LinkError,
+        "make no sense, the last a position",
+        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 0, n % 9 + 1, 0, 0)),
+    ),
+    "room, again and again": (
+        LinkTimeout,
+        "no progress",
+        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 0, 0, n % 3, 0)),
     ),
     "results of samples never sent": (
         LinkError,
@@ -371,8 +414,25 @@ def test_hostile_boards(name: str, benches: Callable[[str, int], Bench]) -> None
     assert time.monotonic() - begin < 4
 
 
-def test_invented_results_fail_the_checksum(benches: Callable[[str, int], Bench]) -> None:
-    """Right form, right order, but the board's own checksum says something else."""
+def totals(ticks: int = 1, output: bytes = bytes(8), saturations: int = 0, samples: int = 50) -> bytes:
+    """STATS over results of these ticks and outputs."""
+    crc = binascii.crc32((ticks.to_bytes(4, "little") + output) * 50)
+    return protocol.frame(struct.pack("<BHIIIIHH", protocol.STATS, samples, 1, 0, saturations, crc, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("told", "trusted"),
+    [
+        (totals(), True),
+        (totals(output=b"1" * 8), False),
+        (totals(ticks=2), False),
+        (totals(saturations=1), False),
+        (totals(samples=49), False),
+    ],
+    ids=["equal", "outputs", "ticks", "saturations", "samples"],
+)
+def test_totals_cover_all_that_results_say(told: bytes, trusted: bool, benches: Callable[[str, int], Bench]) -> None:
+    """Right form, right order, but the board itself says something else."""
     bench = benches("host", 50)
 
     def behave(board: FakeBoard) -> None:
@@ -386,10 +446,66 @@ def test_invented_results_fail_the_checksum(benches: Callable[[str, int], Bench]
                 elif message[0] == protocol.DATA:
                     board.write(result_frame(struct.unpack_from("<H", message, 1)[0], bytes(8)))
                 elif message[0] == protocol.FINISH:
-                    board.write(protocol.frame(struct.pack("<BHIIIIHH", protocol.STATS, 50, 1, 0, 0, 1, 0, 0)))
+                    board.write(told)
 
-    with pytest.raises(LinkError, match="checksum over 50 outputs"):
+    with nullcontext() if trusted else pytest.raises(Distrusted, match=r"totals over .* not to be trusted"):
         run_fake(bench, behave, deadline_s=5)
+
+
+class LyingWire(FaultyWire):
+    """Damages nothing but the checksum in STATS, and repairs the frame's own."""
+
+    def _damage(self, data: bytes) -> bytes:
+        *frames, rest = data.split(b"\0")
+        return b"".join(self._lie(frame) + b"\0" for frame in frames) + rest
+
+    def _lie(self, frame: bytes) -> bytes:
+        try:
+            message = bytearray(protocol.unframe(frame))
+        except protocol.BadFrame:
+            return frame
+        if message[0] != protocol.STATS:
+            return frame
+        message[-5] ^= 1
+        return protocol.frame(bytes(message))[:-1]
+
+
+def test_results_that_are_not_to_be_trusted_are_not_resumed(tmp_path: Path) -> None:
+    boards, said = load_boards(), []
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).uniform(-1, 1, (20, 1, 32)).astype(np.float32))
+    bench = make_bench("due", write_tiny_model(tmp_path / "tiny.onnx"), np.load(tmp_path / "x.npz")["x"])
+    request = Request("due", str(tmp_path / "tiny.onnx"), inputs=tmp_path / "x.npz", calibrate=tmp_path / "x.npz")
+    request = replace(request, results=tmp_path, no_flash=True)
+
+    def measured(port: str) -> Outcome:
+        return run(replace(request, port=port), boards, default_cache_dir(), said.append, lambda *_: None)
+
+    with powered(bench, tmp_path) as device:
+        link = tmp_path / "port"
+        with LyingWire(device.port, 0.0, 1) as wire:
+            link.symlink_to(wire.port)
+            with pytest.raises(Distrusted):
+                measured(str(link))
+        link.unlink()
+        link.symlink_to(device.port)
+        outcome = measured(str(link))
+    assert not [line for line in said if "resuming" in line]
+    assert (outcome.outputs == outcome.reference.outputs).all()
+
+
+def test_a_counter_that_may_have_gone_round_is_refused(
+    benches: Callable[[str, int], Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the samples took 51 s of a Due's 84 MHz: here the counter has few bits instead."""
+    bench = benches("due", 20)
+    monkeypatch.setattr("tinyhil.harness.wire.stream.COUNTER_TICKS", 100)
+    with powered(bench, tmp_path) as device:
+        collected = Collected()
+        options = Options(QUIET, 5.0, real_time=True)
+        with pytest.raises(DoesNotFit, match=r"sample 0 took up to .*; the board counts 100 cycles, .* at 84000000 Hz"):
+            run_session(bench, device, device.port, options, collected.take)
+        assert not collected.results
+        run_session(bench, device, device.port, Options(QUIET, 5.0), collected.take)
 
 
 @pytest.mark.parametrize("port", ["/dev/no-such-port", "/dev/null", "nonsense://x", "socket://localhost"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,17 @@ from tinyhil.evaluate import evaluate
 from tinyhil.graph import Graph
 
 SCHEMA_VERSION = 1
+Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value of each column
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """(lowest, highest) of every run-time value; `source` says from which data."""
+    """(lowest, highest) of every run-time value; `source` says from which data. `columns`: the same for each element of
+    an input that is a vector."""
 
     values: Mapping[str, tuple[float, float]]
     source: Mapping[str, Any]
+    columns: Mapping[str, Ends] = field(default_factory=dict)
 
     def ends(self, name: str) -> tuple[float, float]:
         """Lowest and highest value of `name`; ModelError if it was never observed."""
@@ -52,7 +55,15 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any]) -> Ra
         seen[name] = (min(low, before[0]), max(high, before[1]))
 
     evaluate(graph, inputs, watch)
-    return Ranges(seen, dict(source))
+    return Ranges(seen, dict(source), _columns(graph, inputs))
+
+
+def _columns(graph: Graph, inputs: np.ndarray) -> dict[str, Ends]:
+    """Lowest and highest value of each element of the input, if it is a vector."""
+    if sum(dim > 1 for dim in graph.shapes[graph.inputs[0]]) != 1:
+        return {}
+    flat = inputs.reshape(len(inputs), -1)
+    return {graph.inputs[0]: (tuple(flat.min(axis=0).tolist()), tuple(flat.max(axis=0).tolist()))}
 
 
 def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
@@ -63,6 +74,8 @@ def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
         "source": dict(ranges.source),
         "values": {name: list(pair) for name, pair in ranges.values.items()},
     }
+    if ranges.columns:
+        data["columns"] = {name: list(pair) for name, pair in ranges.columns.items()}
     path.write_text(json.dumps(data, indent=1) + "\n")
 
 
@@ -71,6 +84,7 @@ def load_ranges(path: Path, model_sha256: str) -> Ranges:
     try:
         data = json.loads(path.read_text())
         values = {str(name): (float(low), float(high)) for name, (low, high) in data["values"].items()}
+        columns = {str(name): _ends(pair) for name, pair in data.get("columns", {}).items()}
         owner, source = data["model_sha256"], data["source"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a ranges file ({error}); run `hil calibrate` again") from None
@@ -79,4 +93,12 @@ def load_ranges(path: Path, model_sha256: str) -> Ranges:
             raise ModelError(f"{path}: range [{low}, {high}] of '{name}' makes no sense; run `hil calibrate` again")
     if owner != model_sha256:
         raise ModelError(f"{path}: made for another version of the model; run `hil calibrate` again")
-    return Ranges(values, source)
+    return Ranges(values, source, columns)
+
+
+def _ends(pair: Any) -> Ends:
+    """Lowest and highest value of each column; ValueError if they are none."""
+    low, high = (tuple(float(end) for end in ends) for ends in pair)
+    if not all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True)):
+        raise ValueError("columns that make no sense")
+    return low, high

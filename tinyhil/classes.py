@@ -13,7 +13,7 @@ def classes_of(graph: Graph, outputs: np.ndarray) -> np.ndarray:
     number itself if the model ends in ArgMax, else 1 above zero and 0 below."""
     if outputs.shape[1] > 1:
         return outputs.argmax(axis=1)
-    if _ends_in_argmax(graph):
+    if ends_in_argmax(graph):
         return np.rint(outputs[:, 0]).astype(np.int64)
     return (outputs[:, 0] > 0).astype(np.int64)
 
@@ -22,10 +22,10 @@ def class_count(graph: Graph, elements: int) -> int | None:
     """How many classes there are; None if the outputs do not say."""
     if elements > 1:
         return elements
-    return None if _ends_in_argmax(graph) else 2
+    return None if ends_in_argmax(graph) else 2
 
 
-def _ends_in_argmax(graph: Graph) -> bool:
+def ends_in_argmax(graph: Graph) -> bool:
     """Whether the output is the result of ArgMax, views between them left aside."""
     name = graph.outputs[0]
     for node in reversed(graph.nodes):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
+from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
@@ -20,6 +21,7 @@ from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
 from tinyhil.program import Program, Role, Tensor, walk
 from tinyhil.shared_scales import ranges_together, share_scales
+from tinyhil.verify import checked
 
 
 def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collection[str] = LEFT_OUT) -> Program:
@@ -27,7 +29,9 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
 
     ModelError if an operator can not be lowered, ConfigError if the assignment contradicts itself.
     """
-    chosen = formats(graph, assignment, ranges)
+    scaled = scaled_columns(graph, assignment, ranges)
+    graph, ranges = scaled.graph, scaled.ranges
+    chosen = formats(graph, scaled.assignment, ranges)
     graph = fuse_graph(graph, chosen, without)
     lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude)
     source = graph.inputs[0]
@@ -43,8 +47,9 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         output=output,
         input_shape=graph.shapes[source],
         output_shape=graph.shapes[graph.outputs[0]],
+        columns=scaled.columns,
     )
-    return fuse_program(program, without)
+    return fuse_program(checked(program, "lowering"), without)
 
 
 def lower_node(node: Node, lowering: Lowering) -> None:

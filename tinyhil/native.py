@@ -5,22 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tinyhil.errors import BuildError
+from tinyhil.processes import run
 
 Notice = Callable[[str], None]
-
-# The shell leads a process group. A pipe from us is its input, which ends when we do, killed or not; whoever waits for
-# that then ends the group: `g++` alone would leave its cc1plus behind.
-WATCHED = 'exec 3<&0; (read _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +99,5 @@ def run_watched(command: Sequence[str]) -> tuple[int, str]:
     """Exit code and error text of a program whose whole process group ends with this process, or with an exception."""
     if shutil.which(command[0]) is None:
         return 127, f"{command[0]}: not found"
-    watched = ["/bin/sh", "-c", WATCHED, "sh", *command]
-    process = subprocess.Popen(
-        watched, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    try:
-        text = process.stderr.read().decode(errors="replace")
-        process.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdin.close()
-        process.stderr.close()
-    return process.returncode, text
+    done = run(command, None, stdout=subprocess.DEVNULL)
+    return done.returncode, done.stderr

@@ -99,9 +99,36 @@ class Loop:
     body: tuple[Op | Loop, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What whoever quantizes the input does before: (x - offset) * scale, element by element in single precision, two
+    roundings. Columns that are `bounded` may be anything beyond the format's ends: nothing is lost there."""
+
+    offset: np.ndarray
+    scale: np.ndarray
+    bounded: np.ndarray
+
+    @staticmethod
+    def of(offset: np.ndarray, scale: np.ndarray, bounded: np.ndarray | None = None) -> Columns:
+        limits = np.zeros(len(scale), bool) if bounded is None else bounded
+        return Columns(offset.astype(np.float32), scale.astype(np.float32), limits)
+
+    def applied(self, x: np.ndarray, columns: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """float32 `x` (..., columns) mapped; `columns`: which one each element of the last axis is of."""
+        return np.asarray((x.astype(np.float32) - self.offset[columns]) * self.scale[columns])
+
+    def then(self, other: Columns) -> Columns:
+        """This mapping and the other behind it, as one."""
+        offset = self.offset + other.offset.astype(np.float64) / self.scale
+        return Columns.of(offset, self.scale.astype(np.float64) * other.scale, other.bounded)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order."""
+    """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order.
+
+    `columns`: how the input is mapped before it is quantized, where its columns have scales of their own.
+    """
 
     name: str
     tensors: Mapping[str, Tensor]
@@ -111,6 +138,7 @@ class Program:
     output: str
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
+    columns: Columns | None = None
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""

@@ -17,7 +17,8 @@ from tools import zoo_table
 
 INNER = frozenset(
     {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
-    | {"Repeat", "SquaredDistance", "ToCodes", "Truncate"}
+    | {"Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
+    | {"Truncate"}
 )
 
 

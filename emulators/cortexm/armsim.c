@@ -127,7 +127,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     m->total_cycles.max += m->cycles.max;
     m->total_instructions += m->instructions;
     memset(&m->cycles, 0, sizeof m->cycles);
-    m->instructions = m->next_event = m->next_service = 0;
+    m->instructions = m->next_event = m->next_service = m->rom_wire_bytes = 0;
     m->taken_typical = m->taken_min = m->taken_max = 0;
     m->code_line[0] = m->code_line[1] = m->literal_line = FLASH_LINE_NONE;
     reset_core(m);

@@ -109,6 +109,7 @@ struct machine {
     bool realtime;
     uint32_t supply;     /* bits of PWR_CR3 for the way the STM32 board is wired; 0: no firmware may write there */
     bool boot0;          /* pin of the STM32: high at reset starts the boot loader */
+    uint64_t rom_wire_bytes; /* since the reset, both ways: the clock of a boot ROM */
     bool in_rom;         /* the boot ROM runs, or code that it has called */
     uint8_t fuses;
     int64_t worn_offset; /* of a byte of flash that has lost the ability to hold ones; or -1 */

@@ -13,6 +13,7 @@ int rom_get(struct machine *m, int timeout_ms) {
         if (m->stop != RUN) return -1;
         if (u->rx_head != u->rx_tail) {
             ++u->rx_bytes;
+            ++m->rom_wire_bytes;
             return u->rx_queue[u->rx_tail++ % RX_QUEUE_BYTES];
         }
         if (wall_seconds() > end) return -1;
@@ -40,6 +41,7 @@ void rom_put(struct machine *m, const void *bytes, uint32_t count) {
         if (m->stop != RUN) return;
         u->tx_queue[u->tx_head++ % TX_QUEUE_BYTES] = ((const uint8_t *)bytes)[i];
         ++u->tx_bytes;
+        ++m->rom_wire_bytes;
     }
 }
 

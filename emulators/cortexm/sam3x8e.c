@@ -57,9 +57,9 @@ static uint64_t read_registers(uc_engine *uc, uint64_t offset, unsigned size, vo
     case UART_SR: return uart_status(m);
     case UART_RHR: return uart_read(m);
     case CHIPID: return 0x285E0A60;
-    case EEFC_FSR: return eefc_status(0);
+    case EEFC_FSR: return eefc_status(m, 0);
     case EEFC_FRR: return eefc_result(0);
-    case EEFC_FSR + EEFC_PLANE: return eefc_status(1);
+    case EEFC_FSR + EEFC_PLANE: return eefc_status(m, 1);
     case EEFC_FRR + EEFC_PLANE: return eefc_result(1);
     default: return *word(offset);
     }
@@ -105,7 +105,11 @@ static void write_registers(uc_engine *uc, uint64_t offset, unsigned size, uint6
     case CKGR_MOR: if ((value >> 16 & 0xFF) != 0x37) return; break;
     case EEFC_FCR: eefc_command(m, 0, value); return;
     case EEFC_FCR + EEFC_PLANE: eefc_command(m, 1, value); return;
-    case RSTC_CR: if (value >> 24 == 0xA5 && value & 1) stop_machine(m, STOP_RESET, "firmware"); return;
+    case RSTC_CR:
+        if (value >> 24 != 0xA5 || !(value & 1)) return;
+        eefc_break_off(m);
+        stop_machine(m, STOP_RESET, "firmware");
+        return;
     }
     *word(at) = value;
     if (at == EEFC_FMR) {
@@ -125,6 +129,7 @@ static bool boots_rom(const struct machine *m) { return !(m->fuses & FUSE_BOOT_F
 /* On an Arduino Due the programming port's own processor pulses the ERASE pin, then the reset pin. */
 static void erase_by_pin(struct machine *m) {
     flash_erase(m, 0, m->chip->flash_size_bytes);
+    eefc_reset(m);
     m->fuses = 0;
     stop_machine(m, STOP_RESET, "1200 baud touch: erased");
 }
@@ -137,7 +142,7 @@ static void reset(struct machine *m) {
     m->uart.keep_old_on_overrun = false;
     m->flash_wait_states = 0;
     eefc_settle(m);
-    eefc_reset();
+    eefc_reset(m);
 }
 
 const struct chip sam3x8e = {

@@ -27,5 +27,6 @@
 #include "firmware/kernels/residual.hpp"
 #include "firmware/kernels/rows.hpp"
 #include "firmware/kernels/softmax.hpp"
+#include "firmware/kernels/top.hpp"
 #include "firmware/kernels/upsample.hpp"
 

@@ -12,8 +12,15 @@
 
 namespace hil {
 
+#ifdef HIL_UNCOUNTED  // an exported library has no variables beside its arena
+struct Uncounted {
+    const Uncounted &operator++() const { return *this; }
+};
+constexpr Uncounted saturations{};
+#else
 // How many results were clipped since the session last cleared it.
 extern uint32_t saturations;
+#endif
 
 // A number known at compile time, passed like a value: shifts by a variable cost an AVR a loop.
 template <int N>

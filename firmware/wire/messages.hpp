@@ -4,7 +4,7 @@
 
 namespace wire {
 
-constexpr uint8_t protocol_version = 1;
+constexpr uint8_t protocol_version = 2;
 
 enum Type : uint8_t {
     hello_request = 0x01,  // -

@@ -114,7 +114,7 @@ struct {
     uint16_t steps_left;      // of the current slot, while streaming
     const uint8_t *step_at;
     uint32_t ticks;
-    uint32_t output_crc32;
+    uint32_t results_crc32;
     uint32_t saturations_total;
     struct {
         uint32_t ticks, saturations;
@@ -188,7 +188,7 @@ void send_stats() {
     w.u32(hal::stack_peak_bytes());
     w.u32(hal::heap_peak_bytes());
     w.u32(state.saturations_total);
-    w.u32(state.output_crc32);
+    w.u32(state.results_crc32);
     w.u16(inbox.damaged_frames);
     w.u16(hal::rx_overruns());
     transmit(head, w);
@@ -216,7 +216,7 @@ void restart(uint8_t mode, uint8_t session) {
     state.read_slot = 0;
     state.computed = 0;
     state.aborted = state.resend_asked = false;
-    state.output_crc32 = state.saturations_total = 0;
+    state.results_crc32 = state.saturations_total = 0;
 }
 
 void serve_control(uint8_t type) {
@@ -294,13 +294,10 @@ void release_slot() {
     --inbox.filled;
 }
 
-void update_crc32(const uint8_t *bytes, uint16_t count) {
-    uint32_t crc = ~state.output_crc32;
-    for (; count > 0; --count) {
-        crc ^= *bytes++;
-        for (uint8_t bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0xEDB88320UL : 0);
-    }
-    state.output_crc32 = ~crc;
+__attribute__((noinline)) void update_crc32(uint8_t byte) {
+    uint32_t crc = ~state.results_crc32 ^ byte;
+    for (uint8_t bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0xEDB88320UL : 0);
+    state.results_crc32 = ~crc;
 }
 
 void infer() {
@@ -318,7 +315,8 @@ void infer() {
     release_slot();
     state.kept[parity] = {state.ticks, hil::saturations};
     state.saturations_total += hil::saturations;
-    update_crc32(output_memory[parity], output_bytes);
+    for (uint8_t i = 0; i < 4; ++i) update_crc32(static_cast<uint8_t>(state.ticks >> 8 * i));
+    for (uint16_t i = 0; i < output_bytes; ++i) update_crc32(output_memory[parity][i]);
     send_result(state.computed++);
 }
 

@@ -64,8 +64,3 @@ def devices() -> list[Device]:
         if port.vid is not None
     ]
     return sorted(found, key=lambda device: device.port)
-
-
-def find_ports(board: BoardSpec) -> list[str]:
-    """Ports whose USB identity is this board's, by stable name where the system has one."""
-    return [device.port for device in devices() if device.usb in board.usb]

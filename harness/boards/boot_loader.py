@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from tinyhil.errors import FlashError
+from tinyhil.processes import run
 
 SOURCE = Path("/usr/share/arduino/hardware/arduino/avr/bootloaders/optiboot/optiboot.c")
 PACKAGE = "arduino-core-avr"
@@ -44,7 +44,7 @@ def _compile(folder: Path) -> Path:
         ["avr-gcc", *FLAGS, str(SOURCE), "-o", str(elf)],
         ["avr-objcopy", "-O", "ihex", "-j", ".text", str(elf), str(image)],
     ):
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        result = run(command, None)
         if result.returncode != 0:
             said = result.stderr.strip().splitlines()
             raise FlashError(f"the Uno's boot loader does not compile: {said[-1] if said else command[0]}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,12 +18,15 @@ from pathlib import Path
 import serial
 
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
-from tinyhil.harness.boards.leash import leashed
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.stream import check_identity, greet
+from tinyhil.processes import run
 
+OPENOCD_MINIMUM = (0, 12)  # knows `adapter serial`
+BOOT_TRIES = 3
+VERSION_S = 20.0
 TOUCH_BAUD = 1200  # a Due's programming port erases the chip when it is closed at this speed
 TOUCH_HOLD_S, ERASE_S = 0.1, 0.5
 BOOT_S = 2.5  # an Uno's boot loader waits a second for a programmer before it starts the program
@@ -51,36 +53,62 @@ class Tool:
 
 
 def _avrdude(image: Image, board: BoardSpec, port: str) -> list[str]:
-    what = f"flash:w:{image.load_path}:i"
-    return ["avrdude", "-p", board.chip.name, "-c", "arduino", "-D", "-P", port, "-b", str(board.baud), "-U", what]
+    what, baud = f"flash:w:{image.load_path}:i", str(board.upload_baud or board.baud)
+    part = board.programmer_part or board.chip.name
+    return ["avrdude", "-p", part, "-c", "arduino", "-D", "-P", port, "-b", baud, "-U", what]
 
 
 def _bossac(image: Image, board: BoardSpec, port: str) -> list[str]:
+    """Without --reset: 1.8 to 1.9.1 reset the chip while it writes the boot bit, which is lost then (BOSSA #125).
+
+    The next program that opens the port resets the chip through the board's USB processor, long after that.
+    """
+    return [*_bossac_does("--info", port), "--erase", "--write", "--verify", "--boot=1", str(image.load_path)]
+
+
+def _bossac_does(job: str, port: str) -> list[str]:
     name = port.removeprefix("/dev/") if port.startswith("/dev/tty") else port
-    options = ("--usb-port=false", "--info", "--erase", "--write", "--verify", "--boot=1", "--reset")
-    return ["bossac", f"--port={name}", *options, str(image.load_path)]
+    return ["bossac", f"--port={name}", "--usb-port=false", job]
 
 
 def _stm32flash(image: Image, board: BoardSpec, port: str) -> list[str]:
     mode = "8n1" if port.startswith("/dev/pts/") else "8e1"  # a pseudo terminal has no parity bit, the ROM wants one
-    return ["stm32flash", "-b", str(board.baud), "-m", mode, "-v", "-w", str(image.load_path), "-g", "0x0", port]
+    wire = ["-b", str(board.upload_baud or board.baud), "-m", mode]
+    return ["stm32flash", *wire, "-v", "-w", str(image.load_path), "-g", "0x0", port]
 
 
 def _openocd(image: Image, board: BoardSpec, port: str) -> list[str]:
     return _openocd_does(f"program {{{image.elf}}} verify reset exit", board, port)
 
 
+FOREIGN_CHIP = "hil: foreign chip"
+
+
+def identify(board: BoardSpec) -> str:
+    """Tcl that ends openocd with a line of ours unless the chip behind the probe has the board's id code."""
+    found = board.chip.debug_id
+    if found is None:
+        return "init"
+    value = f"[expr {{[mrw {found.address:#x}] & {found.mask:#x}}}]"
+    refuse = f'echo [format "{FOREIGN_CHIP} 0x%x, expected {found.value:#x}" $id]; shutdown error'
+    return f"init; set id {value}; if {{$id != {found.value:#x}}} {{{refuse}}}"
+
+
 def _openocd_does(job: str, board: BoardSpec, port: str) -> list[str]:
     found = usb_serial_number(port)
     which = ["-c", f"adapter serial {found}"] if found else []
     target = ["-c", "transport select hla_swd", "-f", f"target/{board.chip.openocd_target}.cfg"]
-    return ["openocd", "-f", "interface/stlink.cfg", *which, *target, "-c", job]
+    reset = ["-c", f"reset_config {board.probe_reset}"] if board.probe_reset else []
+    return ["openocd", "-f", "interface/stlink.cfg", *which, *target, *reset, "-c", identify(board), "-c", job]
 
 
 NO_PORT = "the port can not be opened; see `hil boards` and the group dialout"
 NO_UNO = "no boot loader answers; is an Uno on this port?"
 NO_DUE = "no boot loader answers; use the programming port of a Due, or press ERASE"
 NO_STM32 = "no boot loader answers; set BOOT0 high and reset the board"
+OTHER_AVR = "the chip has another signature than that of the board; is it this board?"
+AVR_328PB = "the chip is an ATmega328PB: say `programmer_part: m328pb` in its entry of the board file"
+OTHER_STM32 = "the chip behind this ST-LINK is another than the board's; nothing was written"
 NO_ST_LINK = "no ST-LINK answers; check the cable and the udev rules"
 MISMATCH = "what was read back differs from what was written: the flash is worn or the wire is bad"
 TOOLS = {
@@ -90,6 +118,8 @@ TOOLS = {
         _avrdude,
         NO_UNO,
         (
+            (r"signature = 0x1e9516|1E 95 16", AVR_328PB),
+            (r"Expected signature", OTHER_AVR),
             (r"can't open|cannot open|unable to open port|cannot set attributes for port", NO_PORT),
             (r"verification (error|mismatch)|mismatch", MISMATCH),
             (r"not responding|not in sync|unable to open programmer", NO_UNO),
@@ -122,6 +152,7 @@ TOOLS = {
         _openocd,
         NO_ST_LINK,
         (
+            (FOREIGN_CHIP, OTHER_STM32),
             (r"Verify Failed|checksum mismatch", MISMATCH),
             (r"open failed|No ST-LINK|LIBUSB_ERROR", NO_ST_LINK),
             (r"init mode failed|unable to connect", "the ST-LINK does not reach the chip; press reset and try again"),
@@ -138,10 +169,41 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path) -> None:
         raise FlashError(f"{board.name}: boards.yaml knows no way to flash it (upload: {board.upload})")
     if shutil.which(tool.program) is None:
         raise FlashError(f"{board.name}: {tool.program} is not installed; type: sudo apt-get install {tool.package}")
+    if board.upload == "stlink":
+        check_openocd(board)
     device = _local_port(board, port) if tool.serial_port else port
     if board.upload == "sam-ba":
         touch(device)
     _run(tool, tool.command(image, board, device), board, port, log)
+    if board.upload == "sam-ba":
+        leave_boot_loader(image, board, device, log)
+
+
+def leave_boot_loader(image: Image, board: BoardSpec, port: str, log: Path) -> None:
+    """See that a Due starts the program just written; while its boot bit is still unset, set it again."""
+    tool, log = TOOLS["sam-ba"], log.with_name(f"{log.stem}-boot.log")
+    for _ in range(BOOT_TRIES):
+        if runs(image, board, port):
+            return
+        try:
+            _run(tool, _bossac_does("--info", port), board, port, log)
+        except BoardRefused:
+            return  # no boot loader is there: a program runs, and what it says is looked at next
+        if re.search(r"Boot Flash\s*: true", _printed(log)):
+            return
+        _run(tool, _bossac_does("--boot=1", port), board, port, log)
+    if not runs(image, board, port):
+        stays = f"{board.name} on {port}: stays in its boot loader"
+        raise BoardRefused(f"{stays}; press ERASE, then flash again; log: {log}")
+
+
+def check_openocd(board: BoardSpec) -> None:
+    """FlashError if openocd is older than what its command line here needs."""
+    done = run(["openocd", "--version"], VERSION_S)
+    found = re.search(r"Open On-Chip Debugger (\d+)\.(\d+)", done.stdout + done.stderr)
+    if found and (int(found[1]), int(found[2])) < OPENOCD_MINIMUM:
+        wanted = ".".join(map(str, OPENOCD_MINIMUM))
+        raise FlashError(f"{board.name}: openocd {found[1]}.{found[2]} is too old, {wanted} or newer is needed")
 
 
 def confirm(image: Image, board: BoardSpec, port: str, alive: Alive = lambda: None) -> None:
@@ -175,7 +237,7 @@ def touch(port: str) -> None:
 
 def reset_by_probe(board: BoardSpec, port: str, log: Path) -> None:
     """Have the board's ST-LINK reset the chip; FlashError if it does not."""
-    _run(TOOLS["stlink"], _openocd_does("init; reset run; shutdown", board, port), board, port, log)
+    _run(TOOLS["stlink"], _openocd_does("reset run; shutdown", board, port), board, port, log)
 
 
 def usb_serial_number(port: str) -> str | None:
@@ -203,18 +265,11 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
     with log.open("wb") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
-        process = subprocess.Popen(
-            leashed(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
         try:
-            code = process.wait(board.flash_deadline_s)
+            code = run(command, board.flash_deadline_s, stdout=output, stderr=subprocess.STDOUT).returncode
         except subprocess.TimeoutExpired:
             why = known_complaint(tool, log) or tool.no_answer
             raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
     if code != 0:
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
         raise BoardRefused(f"{where} failed: {why}; log: {log}")

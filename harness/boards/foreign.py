@@ -1,10 +1,8 @@
-"""An emulator that is not ours, as a process: started on a leash, its output read line by line, ended at once."""
+"""An emulator that is not ours, as a process: its output read line by line, ended at once."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -14,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinyhil.errors import BoardError, DeviceCrashed
-from tinyhil.harness.boards.leash import leashed
 from tinyhil.harness.config import BoardSpec
+from tinyhil.processes import Started
 
 END_S = 5.0
 
@@ -36,7 +34,7 @@ class ForeignProcess:
     name: str
     command: Sequence[str]
     log: Path
-    _process: subprocess.Popen[str] = field(init=False)
+    _process: Started = field(init=False)
     _lines: list[str] = field(init=False, default_factory=list)
     _news: threading.Condition = field(init=False, default_factory=threading.Condition)
     _reader: threading.Thread = field(init=False)
@@ -44,15 +42,8 @@ class ForeignProcess:
 
     def __post_init__(self) -> None:
         with self.log.open("w") as stderr:
-            self._process = subprocess.Popen(
-                leashed(self.command),  # it would not notice that we are gone
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+            self._process = Started(self.command, **pipes, text=True, errors="replace")
         self._reader = threading.Thread(target=self._follow, daemon=True)
         self._reader.start()
 
@@ -91,9 +82,7 @@ class ForeignProcess:
 
     def close(self) -> None:
         """End it at once, and what it has started (`renode` may be a script): there is nothing in it to save."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.end()
         self._reader.join(END_S)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None

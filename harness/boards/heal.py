@@ -21,6 +21,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.stream import greet
+from tinyhil.processes import run
 
 RESET_HOLD_S = 0.1
 HELLO_S = 3.0
@@ -175,9 +176,7 @@ def cycle_power(power: Power, log: Path) -> None:
         str(power.off_s),
     ]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=POWER_DEADLINE_S, check=False
-        )
+        done = run(command, POWER_DEADLINE_S)
     except subprocess.TimeoutExpired:
         raise FlashError(f"{where}: no end within {POWER_DEADLINE_S:.0f} s") from None
     log.write_text(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")

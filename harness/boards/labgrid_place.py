@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from tinyhil.errors import BoardError
 from tinyhil.harness.boards.bench_file import Labgrid
+from tinyhil.processes import run
 
 CLIENT_DEADLINE_S = 30.0
 POLL_S = 1.0
@@ -65,9 +66,7 @@ def _client(place: Labgrid, what: str) -> str | None:
     coordinator = ["-x", place.coordinator] if place.coordinator else []
     command = [sys.executable, "-m", "labgrid.remote.client", *coordinator, "-p", place.place, what]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CLIENT_DEADLINE_S, check=False
-        )
+        done = run(command, CLIENT_DEADLINE_S)
     except subprocess.TimeoutExpired:
         return f"the coordinator does not answer within {CLIENT_DEADLINE_S:.0f} s"
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]

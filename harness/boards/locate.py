@@ -71,6 +71,13 @@ def locate(boards: Boards, name: str, port: str | None = None) -> Place:
             there = ", ".join(place.describe() for place in candidates) or "none"
             raise BoardError(f"no {kind} with serial number or role {which!r}; attached: {there}")
         candidates = chosen
+    unnamed = [place for place in candidates if place.instance is None]
+    if board.usb_shared and unnamed and not which:
+        listed = ", ".join(place.describe() for place in unnamed)
+        raise BoardError(
+            f"{listed} may be a {kind} or any other board with such a probe; name it: --board {kind}@SERIAL, --port or "
+            f"the bench file (or --board {kind}@{EMULATED})"
+        )
     if len(candidates) > 1:
         listed = ", ".join(place.describe() for place in candidates)
         raise BoardError(f"{len(candidates)} boards match {name}: {listed}; choose one: --board {kind}@SERIAL, --port")

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.processes import Started
 
 READY_S = 10.0
 EXIT_S = 5.0
@@ -27,13 +28,8 @@ class ProcessBoard:
         self._ready = threading.Event()
         with log.open("w") as stderr:
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    text=True,
-                    start_new_session=True,
+                self._process = Started(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
                 )
             except OSError as error:
                 raise BoardError(f"{command[0]} can not be started: {error.strerror}; run `make setup`") from None
@@ -66,8 +62,7 @@ class ProcessBoard:
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._process.end()
         self._reader.join(EXIT_S)
 
     def _follow(self) -> None:
@@ -87,7 +82,6 @@ class ProcessBoard:
         for event in self.events:
             if event.get("event") == "ready":
                 return str(event["pty"])
-        self._process.kill()
-        self._process.wait()
+        self._process.end()
         detail = self._log.read_text(errors="replace").strip().splitlines()
         raise BoardError(f"{program} did not offer a port: {detail[-1] if detail else 'no message'}; log: {self._log}")

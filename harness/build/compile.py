@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -31,6 +29,7 @@ from tinyhil.harness.build.toolchain import (
     platformio_environment,
 )
 from tinyhil.harness.config import BoardSpec
+from tinyhil.processes import run
 
 DEADLINE_S = 600.0  # a first build may download a compiler; one without takes a second or two
 STAMP = "built.json"
@@ -176,24 +175,12 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
 
 
 def _run(command: list[str], environment: dict[str, str], out: int, cwd: Path, deadline: float) -> int | None:
-    """Exit code, or None if the deadline has passed. A group of its own, so that compilers end with it."""
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    """Exit code, or None if the deadline has passed."""
     try:
-        return process.wait(timeout=deadline - time.monotonic())
+        left_s = deadline - time.monotonic()
+        return run(command, left_s, cwd=cwd, env=environment, stdout=out, stderr=subprocess.STDOUT).returncode
     except subprocess.TimeoutExpired:
         return None
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from tinyhil.harness.assets import asset
 from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
-from tinyhil.memplan.arena.placement import Passes, Placement, place
+from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.program import Program
 
@@ -45,19 +45,19 @@ def compile_model(
     ranges: Ranges,
     boards: Sequence[BoardSpec],
     required: Iterable[str],
-    passes: Passes | None = None,
+    without: Collection[str] = (),
 ) -> Compiled:
     """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
 
-    `passes`: what may be done to need less memory; None: all. Weights are stored as each core reads them: with
+    `without`: names of fusions and of passes of memory to leave out. Weights are stored as each core reads them: with
     `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
     those of the first board that is not left out.
     """
-    groups = _by_core(lower(model.graph, assignment, ranges), boards)
+    groups = _by_core(lower(model.graph, assignment, ranges, without), boards)
     required = set(required)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
-    parts = [_compile(program, same, required, passes) for program, same in groups]
+    parts = [_compile(program, same, required, without) for program, same in groups]
     mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
     names = [[target.name for target in part.targets] for part in parts]
     sources = with_supplies(runtime_sources(), boards) | join(list(zip(names, mains, strict=True)))
@@ -89,8 +89,8 @@ class _Part:
     targets: list[Target]
 
 
-def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], passes: Passes | None) -> _Part:
-    placed = place(program, passes)
+def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str]) -> _Part:
+    placed = place(program, without)
     transfers = {}
     for board in boards:
         try:

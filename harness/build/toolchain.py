@@ -17,6 +17,7 @@ from pathlib import Path
 from tinyhil.errors import BuildError, ConfigError
 from tinyhil.harness.config import BoardSpec
 from tinyhil.native import default_cache_dir as default_cache_dir
+from tinyhil.processes import run
 
 REGISTRY = "https://api.registry.platformio.org/"
 REGISTRY_DEADLINE_S = 1.0
@@ -92,12 +93,12 @@ def registry_answers(deadline_s: float = REGISTRY_DEADLINE_S) -> bool:
 @functools.lru_cache
 def version_of(program: Path) -> str:
     try:
-        result = subprocess.run(
-            [program, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        printed = run([program, "-dumpfullversion", "-dumpversion"], 20).stdout.split()
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{program} does not run: {error}") from error
-    return result.stdout.split()[0]
+    if not printed:
+        raise BuildError(f"{program} does not say its version")
+    return printed[0]
 
 
 def find_compiler(board: BoardSpec, cache_dir: Path) -> Compiler:
@@ -147,4 +148,4 @@ def platformio_command() -> list[str]:
 
 def _has_platformio(python: Path) -> bool:
     code = "from importlib.util import find_spec as f; raise SystemExit(not (f('platformio') and f('SCons')))"
-    return subprocess.run([python, "-c", code], capture_output=True, timeout=20, check=False).returncode == 0
+    return run([python, "-c", code], 20).returncode == 0

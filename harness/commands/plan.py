@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import click
 
 from tinyhil import errors
 from tinyhil.harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
+
+# The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
+FUSIONS = ("bias", "distance", "exponent", "gathered", "residual", "activation", "clamp", "sparse")
+MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 
 
 @click.command()
@@ -23,13 +28,16 @@ from tinyhil.harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FO
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice(["in-place", "gaps", "order", "views", "rows", "distance", "exponent", "sparse"]),
+    type=click.Choice([*MEMORY_PASSES, *FUSIONS]),
     help="With --model: leave out this pass or fusion; may be repeated.",
 )
+@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and the bytes it won.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
 @BOARDS_OPTION
-def plan(boards_file: Path | None, plot: Path | None, as_json: bool, format_: str, **options: Any) -> None:
+def plan(
+    boards_file: Path | None, plot: Path | None, as_json: bool, passes: bool, format_: str, **options: Any
+) -> None:
     """Plan memory: the buffers of the CSV file INSTANCE, or the arena of a model; draw the memory map."""
     import json
 
@@ -40,7 +48,17 @@ def plan(boards_file: Path | None, plot: Path | None, as_json: bool, format_: st
 
     if plot is not None:
         check_picture(plot)
-    found = find_plan(Wanted(format=format_, **options), read_boards(boards_file), say)
+    wanted, boards = Wanted(format=format_, **options), read_boards(boards_file)
+    if passes:
+        from tinyhil.harness.offline.passes import pass_gains, print_gains
+
+        gains = pass_gains(wanted, say)
+        if as_json:
+            click.echo(json.dumps([asdict(gain) for gain in gains]))
+        else:
+            print_gains(gains)
+        return
+    found = find_plan(wanted, boards, say)
     if as_json:
         click.echo(json.dumps(found.record()))
     else:

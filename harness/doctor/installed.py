@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from tinyhil.errors import EXIT_GATE, EXIT_OK
 from tinyhil.harness.assets import in_checkout
+from tinyhil.harness.boards.flash import OPENOCD_MINIMUM
 from tinyhil.harness.boards.heal import find_uhubctl
 from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.doctor import ports
 from tinyhil.harness.doctor.checks import Check
+from tinyhil.processes import run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +35,11 @@ FLASHERS = {
     "bossac": (("--help",), "bossa-cli", "Dues, emulated ones too"),
     "stm32flash": (("/dev/null",), "stm32flash", "an H747 by serial, emulated ones too"),
     "openocd": (("--version",), "openocd", "an attached H747, by ST-LINK"),
+}
+# program: (first version, first one after, what to know of those in between)
+DOUBTFUL = {
+    "bossac": (((1, 8), (1, 9, 2), "its --reset loses a Due's boot bit (BOSSA #125): hil leaves it out, do so too"),),
+    "openocd": (((0,), OPENOCD_MINIMUM, "too old: sudo apt-get install openocd (0.12 or newer)"),),
 }
 STYLES = {"ok": "green", "warn": "yellow", "old": "red", "missing": "red"}
 VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -103,10 +110,10 @@ def _packages() -> list[Check]:
 
 def _output_of(command: Sequence[str]) -> str:
     """What a program prints, whatever its exit code: many print their version with the help text."""
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=False
-    )
-    return result.stdout.decode(errors="replace")
+    try:
+        return run(command, 20, stderr=subprocess.STDOUT).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _compiler(name: str) -> Check:
@@ -226,4 +233,8 @@ def _flasher(name: str) -> Check:
     if path is None:
         return Check(name, "warn", f"needed for {purpose}", f"sudo apt-get install {debian}")
     version = VERSION.search(_output_of([path, *options]))
-    return Check(name, "ok", f"{version.group(0) if version else '?'} {path}")
+    found = f"{version.group(0) if version else '?'} {path}"
+    for first, end, remedy in DOUBTFUL.get(name, ()):
+        if version and first <= tuple(map(int, version.group(0).split("."))) < end:
+            return Check(name, "warn", found, remedy)
+    return Check(name, "ok", found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
+from tinyhil.processes import Started
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +44,7 @@ def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[B
 
     What the runs say appears as it comes, with the board's name in front. An interruption ends all of them.
     """
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[Started] = []
     with ThreadPoolExecutor(len(boards)) as pool:
         try:
             for board in boards:
@@ -56,13 +57,12 @@ def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[B
             raise
 
 
-def _start(command: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-    )
+def _start(command: Sequence[str]) -> Started:
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return Started(command, **pipes, text=True, errors="replace")
 
 
-def _follow(board: str, process: subprocess.Popen[str], say: Say) -> BoardResult:
+def _follow(board: str, process: Started, say: Say) -> BoardResult:
     assert process.stdout is not None
     assert process.stderr is not None
     printed: list[str] = []
@@ -88,16 +88,12 @@ def _follow(board: str, process: subprocess.Popen[str], say: Say) -> BoardResult
     return BoardResult(board, code if code >= 0 else errors.EXIT_INTERRUPTED, record, message)
 
 
-def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
+def _end(processes: Sequence[Started]) -> None:
     for process in processes:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)  # SIGINT may be ignored: by those started in the background
     for process in processes:
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.end(END_S)
 
 
 def worst_code(codes: Iterable[int]) -> int:

@@ -35,7 +35,7 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
@@ -219,7 +219,8 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
     patience_s = max(0.05, min(1.0, request.timeout_s / 4))
-    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo))
+    real_time = job.port is not None
+    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo), real_time)
     starting = "flash" if job.port is None and request.load == "flash" else "stream"
     with log_folder(image.project_dir) as logs, ExitStack() as stack:
         with job.clock.stage(starting):
@@ -234,7 +235,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
-                stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                try:
+                    stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
+                except Distrusted:
+                    partial.forget()
+                    raise
                 check_memory(stats, image, board, partial.forget)
             return {"stats": stats, "surroundings": device.finish()}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.codegen.model import Target, emit_model
+from tinyhil.errors import LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
@@ -24,6 +25,8 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
 from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+
+MOST_TOLD = 200_000  # values or operations of one sample; a board that says more computes nothing
 
 Say = Callable[[str], None]
 
@@ -56,13 +59,14 @@ class TellingLink(Link):
         self.told: list[Values | Timed] = []
 
     def receive(self, timeout_s: float) -> Message | None:
-        deadline = time.monotonic() + timeout_s
-        while True:
+        deadline, most = time.monotonic() + timeout_s, len(self.told) + MOST_TOLD
+        while len(self.told) < most:
             message = super().receive(max(0.0, deadline - time.monotonic()))
             if not isinstance(message, (Values, Timed)):
                 return message
             self.told.append(message)
             deadline = time.monotonic() + timeout_s  # a board that tells something is alive
+        raise LinkError(f"{self.port}: tells values without end, {MOST_TOLD} since its last result; reset the board")
 
 
 def run_variant(device: Device, compiled: Compiled, told: str, integers: np.ndarray) -> Told:

@@ -40,7 +40,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
     opened = open_model(name)
     source, model = opened.source, opened.model
     if inputs is not None:
-        given = read_inputs(inputs)
+        given = read_inputs(inputs, model.classes)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
         found = data.load(source.dataset)

@@ -18,13 +18,12 @@ from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
-from tinyhil.memplan.arena.placement import Passes, place
+from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.csv import read_problem
 from tinyhil.program import walk
 
 Say = Callable[[str], None]
-PASSES = ("in-place", "gaps", "order", "views", "rows")
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
 PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
 
@@ -121,10 +120,10 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     source, model = opened.source, opened.model
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
-    program = lower(model.graph, assignment, _ranges(source, model, say), left_out)
+    program = lower(model.graph, assignment, planning_ranges(source, model, say), left_out)
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
     began = time.perf_counter()
-    placed = place(program, _passes(wanted.without), wanted.planner, wanted.budget(each))
+    placed = place(program, wanted.without, wanted.planner, wanted.budget(each))
     seconds = time.perf_counter() - began
     capacity = wanted.capacity if board is None or wanted.capacity is not None else board.chip.ram_bytes
     complaint, notes = _exceeds(source.name, capacity, placed.plan), []
@@ -154,11 +153,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     )
 
 
-def _passes(without: tuple[str, ...]) -> Passes:
-    return Passes(*(name not in without for name in PASSES))
-
-
-def _ranges(source: ModelSource, model: Model, say: Say) -> Ranges:
+def planning_ranges(source: ModelSource, model: Model, say: Say) -> Ranges:
     """The committed ranges, else any: sizes depend on formats alone."""
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)

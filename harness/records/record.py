@@ -21,7 +21,8 @@ from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.wire.partial import writing
-from tinyhil.program import Role
+from tinyhil.processes import run
+from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
@@ -62,7 +63,7 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "flaky": outcome.attempts > 1,
         "link": _link(outcome),
         "wall_seconds": outcome.wall_seconds,
-        "assignment": _assignment(outcome),
+        "assignment": formats_of(outcome.compiled.program),
         "plan": _plan(outcome),
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
@@ -186,9 +187,9 @@ def _link(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _assignment(outcome: Outcome) -> dict[str, str]:
-    tensors = outcome.compiled.program.tensors.values()
-    return {tensor.name: str(tensor.format) for tensor in tensors if tensor.role != Role.TABLE}
+def formats_of(program: Program) -> dict[str, str]:
+    """What a program computes in: tensor -> format with its scale."""
+    return {tensor.name: str(tensor.format) for tensor in program.tensors.values() if tensor.role != Role.TABLE}
 
 
 def _plan(outcome: Outcome) -> dict[str, Any]:
@@ -233,7 +234,7 @@ def _git(*arguments: str) -> str | None:
         return None
     command = ["git", "-C", str(asset("firmware").parent), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = run(command, 10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -11,7 +11,7 @@ import numpy as np
 from tinyhil import data
 from tinyhil.errors import DataError
 from tinyhil.harness.inputs import Inputs, read_inputs
-from tinyhil.harness.zoo import ModelSource
+from tinyhil.harness.job import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,15 @@ class Split:
         return replace(self, x=self.x[chosen], y=None if self.y is None else self.y[chosen])
 
 
-def load_split(source: ModelSource, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
+def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
     """Training and test part of the data set, two files, or the two halves of one (said)."""
+    source, classes = opened.source, opened.model.classes
     if inputs is not None and held_out is not None:
-        seen, unseen = read_inputs(inputs), read_inputs(held_out)
+        seen, unseen = read_inputs(inputs, classes), read_inputs(held_out, classes)
         sha256 = f"{seen.sha256}{unseen.sha256}"
         return Split(seen.name, seen.source, sha256, seen.x, seen.y, unseen.x, unseen.y, seen.x)
     if inputs is not None:
-        given = read_inputs(inputs)
+        given = read_inputs(inputs, classes)
         half = len(given.x) // 2
         if half == 0:
             raise DataError(f"{inputs}: {len(given.x)} samples; searching and reporting need two or more")

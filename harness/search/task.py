@@ -176,7 +176,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     board = _board(request, boards)
     opened = open_model(request.model)
     source, model = opened.source, opened.model
-    split = load_split(source, request.inputs, request.held_out, say).thinned(request.samples)
+    split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(model.graph, ranges, names)
     memory = Memory(space, placed, quick_plan, floor_bytes)

@@ -6,7 +6,7 @@ import binascii
 import struct
 from dataclasses import dataclass
 
-VERSION = 1
+VERSION = 2
 
 HELLO_REQUEST, START, DATA, PING, GET_RESULT, FINISH = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
 HELLO, ACK, RESULT, STATS, REFUSED, CRASHED, VALUES, OPERATION = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88
@@ -127,7 +127,7 @@ class Stats:
     stack_bytes: int | None
     heap_bytes: int | None
     saturations: int
-    output_crc32: int
+    results_crc32: int
     damaged_frames: int
     rx_overruns: int
 

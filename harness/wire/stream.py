@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tinyhil.errors import DeviceCrashed, LinkError, LinkTimeout, WrongFirmware
+from tinyhil.errors import DeviceCrashed, DoesNotFit, LinkError, LinkTimeout, WrongFirmware
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import Ack, Crashed, Damaged, Hello, Position, Result, Stats
 
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
+COUNTER_TICKS = 1 << 32  # where a board's tick counter begins anew
 MOST_MISFITS = 8  # one is bad luck; at 1e-2 damage per byte, eight in a row happen once in 1e16
 EVENT_S = 0.1  # an emulator's event may be read later than the bytes it sent after it
 ASK_S = 0.3  # between two questions that a board answers at once
@@ -31,13 +32,19 @@ class Options:
     """`mode`: quiet (wire idle while timing) or stream. `deadline_s`: longest time without progress.
 
     `patience_s`: silence after which the host asks again until it knows the pace of the board. `finished`: samples
-    that earlier sessions of the same run have brought; messages count them.
+    that earlier sessions of the same run have brought; messages count them. `real_time`: the board's clock is ours, so
+    that its counter can not have gone round unseen.
     """
 
     mode: int = protocol.QUIET
     deadline_s: float = 30.0
     patience_s: float = 1.0
     finished: int = 0
+    real_time: bool = False
+
+
+class Distrusted(LinkError):
+    """The totals of a session contradict its results: none of them may be kept."""
 
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
@@ -142,8 +149,10 @@ class _Session:
     missing: int = 0  # lowest sample without a result
     outputs: dict[int, bytes] = field(default_factory=dict)
     crc32: int = 0
+    saturations: int = 0
+    begun: dict[int, float] = field(default_factory=dict)  # when the first chunk of a sample was sent
     asked_position: bool = False
-    misfits: int = 0  # results of a wrong length in a row
+    misfits: int = 0  # results of a wrong length, or impossible positions, in a row
     progress_at: float = 0.0
 
     def start(self) -> None:
@@ -179,10 +188,11 @@ class _Session:
         """Fetch the totals and compare the board's checksum over all outputs with ours."""
         stats = self._ask(b"\0" + protocol.request(protocol.FINISH), lambda m: isinstance(m, Stats), "FINISH")
         assert isinstance(stats, Stats)
-        if stats.output_crc32 != self.crc32 or stats.samples != len(self.samples) & 0xFFFF:
-            raise LinkError(
-                f"{self.link.port}: the board's checksum over {stats.samples} outputs differs from what was received; "
-                "results are not to be trusted"
+        ours = (self.crc32, self.saturations & 0xFFFFFFFF, len(self.samples) & 0xFFFF)
+        if (stats.results_crc32, stats.saturations, stats.samples) != ours:
+            raise Distrusted(
+                f"{self.link.port}: the board's totals over {stats.samples} results differ from what was received; "
+                "results are not to be trusted; they are thrown away"
             )
         return stats
 
@@ -196,6 +206,7 @@ class _Session:
         burst = bytearray()
         while self.next_chunk < end and len(burst) < BURST_BYTES:
             sample, chunk = divmod(self.next_chunk, per_sample)
+            self.begun.setdefault(sample, time.monotonic())
             burst += protocol.data(sample, chunk, self.samples[sample][chunk * size : (chunk + 1) * size])
             self.next_chunk += 1
         if burst:
@@ -209,7 +220,6 @@ class _Session:
             if len(message.output) != self.hello.output_bytes:
                 self._ask_for_misfit(message)
                 return False
-            self.misfits = 0
             moved = self._take_position(message.position)
             return self._take_result(message) or moved
         if isinstance(message, Ack):
@@ -228,14 +238,24 @@ class _Session:
         return False  # refused: a result that is not computed yet
 
     def _take_position(self, position: Position) -> bool:
+        """Whether the board has accepted more of what was sent. Room alone, which it may invent, is no progress."""
         linear = self._unwrap(position.sample) * self.hello.chunks_per_sample + position.chunk
+        if linear > self.sent or position.chunk >= self.hello.chunks_per_sample or position.credit > self.most_credit:
+            self._misfit(f"a position of {position}, after {self.sent} chunks sent")
+            return False
+        self.misfits = 0
         if linear < self.acknowledged:  # a serial line keeps the order: the board has forgotten where it was
             raise self._restarted()
-        moved = linear > self.acknowledged or linear + position.credit > self.limit
+        moved = linear > self.acknowledged
         self.acknowledged = linear
         self.limit = max(self.limit, linear + position.credit)
         self.next_chunk = max(self.next_chunk, linear)
         return moved
+
+    @property
+    def most_credit(self) -> int:
+        """Chunks that the slots of HELLO hold."""
+        return self.hello.slots * (1 if self.hello.streamed else self.hello.chunks_per_sample)
 
     def _restarted(self) -> DeviceCrashed:
         return DeviceCrashed(
@@ -261,7 +281,9 @@ class _Session:
             return False
         if (sample + 1) * self.hello.chunks_per_sample > self.sent:
             raise LinkError(f"{self.link.port}: result of sample {sample}, which was not sent; not a board of ours")
-        self.outputs[sample] = result.output
+        self._check_counter(sample, result)
+        self.outputs[sample] = result.ticks.to_bytes(4, "little") + result.output
+        self.saturations += result.saturations
         self.on_result(sample, result)
         while self.missing in self.outputs:
             self.crc32 = binascii.crc32(self.outputs.pop(self.missing), self.crc32)
@@ -270,15 +292,30 @@ class _Session:
             self._send(protocol.get_result(self.missing))
         return True
 
+    def _check_counter(self, sample: int, result: Result) -> None:
+        """DoesNotFit if the board's counter of 32 bits may have gone round meanwhile: its ticks mean nothing then."""
+        took_s = time.monotonic() - self.begun.pop(sample)
+        most_s = COUNTER_TICKS / max(1, self.hello.clock_hz)
+        if self.options.real_time and took_s > most_s:
+            counts = (
+                f"the board counts {COUNTER_TICKS} cycles, {most_s:.1f} s at {self.hello.clock_hz} Hz, and begins anew"
+            )
+            raise DoesNotFit(
+                f"{self.link.port}: sample {sample} took up to {took_s:.0f} s; {counts}; use a smaller model"
+            )
+
     def _ask_for_misfit(self, result: Result) -> None:
-        """Two frames whose delimiter was lost pass the checksum as one; a board that has no other results is none."""
+        self._misfit(f"a result of {len(result.output)} bytes, expected {self.hello.output_bytes}")
+        self._send(protocol.get_result(self.missing))
+
+    def _misfit(self, what: str) -> None:
+        """Two frames whose delimiter was lost pass the checksum as one; who says nothing else is no board of ours."""
         self.misfits += 1
         if self.misfits > MOST_MISFITS:
             raise LinkError(
-                f"{self.link.port}: {self.misfits} results in a row of a wrong length, the last of "
-                f"{len(result.output)} bytes, expected {self.hello.output_bytes}; not a board of ours"
+                f"{self.link.port}: {self.misfits} messages in a row that make no sense, the last {what}; "
+                "not a board of ours"
             )
-        self._send(protocol.get_result(self.missing))
 
     def _ask_again(self) -> None:
         if self._is_computed():

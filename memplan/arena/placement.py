@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, lower_bound, plan
 from tinyhil.memplan.arena.order import reorder
+from tinyhil.memplan.arena.passes import ALL_NAMES, GAPS, IN_PLACE, ORDER, ROWS, VIEWS
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program
-
-
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """`in_place`: operations may write over operands. `gaps`: loop states rest between reader and writer, in place
-    where that is on too. `order`: operations may change places. `views`: parts may lie where the whole lies. `rows`:
-    chains of convolutions may go row by row through line buffers."""
-
-    in_place: bool = True
-    gaps: bool = True
-    order: bool = True
-    views: bool = True
-    rows: bool = True
+from tinyhil.verify import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +25,18 @@ class Placement:
 
 
 def place(
-    program: Program, passes: Passes | None = None, planner: str = DEFAULT, budget: Budget | None = None
+    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> Placement:
-    """Plan with each pass in turn and keep the smallest peak; a pass that gains nothing changes nothing."""
-    passes = passes or Passes()
-    best = _smallest(_candidates(program, passes), None, planner, budget)
-    if passes.rows:
-        by_rows = with_rows(best.program)
+    """Plan with each pass in turn and keep the smallest peak; a pass that gains nothing changes nothing.
+
+    `without`: names of passes (passes.py) to leave out; names of others, fusions say, mean nothing here.
+    """
+    wanted = ALL_NAMES - frozenset(without)
+    best = _smallest(_candidates(program, wanted), None, planner, budget)
+    if ROWS.name in wanted:
+        by_rows = checked(with_rows(best.program), ROWS.name)
         if by_rows is not best.program:
-            best = _smallest(_candidates(by_rows, passes), best, planner, budget)
+            best = _smallest(_candidates(by_rows, wanted), best, planner, budget)
     return best
 
 
@@ -61,21 +53,22 @@ def _smallest(
     return best
 
 
-def _candidates(program: Program, passes: Passes) -> Iterator[tuple[Program, Problem]]:
-    plain = problem_of(program, in_place=passes.in_place, views=passes.views)
+def _candidates(program: Program, wanted: frozenset[str]) -> Iterator[tuple[Program, Problem]]:
+    in_place, views = IN_PLACE.name in wanted, VIEWS.name in wanted
+    plain = problem_of(program, in_place=in_place, views=views)
     yield program, plain
-    if passes.views:
-        copied = problem_of(program, in_place=passes.in_place, views=False)
+    if views:
+        copied = problem_of(program, in_place=in_place, views=False)
         if copied != plain:
             yield program, copied
-    if passes.gaps:
-        idle = with_gaps(program, plain, in_place=passes.in_place)
+    if GAPS.name in wanted:
+        idle = with_gaps(program, plain, in_place=in_place)
         if idle != plain:
             yield program, idle
-    if passes.order:
-        ordered = reorder(program)
+    if ORDER.name in wanted:
+        ordered = checked(reorder(program), ORDER.name)
         if ordered is not program:
-            problem = problem_of(ordered, in_place=passes.in_place, views=passes.views)
-            if passes.gaps:
-                problem = with_gaps(ordered, problem, in_place=passes.in_place)
+            problem = problem_of(ordered, in_place=in_place, views=views)
+            if GAPS.name in wanted:
+                problem = with_gaps(ordered, problem, in_place=in_place)
             yield ordered, problem

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+import onnx
 
 from tinyhil.errors import ModelError
 from tinyhil.formats.affine import Affine
-from tinyhil.frontend.fold import fold_batch_norm
+from tinyhil.frontend.constant_folding import folded
+from tinyhil.frontend.fold import fold_into_layers
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.rewrite import rewritten
 from tinyhil.frontend.rewrite_quantized import without_unread
@@ -44,7 +46,8 @@ class Level:
 class Builder:
     """Lives for one model. Names that go in are those it gave out; names for outputs are wishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int = 0) -> None:
+        self.opset = opset or onnx.defs.onnx_opset_version()  # of the operators it is given
         self.shapes: dict[str, Shape] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.pinned: dict[str, Affine] = {}  # inputs that are integers
@@ -69,6 +72,21 @@ class Builder:
 
     def add(self, call: Call) -> tuple[str, ...]:
         """Names of the results of `call`; ModelError if the operator or its operands are not supported."""
+        known = [self.constants.get(name) for name in call.inputs]
+        if not call.inputs or any(name and value is None for name, value in zip(call.inputs, known, strict=True)):
+            return self._added(call)
+        try:
+            return self._added(call)
+        except ModelError:
+            arrays = folded(call, known, self.opset)
+            if arrays is None:
+                raise
+        self._count_folded(node_of(call), sum(array.size for array in arrays))
+        return tuple(
+            self.constant(wish, array) if wish else "" for wish, array in zip(call.outputs, arrays, strict=True)
+        )
+
+    def _added(self, call: Call) -> tuple[str, ...]:
         results = self._rewritten(call)
         if results is not None:
             return results
@@ -140,7 +158,7 @@ class Builder:
         graph = self._graph(name, (source,), (output,), level)
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
         graph = replace(without_unread(graph), pinned=self.pinned, steps=self.steps)
-        return _without_unused_constants(fold_batch_norm(graph)), listing
+        return _without_unused_constants(fold_into_layers(graph)), listing
 
     def producer(self, name: str) -> Node | None:
         """The node that computes run-time value `name` on this level or one around it."""
@@ -193,6 +211,11 @@ class Builder:
             value = self.constants.get(name)
             if value is not None and value.dtype.kind != "f":
                 raise refuse(node, f"operand '{name}' holds {value.dtype} values", "store it as float32")
+            if value is not None and not np.isfinite(value).all():
+                count = int((~np.isfinite(value)).sum())
+                raise refuse(
+                    node, f"operand '{name}' holds {count} values that are NaN or infinite", "train or export again"
+                )
         if any(0 in shape for shape in (*shapes, *inferred)):
             raise refuse(node, "an operand has no elements", "the file is damaged")
         largest = max((element_count(shape) for shape in inferred), default=0)
@@ -201,20 +224,19 @@ class Builder:
 
     def _folded(self, node: Node, known: list[np.ndarray], inferred: list[Shape]) -> list[np.ndarray]:
         """Outputs of a node whose inputs are all constant."""
-        elements = sum(element_count(shape) for shape in inferred)
-        self._folded_elements += elements
-        if self._folded_elements > MAX_FOLDED_ELEMENTS:
-            raise refuse(node, f"makes {elements} constant elements of its inputs", "compute them at run time")
+        self._count_folded(node, sum(element_count(shape) for shape in inferred))
         try:
             with np.errstate(all="ignore"):
                 results = OPERATOR_BY_NAME[node.op].evaluate(node, [value[None] for value in known])
             arrays = [array[0] for array in results]
         except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
             raise refuse(node, f"can not be computed from its constants ({error})", "the file is damaged") from None
-        for array in arrays:
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise refuse(node, "its constant result is NaN or infinite", "check the weights")
         return arrays
+
+    def _count_folded(self, node: Node, elements: int) -> None:
+        self._folded_elements += elements
+        if self._folded_elements > MAX_FOLDED_ELEMENTS:
+            raise refuse(node, f"makes {elements} constant elements of its inputs", "compute them at run time")
 
     def _new(self, wish: str, shape: Shape, level: Level) -> str:
         """A name no level uses yet; the wish where possible, since names show in reports."""

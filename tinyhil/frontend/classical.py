@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from tinyhil.errors import ModelError
+from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_node, text, whole
 from tinyhil.frontend.classical_trees import Forest, read_forest, walk_forest
-
-DOMAIN = "ai.onnx.ml"
-Attributes = dict[str, Any]
-Plain = tuple[list[onnx.NodeProto], list[onnx.TensorProto]]
+from tinyhil.frontend.classical_vectors import svm_classifier, svm_regressor
+from tinyhil.frontend.onnx_outputs import ML_DOMAIN as DOMAIN
+from tinyhil.frontend.onnx_outputs import origin
 
 
 def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
     """The graph without operators of ai.onnx.ml; the graph itself if it has none."""
     if not any(node.domain == DOMAIN for node in graph.node):
         return graph
+    _check_pairs(graph)
     made = onnx.GraphProto()
     made.CopyFrom(graph)
     del made.node[:]
@@ -34,11 +34,25 @@ def rewrite_classical(graph: onnx.GraphProto) -> onnx.GraphProto:
     for index, node in enumerate(graph.node):
         if node.domain != DOMAIN:
             made.node.append(node)
+            if node.op_type in ("Cast", "Identity") and node.input[0] in normalized:
+                normalized.add(node.output[0])
             continue
-        nodes, weights = _plain(node, index, normalized, read)
+        nodes, weights = _plain(_with_ranks(node, graph), index, normalized, read)
         made.node.extend(nodes)
         made.initializer.extend(weights)
     return made
+
+
+def _check_pairs(graph: onnx.GraphProto) -> None:
+    """ModelError if the model ends in decisions between pairs of classes: the largest of them names no class."""
+    makers = {name: node for node in graph.node for name in node.output}
+    for info in graph.output:
+        node = origin(makers, info.name)
+        if node is not None and (node.domain, node.op_type) == (DOMAIN, "SVMClassifier"):
+            attrs = {attribute.name: attribute.ints for attribute in node.attribute}
+            if len(attrs.get("vectors_per_class", ())) > 2 and not any(a.name == "prob_a" for a in node.attribute):
+                what = "its scores are of pairs of classes, none of one class"
+                raise ModelError(f"node '{node.name}': {what}; train with decision_function_shape='ovr'")
 
 
 def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str]) -> Plain:
@@ -62,19 +76,6 @@ def _plain(node: onnx.NodeProto, index: int, normalized: set[str], read: set[str
         raise ModelError(f"{where}: its attributes make no sense ({error}); the file is damaged") from None
 
 
-def _weights(name: str, values: Any, *shape: int) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.asarray(values, np.float32).reshape(shape), name)
-
-
-def _node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
-    return helper.make_node(op, inputs, [output], name=f"{output}.{op}", **attrs)
-
-
-def _text(attrs: Attributes, key: str, default: str) -> str:
-    value = attrs.get(key, default)
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
 def _linear_classifier(node: onnx.NodeProto, attrs: Attributes, normalized: set[str]) -> Plain:
     intercepts = np.asarray(attrs["intercepts"], np.float32)
     classes, scores = len(intercepts), node.output[1]
@@ -82,7 +83,7 @@ def _linear_classifier(node: onnx.NodeProto, attrs: Attributes, normalized: set[
     if labels != classes:
         raise ModelError(f"node '{node.name}': {classes} scores for {labels} classes; give every class its own")
     coefficients = np.asarray(attrs["coefficients"], np.float32).reshape(classes, -1)
-    transform = _text(attrs, "post_transform", "NONE")
+    transform = text(attrs, "post_transform", "NONE")
     after = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}.get(transform)
     if after is None:
         raise ModelError(f"node '{node.name}': post_transform {transform} is not supported; use NONE or SOFTMAX")
@@ -91,21 +92,21 @@ def _linear_classifier(node: onnx.NodeProto, attrs: Attributes, normalized: set[
         normalized.add(scores)
     linear = scores if not after else f"{scores}.linear"
     names = [f"{scores}.weights", f"{scores}.bias"]
-    nodes = [_node("Gemm", [node.input[0], *names], linear, transB=1)]
+    nodes = [plain_node("Gemm", [node.input[0], *names], linear, transB=1)]
     if after:
-        nodes.append(_node(after, [linear], scores))
-    return nodes, [_weights(names[0], coefficients, *coefficients.shape), _weights(names[1], intercepts, classes)]
+        nodes.append(plain_node(after, [linear], scores))
+    return nodes, [constant(names[0], coefficients, *coefficients.shape), constant(names[1], intercepts, classes)]
 
 
 def _linear_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
-    if _text(attrs, "post_transform", "NONE") != "NONE":
+    if text(attrs, "post_transform", "NONE") != "NONE":
         raise ModelError(f"node '{node.name}': post_transform of a LinearRegressor is not supported; use NONE")
     targets, out = int(attrs.get("targets", 1)), node.output[0]
     coefficients = np.asarray(attrs["coefficients"], np.float32).reshape(targets, -1)
     intercepts = attrs.get("intercepts") or [0.0] * targets
     names = [f"{out}.weights", f"{out}.bias"]
-    weights = [_weights(names[0], coefficients, *coefficients.shape), _weights(names[1], intercepts, targets)]
-    return [_node("Gemm", [node.input[0], *names], out, transB=1)], weights
+    values = [constant(names[0], coefficients, *coefficients.shape), constant(names[1], intercepts, targets)]
+    return [plain_node("Gemm", [node.input[0], *names], out, transB=1)], values
 
 
 def _scaler(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
@@ -113,26 +114,26 @@ def _scaler(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
     offset, scale, out = np.asarray(attrs["offset"]), np.asarray(attrs["scale"]), node.output[0]
     names = [f"{out}.offset", f"{out}.scale"]
     centred = f"{out}.centred"
-    nodes = [_node("Sub", [node.input[0], names[0]], centred), _node("Mul", [centred, names[1]], out)]
-    return nodes, [_weights(names[0], offset, 1, offset.size), _weights(names[1], scale, 1, scale.size)]
+    nodes = [plain_node("Sub", [node.input[0], names[0]], centred), plain_node("Mul", [centred, names[1]], out)]
+    return nodes, [constant(names[0], offset, 1, offset.size), constant(names[1], scale, 1, scale.size)]
 
 
 def _normalizer(node: onnx.NodeProto, attrs: Attributes, normalized: set[str]) -> Plain:
     (x,), (out,) = node.input, node.output
-    norm = _text(attrs, "norm", "MAX")
+    norm = text(attrs, "norm", "MAX")
     if norm == "L1" and x in normalized:
-        return [_node("Identity", [x], out)], []
+        return [plain_node("Identity", [x], out)], []
     size, total = f"{out}.size", f"{out}.norm"
-    axes = numpy_helper.from_array(np.array([-1]), f"{out}.axes")
+    axes = whole(f"{out}.axes", -1)
     if norm == "L2":
-        nodes = [_node("Mul", [x, x], size), _node("ReduceSum", [size, axes.name], f"{out}.sum", keepdims=1)]
-        nodes.append(_node("Sqrt", [f"{out}.sum"], total))
+        nodes = [plain_node("Mul", [x, x], size), plain_node("ReduceSum", [size, axes.name], f"{out}.sum", keepdims=1)]
+        nodes.append(plain_node("Sqrt", [f"{out}.sum"], total))
     elif norm in ("L1", "MAX"):
         reduce = "ReduceSum" if norm == "L1" else "ReduceMax"
-        nodes = [_node("Abs", [x], size), _node(reduce, [size, axes.name], total, keepdims=1)]
+        nodes = [plain_node("Abs", [x], size), plain_node(reduce, [size, axes.name], total, keepdims=1)]
     else:
         raise ModelError(f"node '{node.name}': norm {norm} is not supported; use L1, L2 or MAX")
-    return [*nodes, _node("Div", [x, total], out)], [axes]
+    return [*nodes, plain_node("Div", [x, total], out)], [axes]
 
 
 def _forest(node: onnx.NodeProto, attrs: Attributes, kind: str, out: str) -> Plain:
@@ -141,27 +142,31 @@ def _forest(node: onnx.NodeProto, attrs: Attributes, kind: str, out: str) -> Pla
     forest = read_forest(attrs, kind, results)
     base = np.array(attrs.get("base_values") or [0.0] * results)
     if kind == "class" and results == 2 and set(attrs["class_ids"]) == {0}:
-        forest, base = _of_both(node, forest, attrs)
-    aggregate = _text(attrs, "aggregate_function", "SUM")
+        forest, base = _of_both(node, forest, attrs, base)
+    aggregate = text(attrs, "aggregate_function", "SUM")
     if aggregate not in ("SUM", "AVERAGE"):
         raise ModelError(f"node '{node.name}': aggregate_function {aggregate} is not supported; use SUM or AVERAGE")
     if aggregate == "AVERAGE":
         forest = replace(forest, weights=(forest.weights / len(forest.roots)).astype(np.float32))
-    transform = _text(attrs, "post_transform", "NONE")
+    transform = text(attrs, "post_transform", "NONE")
     after = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}.get(transform)
     if after is None:
         raise ModelError(f"node '{node.name}': post_transform {transform} is not supported; use NONE or SOFTMAX")
     scores = f"{out}.scores" if after else out
     nodes, weights = walk_forest(forest, node.input[0], scores, base)
-    return ([*nodes, _node(after, [scores], out)] if after else nodes), weights
+    return ([*nodes, plain_node(after, [scores], out)] if after else nodes), weights
 
 
-def _of_both(node: onnx.NodeProto, forest: Forest, attrs: Attributes) -> tuple[Forest, np.ndarray]:
-    """Scores of two classes where, as a converter's shorthand, class 0 carries p of class 1: 1 - p and p."""
+def _of_both(node: onnx.NodeProto, forest: Forest, attrs: Attributes, base: np.ndarray) -> tuple[Forest, np.ndarray]:
+    """Scores of two classes where, as a converter's shorthand, class 0 carries those of class 1: the probability p
+    becomes 1 - p and p, the sum s in front of a sigmoid -s and s."""
     weights = forest.weights.sum(axis=1, keepdims=True)
-    if min(attrs["class_weights"]) < 0 or _text(attrs, "post_transform", "NONE") != "NONE" or attrs.get("base_values"):
+    both, transform = np.hstack([-weights, weights]), text(attrs, "post_transform", "NONE")
+    if transform == "LOGISTIC":
+        return replace(forest, weights=both), np.array([-base.sum(), base.sum()])
+    if min(attrs["class_weights"]) < 0 or transform != "NONE" or attrs.get("base_values"):
         raise ModelError(f"node '{node.name}': scores of one class of two that are no probabilities; regress instead")
-    return replace(forest, weights=np.hstack([-weights, weights])), np.array([1.0, 0.0])
+    return replace(forest, weights=both), np.array([1.0, 0.0])
 
 
 def _label_count(attrs: Attributes) -> int:
@@ -176,10 +181,42 @@ def _tree_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Pla
     return _forest(node, attrs, "target", node.output[0])
 
 
+def _with_ranks(node: onnx.NodeProto, graph: onnx.GraphProto) -> onnx.NodeProto:
+    """A copy of an ArrayFeatureExtractor that says whether it chooses from a list; other nodes as they are."""
+    if node.op_type != "ArrayFeatureExtractor":
+        return node
+    flat = any(tensor.name == node.input[0] and len(tensor.dims) == 1 for tensor in graph.initializer)
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.attribute.append(helper.make_attribute("flat", int(flat)))
+    return made
+
+
+def _columns(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    """Elements of the last axis by a list of indices; from a list they become a row."""
+    x, indices = node.input
+    out, flat = node.output[0], attrs["flat"]
+    shape = whole(f"{out}.shape", *((1, -1) if flat else (-1,)))
+    nodes = [plain_node("Reshape", [indices, shape.name], f"{out}.indices")]
+    return [*nodes, plain_node("Gather", [x, f"{out}.indices"], out, axis=0 if flat else -1)], [shape]
+
+
+def _binarizer(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    """1 above the threshold, else 0."""
+    out = node.output[0]
+    limit = constant(f"{out}.threshold", attrs.get("threshold", 0.0))
+    above = plain_node("Greater", [node.input[0], limit.name], f"{out}.above")
+    return [above, plain_node("Cast", [f"{out}.above"], out, to=onnx.TensorProto.FLOAT)], [limit]
+
+
 REWRITES: dict[str, Callable[[onnx.NodeProto, Attributes, set[str]], Plain]] = {
+    "ArrayFeatureExtractor": _columns,
+    "Binarizer": _binarizer,
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
+    "SVMClassifier": svm_classifier,
+    "SVMRegressor": svm_regressor,
     "Scaler": _scaler,
     "TreeEnsembleClassifier": _tree_classifier,
     "TreeEnsembleRegressor": _tree_regressor,

@@ -16,11 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 MAX_NODES = 1 << 15  # a node number has 16 bits
 MAX_RESULTS = 1 << 10
+TESTS = {"BRANCH_LEQ": "LessOrEqual", "BRANCH_LT": "Less"}  # scikit-learn and LightGBM, XGBoost
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Tables with one row per node; `children` has two, where the condition holds and where not."""
+    """Tables with one row per node; `children` has two, where the condition `test` holds and where not."""
 
     feature: np.ndarray
     threshold: np.ndarray
@@ -28,18 +29,20 @@ class Forest:
     weights: np.ndarray
     roots: np.ndarray
     depth: int
+    test: str = "LessOrEqual"
 
 
 def read_forest(attrs: dict[str, Any], kind: str, results: int) -> Forest:
     """The trees in the attributes of a TreeEnsembleClassifier or -Regressor; `kind` is class or target.
 
-    ValueError if they are not trees of `<=` conditions; KeyError if an attribute is missing.
+    ValueError if they are not trees of `<=` or of `<` conditions; KeyError if an attribute is missing.
     """
     keys = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
     row = {key: index for index, key in enumerate(keys)}
     modes = [mode.decode() if isinstance(mode, bytes) else str(mode) for mode in attrs["nodes_modes"]]
-    if len(row) != len(keys) or len(modes) != len(keys) or set(modes) - {"BRANCH_LEQ", "LEAF"}:
-        raise ValueError(f"conditions {', '.join(sorted(set(modes)))}; only <= is supported")
+    conditions = set(modes) - {"LEAF"} or {"BRANCH_LEQ"}
+    if len(row) != len(keys) or len(modes) != len(keys) or len(conditions) > 1 or conditions - set(TESTS):
+        raise ValueError(f"conditions {', '.join(sorted(conditions))}; all <= or all < is supported")
     if not 0 < results <= MAX_RESULTS:
         raise ValueError(f"{results} results, the limit is {MAX_RESULTS}")
     if len(keys) > MAX_NODES:
@@ -58,7 +61,8 @@ def read_forest(attrs: dict[str, Any], kind: str, results: int) -> Forest:
     if len(roots) != len(set(attrs["nodes_treeids"])):
         raise ValueError(f"{len(roots)} roots of {len(set(attrs['nodes_treeids']))} trees")
     arrays = np.array(attrs["nodes_featureids"], np.int64), np.array(attrs["nodes_values"], np.float32)
-    return Forest(*arrays, children, weights.astype(np.float32), roots, _depth(children, roots))
+    test = TESTS[next(iter(conditions))]
+    return Forest(*arrays, children, weights.astype(np.float32), roots, _depth(children, roots), test)
 
 
 def _depth(children: np.ndarray, roots: np.ndarray) -> int:
@@ -96,7 +100,7 @@ def walk_forest(forest: Forest, source: str, out: str, base: np.ndarray) -> tupl
         _node("Gather", out, "feature node", "place"),
         _node("Gather", out, "x place", "value"),
         _node("Gather", out, "threshold node", "limit"),
-        _node("LessOrEqual", out, "value limit", "below"),
+        _node(forest.test, out, "value limit", "below"),
         _node("Gather", out, "holds node", "left"),
         _node("Gather", out, "fails node", "right"),
         _node("Where", out, "below left right", "next"),

@@ -66,7 +66,8 @@ class Model:
     """A graph and the file it came from.
 
     `sha256` covers every file the model consists of. `declared` are ranges the model itself states for its values;
-    calibration never falls below them. `notes` are lines the user should read.
+    calibration never falls below them. `notes` are lines the user should read. `classes` are the names of the classes
+    in the order of the outputs, empty where they just count from 0.
     """
 
     graph: Graph
@@ -75,3 +76,4 @@ class Model:
     listing: Listing
     declared: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()

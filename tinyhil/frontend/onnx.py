@@ -6,7 +6,7 @@ Refusals are precise: node, operator, attribute, what is supported and what to d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
 from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
+from tinyhil.frontend.onnx_outputs import main_outputs
+from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standard_opset
 from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
 from tinyhil.frontend.rewrite_quantized import DOMAIN, KINDS, OWN, input_kind
@@ -30,11 +32,8 @@ from tinyhil.ops.quantize import codes_format
 
 __all__ = ["Model", "load_onnx", "model_of"]
 
-OLDEST_OPSET = 13
 FLOAT_TYPES = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE}
-INTEGER_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING}
 WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT32, onnx.TensorProto.UINT64}
-STANDARD_DOMAINS = ("", "ai.onnx")
 
 Local = dict[str, str]  # the file's names to those of the builder
 
@@ -57,8 +56,11 @@ def load_onnx(path: Path) -> Model:
 
 def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
     """The model in `proto`, called after `path`; errors do not name the path."""
-    builder, local, notes = Builder(), Local(), list[str]()
-    main = rewrite_classical(_main_output(proto.graph, notes))
+    local = Local()
+    outputs = main_outputs(proto.graph)
+    proto, notes = brought_up(_with_graph(proto, outputs.graph))
+    main = rewrite_classical(proto.graph)
+    builder = Builder(standard_opset(proto))
     _add_initializers(main, local, builder)
     inputs = [info for info in main.input if info.name not in local]
     if len(inputs) != 1 or len(main.output) != 1:
@@ -76,11 +78,20 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
         (local[inputs[0].name],) = builder.add(cast)
     (output,) = _level(main, local, builder)
     graph, listing = builder.finish(path.stem, source, output)
-    return Model(graph, path, sha256, listing, notes=tuple(notes))
+    return Model(graph, path, sha256, listing, notes=(*outputs.notes, *notes), classes=outputs.classes)
+
+
+def _with_graph(proto: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
+    """`proto` with another graph; itself if it is the same."""
+    if graph is proto.graph:
+        return proto
+    made = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    made.graph.CopyFrom(graph)
+    return made
 
 
 def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
-    """The model in `data` with the weights of its side files, valid and of a known opset, and the hash of it all."""
+    """The model in `data` with the weights of its side files, valid, and the hash of it all."""
     digest = hashlib.sha256(data)
     try:
         proto = onnx.load_model_from_string(data)
@@ -91,44 +102,7 @@ def _checked(data: bytes, path: Path) -> tuple[onnx.ModelProto, str]:
     except Exception as error:  # protobuf and the checker raise a wide family; all of them mean a damaged file
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(f"not a valid ONNX model ({reason[:160]})") from None
-    opset = max((entry.version for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS), default=0)
-    if opset < OLDEST_OPSET:
-        raise ModelError(f"opset {opset} is older than {OLDEST_OPSET}; use onnx.version_converter or export again")
-    if opset > onnx.defs.onnx_opset_version():
-        raise ModelError(
-            f"opset {opset} is newer than {onnx.defs.onnx_opset_version()}, the newest onnx here knows; "
-            "upgrade onnx or export for an older opset"
-        )
     return proto, digest.hexdigest()
-
-
-def _main_output(proto: onnx.GraphProto, notes: list[str]) -> onnx.GraphProto:
-    """The graph with its one real output. A classifier's labels beside its scores are left out, and said."""
-    labels = [info for info in proto.output if info.type.tensor_type.elem_type in INTEGER_TYPES]
-    if not labels or len(proto.output) - len(labels) != 1:
-        return proto
-    kept = onnx.GraphProto()
-    kept.CopyFrom(proto)
-    del kept.output[:]
-    kept.output.extend(info for info in proto.output if info not in labels)
-    del kept.node[:]
-    kept.node.extend(_needed(proto.node, {kept.output[0].name}))
-    names = ", ".join(f"'{info.name}'" for info in labels)
-    notes.append(f"output {names} is left out: the class is the largest element of '{kept.output[0].name}'")
-    return kept
-
-
-def _needed(nodes: Iterable[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodeProto]:
-    """The nodes that lead to the `wanted` values."""
-    kept = []
-    for item in reversed(list(nodes)):
-        if wanted.intersection(item.output):
-            kept.append(item)
-            wanted.update(item.input)
-            for attribute in item.attribute:  # a body reads values from outside by their names
-                wanted.update(name for inner in attribute.g.node for name in inner.input)
-                wanted.update(info.name for info in attribute.g.output)
-    return kept[::-1]
 
 
 def _declared_shape(info: onnx.ValueInfoProto) -> Shape:
@@ -170,15 +144,13 @@ def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
 
 
 def checked_weights(array: np.ndarray, name: str) -> np.ndarray:
-    """`array` with floats as float32; ModelError if it holds anything but finite numbers."""
+    """`array` with floats as float32; ModelError if it holds anything but numbers. The builder refuses those that are
+    not finite where a value computed at run time meets them."""
     if array.dtype.kind not in "fiub":
         raise ModelError(f"weights '{name}' hold {array.dtype} values; store them as float32")
     if array.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # becomes infinite, which is refused
+        with np.errstate(over="ignore"):
             array = array.astype(np.float32)
-        if not np.isfinite(array).all():
-            count = int((~np.isfinite(array)).sum())
-            raise ModelError(f"weights '{name}' hold {count} values that are NaN or infinite; train or export again")
     return array
 
 

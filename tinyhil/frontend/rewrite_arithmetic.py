@@ -68,11 +68,11 @@ def _whole_power(site: Site, base: str, power: int) -> tuple[str]:
 
 
 def _div(site: Site) -> Results:
-    """By a constant: times its reciprocal, which needs no division on the board."""
+    """By a constant: times its reciprocal, which needs no division on the board, unless it must be `exact`."""
     divisor = site.value(site.input(1))
-    if all(site.value(name) is not None for name in site.call.inputs):
+    if all(site.value(name) is not None for name in site.call.inputs) or site.attr("exact", 0):
         return None
-    if all(_is_whole(site, name) for name in site.call.inputs):
+    if all(is_whole(site, name) for name in site.call.inputs):
         raise site.refuse("division of whole numbers at run time", "cast to float before it")
     if divisor is None:
         return None
@@ -81,7 +81,7 @@ def _div(site: Site) -> Results:
     return site.last("Mul", site.input(0), site.constant("reciprocal", 1 / divisor.astype(np.float64)))
 
 
-def _is_whole(site: Site, name: str) -> bool:
+def is_whole(site: Site, name: str) -> bool:
     """Whether `name` is of an integer type, as far as its operators tell; a Cast to float is an Identity."""
     value = site.value(name)
     if value is not None:
@@ -90,7 +90,7 @@ def _is_whole(site: Site, name: str) -> bool:
     if node is None or node.op in ("Identity", "Dropout"):
         return False
     computed = [operand for operand in node.inputs if site.value(operand) is None]
-    return node.op in WHOLE or (node.op in CLOSED and all(_is_whole(site, operand) for operand in computed))
+    return node.op in WHOLE or (node.op in CLOSED and all(is_whole(site, operand) for operand in computed))
 
 
 def _mean(site: Site) -> Results:
@@ -189,19 +189,6 @@ def _gather(site: Site) -> Results:
     if site.value(site.input(1)) is not None:
         return None
     return site.last("GatherAt", *site.call.inputs, axis=site.attr("axis", 0))
-
-
-def _top_k(site: Site) -> Results:
-    if site.static(1, "k").reshape(-1).tolist() != [1]:
-        raise site.refuse(f"k = {site.static(1, 'k').reshape(-1).tolist()}", "only k = 1 is supported")
-    x, largest = site.input(0), int(site.attr("largest", 1))
-    axis = site.axis(-1, len(site.shape(x)))
-    values = indices = ""
-    if site.wants(0):
-        values = site.named(0, "ReduceMax" if largest else "ReduceMin", x, axes=[axis], keepdims=1)
-    if site.wants(1):
-        indices = site.named(1, "ArgMax", x if largest else site.make("Neg", x), axis=axis, keepdims=1)
-    return values, indices
 
 
 def _arg_max(site: Site) -> Results:
@@ -319,8 +306,14 @@ def _lp_normalization(site: Site) -> Results:
 
 
 def _matmul(site: Site) -> Results:
-    """Batches of matrices; everything else stands for itself."""
+    """Batches of matrices, and vectors, which are a row or a column; everything else stands for itself."""
     a, b = (site.shape(name) for name in site.call.inputs)
+    if len(b) == 1 and a and b != (1,):
+        column = site.make("Unsqueeze", site.input(1), site.constant("axis", [1], np.int64))
+        row = [site.constant("axis", [0], np.int64)] if len(a) == 1 else []
+        x = site.make("Unsqueeze", site.input(0), *row) if row else site.input(0)
+        product = site.make("MatMul", x, column)
+        return site.last("Reshape", product, site.constant("shape", a[:-1], np.int64))
     if len(b) < 2 or len(a) < 2 or element_count(b[:-2]) == 1:
         return None  # rows times one matrix
     if len(a) == 2 and site.value(site.input(0)) is not None and element_count(b[:-2]) == 1:
@@ -366,7 +359,6 @@ REWRITES = (
     Rewrite("ConstantOfShape", "folded", _constant_of_shape, ("value",)),
     Rewrite("Range", "folded", _range),
     Rewrite("Gather", "constant indices, or indices computed at run time; any axis", _gather, ("axis",)),
-    Rewrite("TopK", "k = 1", _top_k, ("axis", "largest", "sorted")),
     Rewrite("ArgMax", "one axis, the first or last of equals", _arg_max, ("axis", "keepdims", "select_last_index")),
     Rewrite("Dropout", "the value itself (inference)", _dropout, ("seed", "ratio")),
     Rewrite("Pad", "constant, edge, reflect and wrap; constant pads", _pad, ("mode",)),

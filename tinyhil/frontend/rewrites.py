@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from tinyhil.frontend import rewrite_arithmetic, rewrite_quantized, rewrite_recurrent, rewrite_resize
+from tinyhil.frontend import (
+    rewrite_arithmetic,
+    rewrite_functions,
+    rewrite_masks,
+    rewrite_quantized,
+    rewrite_recurrent,
+    rewrite_reductions,
+    rewrite_resize,
+    rewrite_shapes,
+)
 from tinyhil.frontend.rewrite import Rewrite
 
 REWRITES: tuple[Rewrite, ...] = (
     *rewrite_arithmetic.REWRITES,
+    *rewrite_functions.REWRITES,
+    *rewrite_masks.REWRITES,
+    *rewrite_reductions.REWRITES,
+    *rewrite_shapes.REWRITES,
     *rewrite_resize.REWRITES,
     *rewrite_recurrent.REWRITES,
     *rewrite_quantized.REWRITES,

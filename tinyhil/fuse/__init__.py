@@ -13,6 +13,7 @@ from tinyhil.fuse import activation, bias, clamp, distance, exponent, gathered, 
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
+from tinyhil.verify import checked
 
 GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
     bias.BIAS,
@@ -34,7 +35,7 @@ def fuse_graph(graph: Graph, formats: Mapping[str, Format], without: Collection[
     """`graph` with the fusions that its `formats` permit."""
     for fusion in GRAPH_FUSIONS:
         if fusion.name not in without:
-            graph = fusion.apply(graph, formats)
+            graph = checked(fusion.apply(graph, formats), fusion.name)
     return graph
 
 
@@ -42,5 +43,5 @@ def fuse_program(program: Program, without: Collection[str] = LEFT_OUT) -> Progr
     """`program` with the fusions that pay."""
     for fusion in PROGRAM_FUSIONS:
         if fusion.name not in without:
-            program = fusion.apply(program)
+            program = checked(fusion.apply(program), fusion.name)
     return program

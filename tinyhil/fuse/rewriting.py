@@ -20,6 +20,8 @@ class GraphFusion:
     name: str
     summary: str
     apply: Callable[[Graph, Mapping[str, Format]], Graph]
+    before: str = "graph whose formats are decided"
+    after: str = "fewer operators; every value that stays keeps its format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class ProgramFusion:
     name: str
     summary: str
     apply: Callable[[Program], Program]
+    before: str = "lowered program"
+    after: str = "same integers; other kernels and constants"
 
 
 class Site:

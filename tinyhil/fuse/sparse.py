@@ -28,10 +28,11 @@ KERNELS = {f"dense{form}": f"sparse_dense{form}" for form in _FORMS}
 
 
 def list_pays(weights: np.ndarray, element_bytes: int) -> bool:
-    """Whether index lists of `weights` (outputs, inner) need less flash and no more cycles than the matrix."""
+    """Whether index lists of `weights` (outputs, inner) need less flash and no more cycles than the matrix; never of
+    zeros alone, of which nothing would be kept."""
     kept = int(np.count_nonzero(weights))
     sparse_bytes = kept * (element_bytes + INDEX_BYTES) + len(weights) * INDEX_BYTES
-    return sparse_bytes < weights.size * element_bytes and kept * CYCLES_RATIO <= weights.size
+    return kept > 0 and sparse_bytes < weights.size * element_bytes and kept * CYCLES_RATIO <= weights.size
 
 
 def _apply(program: Program) -> Program:

@@ -34,6 +34,7 @@ from tinyhil.ops import (
     slope,
     softmax,
     sparse,
+    top,
     upsample,
 )
 from tinyhil.ops.operator import Kernel, Operator
@@ -63,6 +64,7 @@ OPERATORS: tuple[Operator, ...] = (
     *quantize.OPERATORS,
     *gathered.OPERATORS,
     *residual.OPERATORS,
+    *top.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
 KERNELS: tuple[Kernel, ...] = (
@@ -93,6 +95,7 @@ KERNELS: tuple[Kernel, ...] = (
     *sparse.KERNELS,
     *gathered.KERNELS,
     *residual.KERNELS,
+    *top.KERNELS,
     *rows.KERNELS,
 )
 

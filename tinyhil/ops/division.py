@@ -142,7 +142,7 @@ SQRT = Kernel(
 KERNELS = (DIV, SQRT)
 
 OPERATORS = (
-    Operator("Div", "exact quotient; broadcast along any axes", _infer_div, _evaluate_div, _lower_div),
+    Operator("Div", "exact quotient; broadcast along any axes", _infer_div, _evaluate_div, _lower_div, ("exact",)),
     Operator("Reciprocal", "exact quotient", infer_same, _evaluate_reciprocal, _lower_reciprocal),
     Operator("Sqrt", "exact root", infer_same, _evaluate_sqrt, _lower_sqrt),
 )

@@ -17,11 +17,22 @@ from tinyhil.graph import Graph, Node
 FLAG, INDEX = Fixed(8, 0), Fixed(16, 0)
 # results in -1..1, from whatever operands
 FLAGS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Not", "Sign"})
-WHOLE = frozenset({"ArgMax", "Truncate"})
+WHOLE = frozenset({"ArgMax", "TopIndices", "Truncate"})
 # whole numbers of whole numbers
 CLOSED = frozenset(
     {"Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Relu", "Identity", "Dropout", "Reshape", "Flatten", "Squeeze"}
-    | {"Unsqueeze", "Slice", "Split", "Transpose", "Expand", "Concat", "ReduceSum", "ReduceMax", "ReduceMin"}
+    | {
+        "Unsqueeze",
+        "Slice",
+        "Split",
+        "Transpose",
+        "Expand",
+        "Concat",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+        "TopValues",
+    }
 )
 GROWING = frozenset({"Add", "Sub", "Mul", "ReduceSum", "Abs", "Neg"})
 # elements of the operand, nothing computed

@@ -73,7 +73,11 @@ void idle(bool wait) {
 
 uint16_t rx_overruns() { return 0; }
 void section_begin(uint32_t) { section_start_ns = now_ns(); }
-uint32_t section_end() { return static_cast<uint32_t>(now_ns() - section_start_ns); }
+// At most what fits: 4.3 s.
+uint32_t section_end() {
+    const uint64_t ns = now_ns() - section_start_ns;
+    return ns < UINT32_MAX ? static_cast<uint32_t>(ns) : UINT32_MAX;
+}
 uint32_t stack_peak_bytes() { return UINT32_MAX; }
 uint32_t heap_peak_bytes() { return UINT32_MAX; }
 

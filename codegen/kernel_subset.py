@@ -1,0 +1,281 @@
+"""The part of the kernels that one model needs: declarations reached from the names its code uses, file by file.
+
+The kernels keep one shape: everything of `namespace hil` begins in the first column, one declaration after the other. A
+declaration is kept if its name is reached and every class that tells an overload or a specialization apart is reached,
+too: no object of a class exists unless something that is kept names it. So what is left out could never be chosen, and
+the program is the same as with all kernels (tests/test_export_kernels.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+FOLDER = "firmware/kernels/"
+ALL = "kernels.hpp"
+NAMESPACES = frozenset({"single"})  # those within hil
+_INCLUDE = re.compile(r'#include "firmware/kernels/(\w+\.hpp)"')
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_MENTION = re.compile(
+    r"(?<![.\w])[A-Za-z_]\w*(?:\s*[(<])?"
+)  # no member of an object; with what follows a function's name
+_CONDITION = re.compile(r"#(if|ifdef|ifndef|else|elif|endif)\b")
+_OPENS = re.compile(r"#(if|ifdef|ifndef)\b")
+_CLASS = re.compile(r"(?:struct|class|union|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)")
+_PARAMETER = re.compile(r"\b(?:class|typename|int|bool)\b(?:\s*\.\.\.)?\s*(\w+)")
+_ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)|alignas\(\w+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Lines of a header that stay or go together. `names` is what they declare, `gates` the classes without which they
+    are never chosen, `words` all that they mention."""
+
+    lines: tuple[str, ...]
+    names: frozenset[str]
+    is_class: bool = False
+    gates: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Header:
+    """A kernel file in order: its comment, then plain lines (conditions, includes, the namespace) and declarations."""
+
+    comment: list[str]
+    items: list[str | Declaration] = field(default_factory=list)
+
+    @property
+    def declarations(self) -> Iterator[Declaration]:
+        return (item for item in self.items if isinstance(item, Declaration))
+
+
+def subset(kernels: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
+    """File name -> text of what `used` (names of `hil::`) needs of `kernels` (file name -> text), in `FOLDER`."""
+    headers = {name: _parsed(text) for name, text in kernels.items() if name != ALL}
+    kept = _reached(headers, set(used))
+    needed = {name for name, header in headers.items() if any(id(item) in kept for item in header.declarations)}
+    return {name: _written(headers, name, needed, kept) for name in headers if name in needed}
+
+
+def entries(kernels: Mapping[str, str], needed: Iterable[str]) -> list[str]:
+    """Those of the files `needed` that code has to include itself, in the order of the file that includes all."""
+    order = list(dict.fromkeys(_INCLUDE.findall(kernels[ALL])))
+    found = [name for name in order if name in needed]
+    return [*found, *sorted(set(needed) - set(order) - _included(kernels, found))]
+
+
+def _included(kernels: Mapping[str, str], names: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    todo = list(names)
+    while todo:
+        for name in _INCLUDE.findall(kernels[todo.pop()]):
+            if name not in found:
+                found.add(name)
+                todo.append(name)
+    return found
+
+
+def _parsed(text: str) -> Header:
+    lines = text.split("\n")
+    start = next(index for index, line in enumerate(lines) if line.startswith("#pragma once"))
+    header, at = Header(lines[:start]), start + 1
+    pending: list[str] = []
+    macros: dict[str, tuple[list[str], str]] = {}
+    inside: tuple[str, ...] = ()  # namespaces within hil
+    while at < len(lines):
+        line, end = lines[at], at
+        if line.startswith("//"):
+            pending.append(line)
+            at += 1
+            continue
+        if line.startswith(("#define", "#undef")):
+            while lines[end].endswith("\\"):
+                end += 1
+            header.items.append(_macro(lines[at : end + 1], pending, macros))
+        elif not line or line.startswith(("#", "namespace ", "}")):
+            inside = _namespaces(inside, line)
+            header.items.append(line)
+        else:
+            called = re.match(r"([A-Z]\w+)\((.*)\)$", line)
+            end = at if called else _end_of(lines, at)
+            found = _invocation(called, macros) if called else _declared(lines[at : end + 1])
+            words = _words([*lines[at : end + 1], *inside])
+            item = Declaration((*pending, *lines[at : end + 1]), found.names, found.is_class, found.gates, words)
+            header.items.append(replace(item, gates=item.gates | set(inside)))
+        pending, at = [], end + 1
+    return header
+
+
+def _namespaces(inside: tuple[str, ...], line: str) -> tuple[str, ...]:
+    opened = re.match(r"namespace (\w+) \{", line)
+    if opened and opened[1] != "hil":
+        return (*inside, opened[1])
+    return inside[:-1] if line.startswith("}") else inside
+
+
+def _macro(lines: list[str], comment: list[str], macros: dict[str, tuple[list[str], str]]) -> Declaration:
+    match = re.match(r"#\w+\s+(\w+)(?:\(([^)]*)\))?", lines[0])
+    assert match is not None
+    if lines[0].startswith("#define") and match[2]:
+        body = " ".join(line.rstrip("\\") for line in lines)[match.end() :]
+        macros[match[1]] = ([parameter.strip() for parameter in match[2].split(",")], body)
+    return Declaration((*comment, *lines), frozenset({match[1]}), words=_words(lines))
+
+
+def _invocation(called: re.Match[str], macros: Mapping[str, tuple[list[str], str]]) -> Declaration:
+    """What a macro declares, given these arguments."""
+    parameters, body = macros[called[1]]
+    values = re.split(r",\s*(?![^<(]*[>)])", called[2], maxsplit=len(parameters) - 1)
+    for parameter, value in zip(parameters, values, strict=True):
+        body = re.sub(rf"(?:##)?\b{parameter}\b(?:##)?|(?<=_##){parameter}\b", value.strip().replace("\\", ""), body)
+    body = body.replace("##", "")
+    parts, start, depth = [], 0, 0
+    for index, letter in enumerate(body):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "}" and depth == 0:
+            parts.append(_declared([body[start : index + 1].strip()]))
+            start = index + 1
+    names = frozenset(name for part in parts for name in part.names)
+    return Declaration((), names, gates=frozenset(gate for part in parts for gate in part.gates))
+
+
+def _end_of(lines: list[str], at: int) -> int:
+    """The last line of the declaration that begins in line `at`."""
+    depth = 0
+    for index in range(at, len(lines)):
+        line = lines[index].split("//")[0].rstrip()
+        if line.startswith("#"):
+            continue
+        depth += line.count("{") - line.count("}")
+        if depth == 0 and line.endswith((";", "}")):
+            return index
+    raise ValueError(f"kernels: no end of {lines[at]!r}")
+
+
+def _words(lines: Iterable[str]) -> frozenset[str]:
+    """What lines mention: names, and names with `(` where they may be those of functions."""
+    found = set()
+    for line in lines:
+        for mention in _MENTION.findall(line.split("//")[0]):
+            name = mention.rstrip("(< \t")
+            found |= {name, f"{name}("} if mention != name else {name}
+    return frozenset(found)
+
+
+def _declared(lines: list[str]) -> Declaration:
+    """Names and gates of one declaration."""
+    text = _ATTRIBUTE.sub("", " ".join(line.split("//")[0] for line in lines if not line.startswith("#")))
+    head = re.split(r"[{;]", text, maxsplit=1)[0].strip()
+    parameters: set[str] = set()
+    while (rest := _without_template(head).strip()) != head:
+        parameters |= set(_PARAMETER.findall(head.removesuffix(rest)))
+        head = rest
+    if head.startswith("enum"):
+        return Declaration((), _words([text]))
+    if head.startswith("using"):
+        return Declaration((), frozenset({_WORD.findall(head)[1]}))
+    found = _CLASS.match(head)
+    if found:
+        special = head[found.end() :].lstrip().startswith("<")
+        own = head[found.end() :].split(" : ")[0] if special else ""
+        return Declaration((), frozenset({found[1]}), True, frozenset(_WORD.findall(own)) - parameters)
+    member = re.search(r"(\w+)(?:<[^=(]*>)?::\w+\s*(?:\w+\s*)?(?:=|$)", head)
+    if member and "(" not in head.split("=")[0]:
+        return Declaration((), frozenset({member[1]}))
+    called = re.search(r"(\w+)\s*\(", head)
+    if called:
+        return Declaration(
+            (), frozenset({f"{called[1]}("}), gates=frozenset(_WORD.findall(head[called.end() :])) - parameters
+        )
+    return Declaration((), frozenset(_WORD.findall(part)[-1] for part in _variables(text)))
+
+
+def _variables(text: str) -> list[str]:
+    """The declarators of `constexpr int first = 1, second = 2;`."""
+    return [re.split(r"[={;]", part)[0] for part in text.split(",") if _WORD.search(re.split(r"[={;]", part)[0])]
+
+
+def _without_template(head: str) -> str:
+    """`head` without its first `template <...>`; parameters name no classes that would have to exist."""
+    match = re.match(r"\s*template\s*<", head)
+    if not match:
+        return head
+    depth = 1
+    for index in range(match.end(), len(head)):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(head[index], 0)
+        if depth == 0:
+            return head[index + 1 :]
+    return head
+
+
+def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
+    """Identities of the declarations that are kept."""
+    waiting = [item for header in headers.values() for item in header.declarations]
+    classes = {name for item in waiting if item.is_class for name in item.names} | NAMESPACES
+    names, kept = {*used, *(f"{name}(" for name in used)}, set()
+    grown = True
+    while grown:
+        grown = False
+        for item in [item for item in waiting if id(item) not in kept]:
+            if item.names & names and not (item.gates & classes) - names:
+                kept.add(id(item))
+                names |= item.words
+                grown = True
+    return kept
+
+
+def _written(headers: Mapping[str, Header], name: str, needed: set[str], kept: set[int]) -> str:
+    header = headers[name]
+    lines: list[str] = []
+    for item in header.items:
+        if isinstance(item, Declaration):
+            lines += item.lines if id(item) in kept else ()
+            continue
+        include = _INCLUDE.match(item)
+        lines += _includes(headers, include[1], needed, {name}) if include else [item]
+    return "\n".join([*header.comment, "#pragma once", *_without_empty(lines)]).rstrip() + "\n"
+
+
+def _includes(headers: Mapping[str, Header], name: str, needed: set[str], seen: set[str]) -> list[str]:
+    """The file, or in place of one that nothing is left of what it included."""
+    if name in seen:
+        return []
+    seen.add(name)
+    if name in needed:
+        return [f'#include "{name}"']
+    lines: list[str] = []
+    for item in headers[name].items:
+        if isinstance(item, Declaration):
+            continue
+        include = _INCLUDE.match(item)
+        if include:
+            lines += _includes(headers, include[1], needed, seen)
+        elif _CONDITION.match(item):
+            lines.append(item)
+    return lines
+
+
+def _without_empty(lines: list[str]) -> list[str]:
+    """Without conditions around nothing and without blank lines one after the other."""
+    changed = True
+    while changed:
+        changed, result = False, list[str]()
+        for line in lines:
+            previous = next((at for at in range(len(result) - 1, -1, -1) if result[at].strip()), None)
+            if line.startswith("#endif") and previous is not None and _OPENS.match(result[previous]):
+                del result[previous:]
+                changed = True
+            elif (
+                line.startswith(("#endif", "#elif", "#else"))
+                and previous is not None
+                and result[previous].startswith("#else")
+            ):
+                del result[previous:]
+                result.append(line)
+                changed = True
+            elif line.strip() or (result and result[-1].strip()):
+                result.append(line)
+        lines = result
+    return lines

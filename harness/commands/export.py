@@ -1,0 +1,39 @@
+"""`hil export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tinyhil.harness.commands import common
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["arduino", "platformio", "cmake"]))
+@click.argument("model")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.CALIBRATE_OPTION
+@click.option("--name", help="What every name of the library begins with; default: the model's name.")
+@click.option(
+    "--arena",
+    type=click.Choice(["static", "caller"]),
+    default="static",
+    show_default=True,
+    help="Whose memory the tensors live in: the library's own, or what the caller gives with every call.",
+)
+@click.option("--classes", help="Names of the classes, separated by commas; default: the model's own.")
+@click.option(
+    "--record", type=click.Path(path_type=Path), help="Record of `hil run` whose figures go into the read-me."
+)
+@click.option("--sizes", is_flag=True, help="Compile it with the compilers here; flash and RAM go into the read-me.")
+def export(format_: str, **options: Any) -> None:
+    """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
+    from tinyhil.harness.offline.export import Wanted, export_model
+
+    wanted = Wanted(format=format_, **options)
+    library = export_model(wanted, common.say)
+    click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)

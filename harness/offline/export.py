@@ -1,0 +1,166 @@
+"""`hil export`: a measured model as a library for other people's firmware, packed for their build system."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tinyhil.classes import ends_in_argmax
+from tinyhil.codegen.identifiers import identifiers
+from tinyhil.codegen.library import STATIC, Library, emit_library
+from tinyhil.codegen.packages import package
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness.assets import asset
+from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
+from tinyhil.harness.job import open_model
+from tinyhil.harness.offline.export_sizes import state_sizes
+from tinyhil.harness.records.figures import figures
+from tinyhil.harness.records.record import formats_of
+
+Say = Callable[[str], None]
+MAX_PREFIX = 48
+TIME = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: the same library is the same bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options of `hil export`."""
+
+    kind: str
+    model: str
+    out: Path
+    format: str = "fixed16"
+    assignment: Path | None = None
+    calibrate: Path | None = None
+    name: str | None = None
+    arena: str = STATIC
+    classes: str | None = None
+    record: Path | None = None
+    sizes: bool = False
+
+
+def export_model(wanted: Wanted, say: Say) -> Library:
+    """Write the archive of a model; returns what it holds."""
+    opened = open_model(wanted.model, say)
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    compiled = compile_model(opened.model, assignment, opened.required_ranges(wanted.calibrate), (), ())
+    names = opened.source.classes or opened.model.classes
+    if wanted.classes is not None:
+        names = tuple(name.strip() for name in wanted.classes.split(","))
+    library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, names)
+    about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
+    if wanted.sizes:
+        about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
+    write_archive(wanted.out, packed(wanted.kind, library, about))
+    return library
+
+
+def library_of(compiled: Compiled, model: str, name: str | None, arena: str, class_names: tuple[str, ...]) -> Library:
+    """The library of a compiled model; ConfigError if it can not be called so, or has other classes."""
+    formats = compiled.assignment.describe()
+    outputs = compiled.program.tensors[compiled.program.output].count
+    if class_names and outputs > 1 and len(class_names) != outputs:
+        raise ConfigError(f"{model}: {len(class_names)} class names, but the model has {outputs} outputs")
+    return Library(
+        prefix=prefix_of(name or model, given=name is not None),
+        program=compiled.program,
+        plan=compiled.plan,
+        origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {formats}",
+        arena=arena,
+        class_names=class_names,
+        argmax=ends_in_argmax(compiled.model.graph),
+    )
+
+
+def prefix_of(name: str, *, given: bool) -> str:
+    """What every name of the library begins with; a name that the user gave must serve as it is."""
+    made = next(iter(identifiers([name]).values())).lower()[:MAX_PREFIX]
+    if given and (made != name or not re.fullmatch(r"[a-z]\w*", name, re.ASCII)):
+        raise ConfigError(f"--name {name!r}: no name for a C library; try {made!r}")
+    return made
+
+
+def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
+    """Path in the archive -> text."""
+    files = package(kind, library, emit_library(library, runtime_sources()), metadata.version("tinyhil"), about)
+    files[f"{library.prefix}/LICENSE"] = asset("LICENSE").read_text(encoding="utf-8")
+    return files
+
+
+def write_archive(path: Path, files: Mapping[str, str]) -> None:
+    """A .zip of these files, in order and without dates; what is there already stays until it is whole."""
+    if path.suffix != ".zip":
+        raise ConfigError(f"--out {path}: the library is one .zip file; name it {path.name}.zip")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}")
+    partial = path.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, TIME), files[name], zipfile.ZIP_DEFLATED)
+    partial.replace(path)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record of `hil run`; DataError if it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        figures(found)
+        found["assignment"], found["float_accuracy"]  # which golden records do not hold
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such record") from None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise DataError(f"{path}: not a record of hil run") from None
+    return dict(found)
+
+
+def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:
+    """The figures of a record as Markdown; DataError if they are of another model or another format."""
+    for what, here, there in (
+        ("model", compiled.model.sha256, record["provenance"]["model_sha256"]),
+        ("format", formats_of(compiled.program), record["assignment"]),
+    ):
+        if here != there:
+            raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
+    if not record["bit_exact"]:
+        raise DataError(f"{path}: that run was not bit-exact: nothing to show")
+    latency, memory = record["latency"], record["memory"]
+    emulator = record["emulator"]
+    board = f"{record['board']} ({emulator['name']}, emulated)" if emulator else record["board"]
+    rows = [
+        ("board", board),
+        (
+            "samples",
+            f"{record['samples']} of {record['data']['name']} ({record['data']['source']}), every output bit-exact",
+        ),
+        ("accuracy", _percent(record["accuracy"], record["float_accuracy"])),
+        ("latency", f"median {latency['median']:,.0f} {latency['unit']}, max {latency['max']:,.0f}"),
+        (
+            "RAM of the whole firmware",
+            f"{_bytes(memory['total_bytes'])}, of it stack at its peak {_bytes(memory['stack_bytes'])}",
+        ),
+        ("flash of the whole firmware", _bytes(record["flash_bytes"])),
+        ("compiler", f"{record['provenance']['compiler']['name']} {record['provenance']['compiler']['version']}"),
+        ("measured", str(record["provenance"]["utc"])),
+    ]
+    lines = [
+        "## Measured",
+        "By `hil run`, on the firmware that holds the same calls and a wire protocol beside them.",
+        "",
+    ]
+    return [*lines, "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+
+
+def _bytes(size: int | None) -> str:
+    return "not measured" if size is None else f"{size:,} B"
+
+
+def _percent(accuracy: float | None, float_accuracy: float | None) -> str:
+    if accuracy is None or float_accuracy is None:
+        return "not available: no labels"
+    return f"{100 * accuracy:.2f} %, float {100 * float_accuracy:.2f} %"

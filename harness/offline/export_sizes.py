@@ -1,0 +1,117 @@
+"""What an exported library takes on a processor: compiled and linked here with a `main` that only calls it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from tinyhil.codegen.library import CALLER, Library
+from tinyhil.errors import BuildError
+from tinyhil.processes import run
+
+SHF_WRITE, SHF_ALLOC = 0x1, 0x2
+DEADLINE_S = 120.0
+FLAGS = ("-std=gnu++11", "-Os", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-fno-rtti")
+LINK = ("-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main", "-Wl,-u,main")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    name: str
+    compiler: str
+    flags: tuple[str, ...]
+
+
+PROCESSORS = (
+    Processor("ATmega328P (Uno)", "avr-g++", ("-mmcu=atmega328p",)),
+    Processor("Cortex-M3 (Due)", "arm-none-eabi-g++", ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs")),
+    Processor(
+        "Cortex-M7 (H747)",
+        "arm-none-eabi-g++",
+        ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a program that calls one function; `ram_bytes` without stack."""
+
+    flash_bytes: int
+    ram_bytes: int
+
+
+def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
+    """Markdown: flash and RAM for every processor whose compiler is here; BuildError if none is."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path, text in sources.items():
+            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+        for processor in PROCESSORS:
+            if shutil.which(processor.compiler) is not None:
+                rows.append(_row(library, processor, folder))
+    if not rows:
+        compilers = ", ".join(dict.fromkeys(processor.compiler for processor in PROCESSORS))
+        raise BuildError(f"--sizes: no compiler of these is here: {compilers}; hil doctor says how to get them")
+    x = library.prefix
+    return [
+        "## Sizes",
+        f"Of a program that only calls `{x}_run` or `{x}_predict`, `-Os`: flash with weights, RAM without stack.",
+        "",
+        "| Processor | Compiler | `run`: flash, RAM, beyond the arena | `predict`: flash, RAM, beyond the arena |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _row(library: Library, processor: Processor, folder: Path) -> str:
+    cells = []
+    for function, arena in (("run", library.run_bytes), ("predict", library.predict_bytes)):
+        sizes = measure(library, processor, folder, function)
+        own = 0 if library.arena == CALLER else arena
+        cells.append(f"{sizes.flash_bytes:,} B, {sizes.ram_bytes:,} B, {sizes.ram_bytes - own:,} B")
+    version = _run([processor.compiler, "-dumpversion"])
+    return f"| {processor.name} | {processor.compiler} {version.strip()} | {cells[0]} | {cells[1]} |"
+
+
+def measure(library: Library, processor: Processor, folder: Path, function: str) -> Sizes:
+    """The sizes of a program that calls `function`, whose library's sources are in `folder`."""
+    x = library.prefix
+    arena = "(void *)0x100, " if library.arena == CALLER else ""
+    kinds = ("float", "float") if function == "predict" else (f"{x}_input", f"{x}_output")
+    call = f"{x}_{function}({arena}(const {kinds[0]} *)0x200, ({kinds[1]} *)0x300)"
+    main, program = folder / "main.cpp", folder / "program.elf"
+    main.write_text(f'#include "{x}.h"\nint main() {{ return {call}; }}\n')
+    objects = [str(folder / "main.o"), str(folder / f"{x}.o")]
+    for source, built in zip((main, folder / f"{x}.cpp"), objects, strict=True):
+        _run([processor.compiler, *processor.flags, *FLAGS, "-c", str(source), "-o", built])
+    linker = processor.compiler.replace("g++", "gcc")  # nothing of a C++ library is needed
+    _run([linker, *processor.flags, *LINK, *objects, "-o", str(program)])
+    flash = ram = 0
+    with program.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if section["sh_flags"] & SHF_ALLOC:
+                is_ram = bool(section["sh_flags"] & SHF_WRITE)
+                ram += section["sh_size"] if is_ram else 0
+                flash += section["sh_size"] if section["sh_type"] != "SHT_NOBITS" else 0
+    return Sizes(flash, ram)
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = run(command, DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"--sizes: {command[0]} gave no result after {DEADLINE_S:.0f} s") from None
+    if done.returncode != 0:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+        raise BuildError(f"--sizes: {command[0]}: {first}; leave out --sizes")
+    return done.stdout

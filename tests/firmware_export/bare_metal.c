@@ -1,0 +1,75 @@
+/* A C application without any runtime of ours: vectors, start-up, a polled UART, main. Samples in, results out. */
+#include "app_model.h"
+
+#define REG(address) (*(volatile uint32_t *)(address))
+extern uint32_t _estack, _sidata, _sdata, _edata, _sbss, _ebss;
+int main(void);
+
+#ifdef BOARD_DUE
+static void uart_init(void) {
+    REG(0x400E1A54) = 1u << 15;  /* watchdog off */
+    REG(0x400E0610) = (1u << 8) | (1u << 11);
+    REG(0x400E0E04) = 3u << 8;   /* PA8, PA9 to the UART */
+    REG(0x400E0804) = 4u << 9;   /* no parity */
+    REG(0x400E0820) = 2;
+    REG(0x400E0800) = (1u << 4) | (1u << 6);
+}
+static uint8_t get(void) {
+    while (!(REG(0x400E0814) & 1)) {
+    }
+    return (uint8_t)REG(0x400E0818);
+}
+static void put(uint8_t byte) {
+    while (!(REG(0x400E0814) & 2)) {
+    }
+    REG(0x400E081C) = byte;
+}
+#else
+static void uart_init(void) {
+    REG(0xE000ED88) |= 0xFu << 20; /* FPU on */
+    __asm__ volatile("dsb\nisb");
+    REG(0x580244E0) |= 1u;         /* GPIOA */
+    REG(0x580244F0) |= 1u << 4;    /* USART1 */
+    REG(0x58020000) = (REG(0x58020000) & ~(0xFu << 18)) | (0xAu << 18);
+    REG(0x58020024) = (REG(0x58020024) & ~(0xFFu << 4)) | (0x77u << 4);
+    REG(0x4001100C) = 64000000 / 115200;
+    REG(0x40011000) = 1u | (1u << 2) | (1u << 3);
+}
+static uint8_t get(void) {
+    while (!(REG(0x4001101C) & (1u << 5))) {
+    }
+    return (uint8_t)REG(0x40011024);
+}
+static void put(uint8_t byte) {
+    while (!(REG(0x4001101C) & (1u << 7))) {
+    }
+    REG(0x40011028) = byte;
+}
+#endif
+
+static MODEL(_input) sample[MODEL_INPUTS];
+static MODEL(_output) result[MODEL_OUTPUTS];
+
+int main(void) {
+    uint32_t n;
+    uart_init();
+    for (;;) {
+        put('R');
+        for (n = 0; n < sizeof sample; ++n) ((uint8_t *)sample)[n] = get();
+        n = (uint32_t)MODEL(_run)(sample, result);
+        put('=');
+        put((uint8_t)n);
+        for (n = 0; n < sizeof result; ++n) put(((const uint8_t *)result)[n]);
+    }
+}
+
+void reset_handler(void) {
+    uint32_t *from = &_sidata, *to = &_sdata;
+    while (to < &_edata) *to++ = *from++;
+    for (to = &_sbss; to < &_ebss;) *to++ = 0;
+    main();
+    for (;;) {
+    }
+}
+
+__attribute__((section(".isr_vector"), used)) static void *const vectors[2] = {&_estack, (void *)reset_handler};

@@ -1,0 +1,286 @@
+"""Exported libraries compute what the reference computes, on integers, on real numbers and step by step."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.export_bench import OnHost, export, unpacked
+from tests.hil_command import hil
+from tests.onnx_models import node, simple
+from tinyhil.classes import classes_of
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+SAMPLES = 6
+FAST = [
+    *(("fastgrnn_har", name, "static") for name in ("fixed16", "int8", "float16", "posit16es1", "nf4")),
+    ("digits_cnn", "fixed8", "static"),
+    ("digits_mlp", "fixed8", "caller"),
+    ("fastgrnn_har", "fixed8", "caller"),
+]
+FORMATS = [
+    "fixed8",
+    "fixed12",
+    "fixed8pc",
+    "int16x8",
+    "float32",
+    "bfloat16",
+    "posit8es0",
+    "posit32es2",
+    "fp8e4m3",
+    "fp4e2m1",
+]
+SLOW = [
+    *(("fastgrnn_har", name, "static") for name in FORMATS),
+    *(("digits_cnn", name, "static") for name in ("int8", "posit8es2", "float32")),
+    ("bonsai_usps2", "fixed16", "static"),
+    ("protonn_usps10", "fixed16", "static"),
+]
+CASES = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+
+
+def samples_for(exported, count: int) -> np.ndarray:
+    """Real inputs over the calibrated range of the model, and beyond its ends."""
+    random = np.random.default_rng(5)
+    fmt = exported.library.input.format
+    high = float(np.ldexp(fmt.largest, fmt.exponent)) if fmt.bits <= 16 and fmt.largest < 1e4 else 4.0
+    x = random.normal(0, high / 3, (count, *exported.compiled.program.input_shape[1:])).astype(np.float32)
+    x.reshape(count, -1)[0, 0] = 3 * high
+    x.reshape(count, -1)[-1, -1] = -3 * high
+    return x
+
+
+@pytest.mark.parametrize(("model", "format_", "arena"), CASES)
+def test_library_equals_the_reference(model: str, format_: str, arena: str, tmp_path: Path) -> None:
+    exported = export(model, format_, arena=arena)
+    library, program = OnHost(exported, tmp_path), exported.compiled.program
+    x = samples_for(exported, SAMPLES)
+    codes, _ = quantize_inputs(program, x)
+    expected = run_reference(program, codes).outputs
+    real = dequantize_outputs(program, expected)
+    classes = classes_of(exported.compiled.model.graph, real)
+    for index in range(SAMPLES):
+        found, outputs = library.run(codes[index])
+        np.testing.assert_array_equal(outputs, expected[index])
+        assert found == classes[index]
+        np.testing.assert_array_equal(library.quantize(x[index]), codes[index])
+        found, outputs = library.predict(x[index])
+        np.testing.assert_array_equal(outputs, real[index].astype(np.float32))
+        assert found == classes[index]
+
+
+def test_a_loop_is_fed_step_by_step(tmp_path: Path) -> None:
+    exported = export("fastgrnn_har", "fixed16")
+    library, loop = OnHost(exported, tmp_path), exported.library.loop
+    assert loop is not None
+    x = samples_for(exported, 2)
+    expected = run_reference(exported.compiled.program, quantize_inputs(exported.compiled.program, x)[0]).outputs
+    for sample, outputs in zip(x, expected, strict=True):
+        library.call("begin")
+        out = np.full(len(outputs), 7, np.int16)
+        assert library.call("finish_codes", out) == -1
+        assert (out == 7).all()
+        left = [library.call("step", np.ascontiguousarray(row)) for row in sample]
+        assert left == list(range(loop.count - 1, -1, -1))
+        assert library.call("step", np.ascontiguousarray(sample[0])) == -1
+        library.call("finish_codes", out)
+        np.testing.assert_array_equal(out, outputs)
+        assert library.call("finish_codes", out) == -1
+
+
+@pytest.mark.parametrize("format_", ["fixed16", "fixed5", "int8", "int16x8", "float16", "posit8es1"])
+def test_real_numbers_become_codes_as_the_reference_does(format_: str, tmp_path: Path) -> None:
+    """Ties, neighbours of ties, ends, zeros of both signs, subnormal numbers, infinities and NaN."""
+    exported = export("digits_mlp", format_)
+    library, fmt = OnHost(exported, tmp_path), exported.library.input.format
+    storage = storage_dtype(fmt)
+    every = np.arange(1 << min(fmt.bits, 12)) - (1 << min(fmt.bits, 12)) // 2
+    reals = np.ldexp(fmt.decode(every.astype(storage).astype(np.int64)), fmt.exponent)
+    reals = np.sort(reals[np.isfinite(reals)])
+    ties = ((reals[1:] + reals[:-1]) / 2).astype(np.float32)
+    near = [
+        ties,
+        np.nextafter(ties, np.float32(np.inf)),
+        np.nextafter(ties, np.float32(-np.inf)),
+        reals.astype(np.float32),
+    ]
+    special = np.array([0, -0.0, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 1e-7], np.float32)
+    values = np.concatenate([*near, special])
+    count = exported.library.input.count
+    values = np.resize(values, (-(-len(values) // count), count))
+    expected, _ = quantize_inputs(exported.compiled.program, values)
+    np.testing.assert_array_equal(np.array([library.quantize(row) for row in values]), expected)
+
+
+def test_two_libraries_in_one_program_and_c_calls_them(tmp_path: Path) -> None:
+    """Of different versions: the kernels of the second are not those of the first."""
+    first, second = export("digits_mlp", "fixed8", name="first"), export("digits_mlp", "fixed16", name="second")
+    sources = [first.write(tmp_path), second.write(tmp_path)]
+    altered = sources[1] / "second_kernels" / "numeric.hpp"
+    text = altered.read_text()
+    assert "++saturations;" in text
+    altered.write_text(text.replace("struct Const {", "struct Const {\n    static constexpr int version = 2;"))
+    (tmp_path / "app.c").write_text(
+        '#include <stdio.h>\n#include "first.h"\n#include "second.h"\n'
+        "static float in[FIRST_INPUTS], out[FIRST_OUTPUTS];\n"
+        "int main(void) {\n    int n;\n"
+        "    for (n = 0; n < FIRST_INPUTS; ++n) in[n] = (float)(n % 16);\n"
+        '    printf("%d", first_predict(in, out));\n    printf(" %d\\n", second_predict(in, out));\n    return 0;\n}\n'
+    )
+    includes = [f"-I{folder}" for folder in sources]
+    objects = []
+    for folder, name in zip(sources, ("first", "second"), strict=True):
+        objects.append(str(tmp_path / f"{name}.o"))
+        subprocess.run(["g++", "-std=c++11", "-c", str(folder / f"{name}.cpp"), "-o", objects[-1]], check=True)
+    c_flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", *includes]
+    subprocess.run(["gcc", *c_flags, "-c", str(tmp_path / "app.c"), "-o", str(tmp_path / "app.o")], check=True)
+    subprocess.run(["gcc", str(tmp_path / "app.o"), *objects, "-o", str(tmp_path / "app")], check=True)
+    said = subprocess.run([str(tmp_path / "app")], capture_output=True, text=True, check=True).stdout
+    x = (np.arange(64) % 16).astype(np.float32)[None]
+    expected = []
+    for exported in (first, second):
+        program = exported.compiled.program
+        found = run_reference(program, quantize_inputs(program, x)[0]).outputs
+        expected.append(str(classes_of(exported.compiled.model.graph, dequantize_outputs(program, found))[0]))
+    assert said.split() == expected
+
+
+def test_every_file_names_its_licence_and_nothing_of_the_bench_is_inside(tmp_path: Path) -> None:
+    for kind in ("arduino", "platformio", "cmake"):
+        archive = tmp_path / f"{kind}.zip"
+        assert hil("export", kind, "digits_mlp", "--out", archive, "--format", "fixed8", cwd=tmp_path).returncode == 0
+        names = unpacked(archive, tmp_path / kind)
+        assert {"digits_mlp/LICENSE", "digits_mlp/NOTICE", "digits_mlp/README.md"} <= set(names)
+        for name in names:
+            text = (tmp_path / kind / name).read_text()
+            if not name.endswith("LICENSE"):
+                assert "SPDX-License-Identifier: Apache-2.0" in "\n".join(text.splitlines()[:3]), name
+            assert "firmware/" not in text.replace("firmware, ", ""), name
+            if name.endswith((".hpp", ".cpp", ".h")):
+                assert not re.search(r"\bmalloc|\bnew\b(?! )|wire|\bmain\(", re.sub(r"//.*", "", text)), name
+
+
+OLD_COMPILERS = {
+    "avr-g++ as C++98": ["avr-g++", "-mmcu=atmega328p", "-std=gnu++98"],
+    "g++ as C++98": ["g++", "-std=c++98"],
+    "arm-none-eabi-g++ with -ffast-math": ["arm-none-eabi-g++", "-mcpu=cortex-m7", "-std=c++14", "-ffast-math"],
+}
+
+
+@pytest.mark.parametrize("compiler", OLD_COMPILERS)
+def test_a_compiler_that_will_not_do_gets_one_error(compiler: str, tmp_path: Path) -> None:
+    sources = export("digits_mlp", "fixed8").write(tmp_path)
+    command = [*OLD_COMPILERS[compiler], "-c", str(sources / "digits_mlp.cpp"), "-o", str(tmp_path / "x.o")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert done.returncode == 1
+    assert len(errors) == 1
+    assert "digits_mlp" in errors[0].split("#error")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["digits_mlp", "--out", "x.tar"], 2, "is one .zip file"),
+        (["digits_mlp", "--out", "nowhere/x.zip"], 2, "there is no folder"),
+        (["digits_mlp", "--out", "x.zip", "--name", "class"], 2, "no name for a C library"),
+        (["digits_mlp", "--out", "x.zip", "--name", "Ünïcode"], 2, "no name for a C library"),
+        (["digits_mlp", "--out", "x.zip", "--classes", "a,b"], 2, "2 class names, but the model has 10 outputs"),
+        (["digits_mlp", "--out", "x.zip", "--format", "fixed99"], 2, "fixed99"),
+        (["nothing_here", "--out", "x.zip"], 2, "no model 'nothing_here'"),
+        (["digits_mlp", "--out", "x.zip", "--record", "none.json"], 2, "no such record"),
+    ],
+)
+def test_what_can_not_be_exported_is_said_in_one_line(
+    arguments: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    done = hil("export", "arduino", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_operator_that_can_not_be_exported_is_named(tmp_path: Path) -> None:
+    onnx.save(simple([node("Det", "x", "y")], {"x": (1, 3, 3)}), tmp_path / "model.onnx")
+    done = hil("export", "cmake", "model.onnx", "--out", "x.zip", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Det" in done.stderr
+
+
+def test_a_record_s_figures_are_in_the_read_me(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).normal(0, 4, (3, 1, 1, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    common = ["--inputs", str(tmp_path / "x.npz"), "--results", str(tmp_path / "results"), "--format", "fixed8"]
+    assert hil("run", "--board", "host", "--model", "digits_mlp", *common, cwd=tmp_path).returncode == 0
+    (record,) = (tmp_path / "results").rglob("*.json")
+    base = ["export", "arduino", "digits_mlp", "--out", str(tmp_path / "x.zip"), "--record"]
+    assert hil(*base, record, "--format", "fixed8", cwd=tmp_path).returncode == 0
+    unpacked(tmp_path / "x.zip", tmp_path)
+    figures = json.loads(record.read_text())
+    text = (tmp_path / "digits_mlp" / "README.md").read_text()
+    assert f"{figures['flash_bytes']:,} B" in text
+    assert f"median {figures['latency']['median']:,.0f}" in text
+    done = hil(*base, record, "--format", "fixed16", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "measured of another format" in done.stderr
+
+
+def test_packages_hold_to_their_formats_and_cmake_finds_one(tmp_path: Path) -> None:
+    from platformio.package.manifest.parser import ManifestParserFactory
+    from platformio.package.manifest.schema import ManifestSchema
+
+    for kind, name in (("arduino", "library.properties"), ("platformio", "library.json")):
+        exported = export("digits_mlp", "fixed8", kind=kind)
+        exported.write(tmp_path / kind)
+        parsed = ManifestParserFactory.new_from_file(str(tmp_path / kind / "digits_mlp" / name)).as_dict()
+        assert parsed.pop("license", "Apache-2.0") == "Apache-2.0"  # its list of licences is on the network
+        assert ManifestSchema().load_manifest(parsed)["name"] == "digits_mlp"
+    export("digits_mlp", "fixed8", kind="cmake").write(tmp_path / "cmake")
+    source, build, prefix = tmp_path / "cmake" / "digits_mlp", tmp_path / "build", tmp_path / "prefix"
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(app C CXX)\nfind_package(digits_mlp REQUIRED)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app PRIVATE digits_mlp::digits_mlp)\n"
+        "set_target_properties(app PROPERTIES LINKER_LANGUAGE C)\n"
+    )
+    (app / "main.c").write_text((source / "examples" / "main.c").read_text())
+    for command in (
+        ["cmake", "-S", source, "-B", build, f"-DCMAKE_INSTALL_PREFIX={prefix}"],
+        ["cmake", "--build", build, "--target", "install"],
+        ["cmake", "-S", app, "-B", tmp_path / "app_build", f"-DCMAKE_PREFIX_PATH={prefix}"],
+        ["cmake", "--build", tmp_path / "app_build"],
+    ):
+        subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    numbers = " ".join(str(n % 16) for n in range(64))
+    program = tmp_path / "app_build" / "app"
+    said = subprocess.run([str(program)], input=numbers, capture_output=True, text=True, check=True).stdout
+    library = OnHost(export("digits_mlp", "fixed8"), tmp_path / "host")
+    assert int(said) == library.predict((np.arange(64) % 16).astype(np.float32))[0]
+
+
+@pytest.mark.parametrize("arena", ["static", "caller"])
+def test_there_is_no_memory_beyond_the_arena(arena: str, tmp_path: Path) -> None:
+    exported = export("fastgrnn_har", "fixed8", arena=arena)
+    sources = exported.write(tmp_path)
+    for processor in PROCESSORS:
+        for function, own in (("run", exported.library.run_bytes), ("predict", exported.library.predict_bytes)):
+            sizes = measure(exported.library, processor, sources, function)
+            assert sizes.ram_bytes == (own if arena == "static" else 0)
+            assert 2500 < sizes.flash_bytes < 7000
+        tool = processor.compiler.replace("g++", "nm")
+        symbols = subprocess.run([tool, "-C", sources / "fastgrnn_har.o"], capture_output=True, text=True, check=True)
+        variables = re.findall(r" [bBdDC] (.*)", symbols.stdout)
+        names = {"hil_arena", "hil_codes"} if arena == "static" else set()
+        assert {name.split("::")[-1] for name in variables} == names
+        needed = set(re.findall(r"^ +U (\S+)", symbols.stdout, re.MULTILINE))
+        assert not [name for name in needed if re.search(r"alloc|new|free|print|atexit|guard", name)]

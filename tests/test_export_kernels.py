@@ -1,0 +1,81 @@
+"""The kernels an exported library brings are all it needs: with all kernels there are, the program is the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.export_bench import Exported, export
+from tinyhil.codegen.kernel_subset import ALL, FOLDER, subset
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
+
+slow = pytest.mark.slow
+CASES = [
+    ("digits_cnn", "fixed8", "uno"),
+    pytest.param("digits_cnn", "int8", "h747", marks=slow),
+    pytest.param("fastgrnn_har", "fixed16", "uno", marks=slow),
+    ("fastgrnn_har", "fixed8", "due"),
+    ("fastgrnn_har", "posit8es0", "uno"),
+    pytest.param("fastgrnn_har", "posit16es1", "h747", marks=slow),
+    pytest.param("fastgrnn_har", "fp8e4m3", "due", marks=slow),
+    ("fastgrnn_har", "float16", "h747"),
+    pytest.param("fastgrnn_har", "nf4", "uno", marks=slow),
+    ("fastgrnn_har", "int16x8", "due"),
+    pytest.param("protonn_usps10", "fixed16", "uno", marks=slow),
+    pytest.param("bonsai_usps10", "posit8es1", "due", marks=slow),
+    pytest.param("lenet5_mnist", "fixed8pc", "due", marks=slow),
+]
+
+
+def all_kernels() -> dict[str, str]:
+    """File name -> text."""
+    return {path.removeprefix(FOLDER): text for path, text in runtime_sources().items() if path.startswith(FOLDER)}
+
+
+def contents(sources: Path, exported: Exported, board: str) -> list[tuple[str, str]]:
+    """(name, size) of everything in a program that predicts; what nobody calls is left out, the order may differ."""
+    processor = next(found for found in PROCESSORS if board in found.name.lower())
+    measure(exported.library, processor, sources, "predict")
+    tool = processor.compiler.replace("g++", "nm")
+    listing = subprocess.run([tool, "-CS", sources / "program.elf"], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^[0-9a-f]+ ([0-9a-f]+) \w (.*)$", listing, re.MULTILINE)
+    return sorted((re.sub(r"\.\d+\b", "", name), size) for size, name in found)
+
+
+@pytest.mark.parametrize(("model", "format_", "board"), CASES)
+def test_all_kernels_make_the_same_code(model: str, format_: str, board: str, tmp_path: Path) -> None:
+    exported = export(model, format_)
+    sources = exported.write(tmp_path)
+    few = contents(sources, exported, board)
+    assert len(few) > 10
+    own, source = f"{exported.prefix}_kernels", sources / f"{exported.prefix}.cpp"
+    kernels = all_kernels()
+    for name, text in kernels.items():
+        text = re.sub(r'"firmware/kernels/(\w+\.hpp)"', r'"\1"', text).replace("namespace hil", f"namespace {own}")
+        (sources / own / name).write_text(text.replace("hil::", f"{own}::"))
+    text = re.sub(
+        rf'(#include "{own}/\w+\.hpp"\n)+',
+        f'#include "{own}/{ALL}"\n#include "{own}/convert.hpp"\n',
+        source.read_text(),
+    )
+    assert text.count("#include") == 3
+    source.write_text(text)
+    assert contents(sources, exported, board) == few
+    bytes_ = sum(len(text) for path, text in exported.files.items() if "_kernels/" in path)
+    assert bytes_ < 0.7 * sum(map(len, kernels.values()))
+
+
+def test_every_declaration_of_the_kernels_has_a_name() -> None:
+    """Whoever uses everything gets everything: nothing of the kernels is beyond the parser."""
+    kernels = all_kernels()
+    words = set(re.findall(r"\w+", "\n".join(kernels.values())))
+    kept = subset(kernels, words | {f"{word}_rows" for word in words} | {f"single_{word}" for word in words})
+    assert set(kept) == set(kernels) - {ALL}
+    for name, text in kept.items():
+        before = [line for line in kernels[name].splitlines() if line and not line.startswith(("//", "#include"))]
+        after = [line for line in text.splitlines() if line and not line.startswith(("//", "#include"))]
+        assert after == before, name

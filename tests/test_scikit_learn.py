@@ -1,0 +1,94 @@
+"""Models as scikit-learn's and XGBoost's users export them (tests/scikit_learn): outputs, labels and class names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from hil_command import hil
+from onnx_models import compiled
+
+from tinyhil.classes import classes_of
+from tinyhil.errors import DataError, ModelError
+from tinyhil.evaluate import evaluate
+from tinyhil.frontend.load import load_model
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+FOLDER = Path(__file__).resolve().parent / "scikit_learn"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.onnx") if not path.stem.startswith("refused"))
+X = np.load(FOLDER / "iris.npz")["x"]
+IRIS = ("setosa", "versicolor", "virginica")
+CLASSES = {"rf_odd": ("2", "5", "8")}
+REGRESSORS = {"svr", "nusvr", "knnr", "xgbr"}
+# of the largest output: scores that are near to each other, far from zero or coupled otherwise have larger errors
+FLOAT_TOLERANCE = {"svc2_prob": 2e-3, "nusvr": 2e-3, "svc_poly": 5e-5}
+INTEGER_TOLERANCE = {"gnb_str": 0.02, "gmm": 0.02, "nusvr": 0.08}
+
+
+def wanted(name: str) -> tuple[np.ndarray, list[str]]:
+    """(scores or values, labels) of onnxruntime."""
+    session = onnxruntime.InferenceSession(str(FOLDER / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+    results = session.run(None, {session.get_inputs()[0].name: X})
+    scores = results[-1]
+    if isinstance(scores, list):  # ZipMap's
+        scores = np.array([list(row.values()) for row in scores])
+    return np.asarray(scores, np.float64).reshape(len(X), -1), [str(label) for label in np.ravel(results[0])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_equal_onnxruntime(name: str) -> None:
+    loaded = load_model(FOLDER / f"{name}.onnx")
+    scores, labels = wanted(name)
+    got = evaluate(loaded.graph, X[:, None]).reshape(len(X), -1)
+    if name == "kmeans":
+        assert loaded.notes == ("output 'scores' is left out: 'label' is where it is smallest",)
+        scores = np.array([[float(label)] for label in labels])
+    if name == "svc2":  # the sign that goes with the labels
+        scores = -scores
+    size = max(1.0, float(np.abs(scores).max()))
+    assert np.abs(got - scores).max() < FLOAT_TOLERANCE.get(name, 1e-5) * size
+    if name not in REGRESSORS and name != "oneclass":
+        names = loaded.classes or tuple(str(number) for number in range(3))
+        assert [names[index] for index in classes_of(loaded.graph, got)] == labels
+    program = compiled(loaded.graph, X[:, None])
+    run = run_reference(program, quantize_inputs(program, X[:, None])[0])
+    assert np.abs(dequantize_outputs(program, run.outputs) - got).max() < INTEGER_TOLERANCE.get(name, 3e-3) * size
+
+
+def test_class_names() -> None:
+    for name in NAMES:
+        expected = IRIS if name.endswith("_str") else CLASSES.get(name, ())
+        assert load_model(FOLDER / f"{name}.onnx").classes == expected, name
+
+
+REFUSED = {
+    "refused_svc_prob": r"node 'SVMc': probabilities of 3 classes.*train with probability=False",
+    "refused_svc_ovo": r"node 'SVMc': its scores are of pairs of classes.*train with decision_function_shape='ovr'",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_name_wrong_classes_is_refused_with_a_remedy(name: str) -> None:
+    with pytest.raises(ModelError, match=REFUSED[name]):
+        load_model(FOLDER / f"{name}.onnx")
+
+
+def test_labels_may_be_class_names(tmp_path: Path) -> None:
+    y = np.load(FOLDER / "iris.npz")["y"]
+    np.savez(tmp_path / "named.npz", x=X, y=np.array(IRIS)[y])
+    np.savez(tmp_path / "odd.npz", x=X, y=y * 3 + 2)
+    for model, inputs in (("rf_str", "named"), ("rf_odd", "odd")):
+        done = hil(
+            "run", "--board", "host", "--model", FOLDER / f"{model}.onnx", "--inputs", tmp_path / f"{inputs}.npz",
+            "--results", tmp_path / "results", cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "accuracy       96.67 %" in done.stdout or "accuracy       100.00 %" in done.stdout
+    np.savez(tmp_path / "other.npz", x=X, y=np.array(("rosa", *IRIS[1:]))[y])
+    done = hil(
+        "run", "--board", "host", "--model", FOLDER / "rf_str.onnx", "--inputs", tmp_path / "other.npz", cwd=tmp_path
+    )
+    assert done.returncode == DataError.exit_code
+    assert "label 'rosa' is none of the model's classes setosa, versicolor, virginica" in done.stderr

@@ -1,0 +1,163 @@
+"""The verifier between passes: whole programs have no faults, and every kind of damage is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx_models import load, samples_for
+from scan_models import SCANS
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.graph import Graph, Node
+from tinyhil.lower import lower
+from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.verify import Malformed, checked, faults_of_graph, faults_of_program
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return load(SCANS["two_states"](), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def program(graph: Graph) -> Program:
+    ranges = calibrate(graph, samples_for(graph.shapes["x"]), {})
+    return lower(graph, Assignment("fixed16"), ranges)
+
+
+def without_first(program: Program) -> Program:
+    return replace(program, body=program.body[1:])
+
+
+def longer_constant(program: Program) -> Program:
+    name, array = next(iter(program.constants.items()))
+    return replace(program, constants={**program.constants, name: np.append(array, 0)})
+
+
+def other_code(program: Program) -> Program:
+    name, array = next(iter(program.constants.items()))
+    return replace(program, constants={**program.constants, name: np.full_like(array, 1 << 20)})
+
+
+def other_role(program: Program) -> Program:
+    name = next(iter(program.constants))
+    return replace(program, tensors={**program.tensors, name: replace(program.tensors[name], role=Role.ARENA)})
+
+
+def renamed(program: Program) -> Program:
+    op = next(walk(program.body))
+    return replace(program, tensors={**program.tensors, op.output: replace(program.tensors[op.output], name="other")})
+
+
+def dangling(program: Program) -> Program:
+    op = next(walk(program.body))
+    return replace(program, body=(*program.body, replace(op, inputs=("nowhere",))))
+
+
+def used_scratch(program: Program) -> Program:
+    op = next(walk(program.body))
+    return replace(program, body=(replace(op, scratch=op.output), *program.body[1:]))
+
+
+def written_input(program: Program) -> Program:
+    op = next(walk(program.body))
+    return replace(program, body=(*program.body, replace(op, output=program.input)))
+
+
+def longer_loop(program: Program) -> Program:
+    body: list[Op | Loop] = [replace(i, count=i.count + 1) if isinstance(i, Loop) else i for i in program.body]
+    return replace(program, body=tuple(body))
+
+
+def row_outside(program: Program) -> Program:
+    row = next(name for name, tensor in program.tensors.items() if tensor.role == Role.SLICE)
+    op = next(walk(program.body))
+    return replace(program, body=(*program.body, replace(op, inputs=(row,))))
+
+
+PROGRAM_DAMAGE: dict[Callable[[Program], Program], str] = {
+    without_first: "before it is written",
+    longer_constant: "elements for",
+    other_code: "is not made of codes",
+    other_role: "do not go together",
+    renamed: "is called 'other'",
+    dangling: "no tensor 'nowhere'",
+    used_scratch: "used as more than scratch",
+    written_input: "which is input",
+    longer_loop: "is no row of",
+    row_outside: "outside of its loop",
+}
+
+
+def test_what_the_compiler_makes_has_no_faults(graph: Graph, program: Program) -> None:
+    assert list(faults_of_graph(graph)) == []
+    assert list(faults_of_program(program)) == []
+
+
+@pytest.mark.parametrize("damage", PROGRAM_DAMAGE, ids=lambda damage: damage.__name__)
+def test_damage_to_a_program_is_named(damage: Callable[[Program], Program], program: Program) -> None:
+    found = list(faults_of_program(damage(program)))
+    assert any(PROGRAM_DAMAGE[damage] in fault for fault in found), found
+    with pytest.raises(Malformed, match="after a pass: "):
+        checked(damage(program), "a pass")
+
+
+def twice(graph: Graph) -> Graph:
+    return replace(graph, nodes=(*graph.nodes, graph.nodes[0]))
+
+
+def backwards(graph: Graph) -> Graph:
+    return replace(graph, nodes=(Node("Relu", "early", (graph.outputs[0],), ("early",)), *graph.nodes))
+
+
+def shapeless(graph: Graph) -> Graph:
+    return replace(graph, shapes={name: shape for name, shape in graph.shapes.items() if name != graph.inputs[0]})
+
+
+def open_end(graph: Graph) -> Graph:
+    return replace(graph, outputs=("nowhere",))
+
+
+def short_body(graph: Graph) -> Graph:
+    def cut(node: Node) -> Node:
+        return node if node.body is None else replace(node, body=replace(node.body, inputs=node.body.inputs[1:]))
+
+    return replace(graph, nodes=tuple(cut(node) for node in graph.nodes))
+
+
+def foreign_scale(graph: Graph) -> Graph:
+    return replace(graph, steps={"nowhere": np.ones(1)})
+
+
+GRAPH_DAMAGE: dict[Callable[[Graph], Graph], str] = {
+    twice: "is defined twice",
+    backwards: "before it is made",
+    shapeless: "has no shape",
+    open_end: "'nowhere' is never made",
+    short_body: "other ends than the loop",
+    foreign_scale: "which there is not",
+}
+
+
+@pytest.mark.parametrize("damage", GRAPH_DAMAGE, ids=lambda damage: damage.__name__)
+def test_damage_to_a_graph_is_named(damage: Callable[[Graph], Graph], graph: Graph) -> None:
+    found = list(faults_of_graph(damage(graph)))
+    assert any(GRAPH_DAMAGE[damage] in fault for fault in found), found
+
+
+def test_nothing_is_looked_at_without_the_setting(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIL_VERIFY")
+    assert checked(without_first(program), "a pass") is not None
+
+
+def test_a_name_leaves_out_one_thing() -> None:
+
+    from tinyhil.fuse import NAMES
+    from tinyhil.memplan.arena.passes import ALL_NAMES
+
+    assert len(set(NAMES)) == len(NAMES)
+    assert not ALL_NAMES & set(NAMES)

@@ -1,0 +1,194 @@
+"""Rewrites that move elements: copies side by side, blocks between depth and space, Einstein sums."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import reduce
+
+import numpy as np
+
+from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.graph import element_count
+
+
+def _reshape(site: Site, x: str, *shape: int) -> str:
+    return site.make("Reshape", x, site.constant("shape", shape, np.int64))
+
+
+def _tile(site: Site) -> Results:
+    x = site.input(0)
+    repeats = [int(count) for count in site.static(1, "repeats").reshape(-1)]
+    if len(repeats) != len(site.shape(x)) or min(repeats, default=1) < 1:
+        raise site.refuse(f"repeats {repeats} for {list(site.shape(x))}", "give one of 1 or more per axis")
+    if element_count(site.shape(x)) * math.prod(repeats) > 1 << 24:
+        raise site.refuse(f"repeats {repeats}", "the file is damaged")
+    for axis, count in enumerate(repeats):
+        if count > 1:
+            side = site.shape(x)[axis]
+            positions = site.constant("positions", np.arange(side * count) % side, np.int64)
+            x = site.make("Gather", x, positions, axis=axis)
+    return site.last("Identity", x)
+
+
+# ---- depth and space
+
+
+def _planes(site: Site) -> tuple[str, tuple[int, int, int], int]:
+    x, block = site.input(0), int(site.attr("blocksize", 0))
+    shape = site.shape(x)
+    if len(shape) != 4 or shape[0] != 1 or block < 1:
+        raise site.refuse(f"input {list(shape)} in blocks of {block}", "it needs (1, channels, height, width)")
+    return x, (shape[1], shape[2], shape[3]), block
+
+
+def _swapped(site: Site, x: str, a: int, b: int, c: int, d: int) -> str:
+    """Axes b and c of (a, b, c, d) change places; the result is (a, c, b d)."""
+    moved = site.make("Transpose", _reshape(site, x, a, b, c, d), perm=[0, 2, 1, 3])
+    return _reshape(site, moved, a, c, b * d)
+
+
+def _depth_to_space(site: Site) -> Results:
+    """(i, j, c, h, w), or (c, i, j, h, w), to (c, h, i, w, j): swaps of neighbours, so that few axes move at once."""
+    x, (depth, height, width), s = _planes(site)
+    if depth % (s * s):
+        raise site.refuse(f"{depth} channels in blocks of {s}", "they must be a multiple of its square")
+    channels = depth // (s * s)
+    if site.attr("mode", "DCR") == "DCR":
+        x = _swapped(site, x, 1, s * s, channels, height * width)  # (c, i, j, h, w)
+    elif site.attr("mode", "DCR") != "CRD":
+        raise site.refuse(f"mode {site.attr('mode', 'DCR')}", "use DCR or CRD")
+    x = site.make("Transpose", _reshape(site, x, channels * s, s, height * width), perm=[0, 2, 1])  # (c, i, h, w, j)
+    x = _swapped(site, x, channels, s, height, width * s)  # (c, h, i, w, j)
+    return site.last("Reshape", x, site.constant("planes", (1, channels, height * s, width * s), np.int64))
+
+
+def _space_to_depth(site: Site) -> Results:
+    """(c, h, i, w, j) to (i, j, c, h, w), or (c, i, j, h, w)."""
+    x, (channels, height, width), s = _planes(site)
+    if height % s or width % s:
+        raise site.refuse(f"{height} x {width} pixels in blocks of {s}", "they must be a multiple of it")
+    high, wide = height // s, width // s
+    x = _swapped(site, x, channels, high, s, width)  # (c, i, h, w, j)
+    x = site.make("Transpose", _reshape(site, x, channels * s, high * wide, s), perm=[0, 2, 1])  # (c, i, j, h, w)
+    if site.attr("mode", "DCR") == "DCR":
+        x = _swapped(site, x, 1, channels, s * s, high * wide)  # (i, j, c, h, w)
+    return site.last("Reshape", x, site.constant("planes", (1, channels * s * s, high, wide), np.int64))
+
+
+# ---- means that count their padding
+
+
+def _average_pool(site: Site) -> Results:
+    """With ceil_mode a window may reach beyond the padding, which it does not count: padding becomes part of the
+    plane. A window that would begin behind the plane and the padding in front of it is left out."""
+    x, attrs = site.input(0), dict(site.call.attrs)
+    if not (int(attrs.get("ceil_mode", 0)) and int(attrs.pop("count_include_pad", 0))):
+        return None
+    if site.attr("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return None
+    shape = site.shape(x)
+    axes = len(shape) - 2
+    pads = [int(pad) for pad in attrs.pop("pads", ())] or [0] * (2 * axes)
+    strides = [int(stride) for stride in attrs.get("strides", ())] or [1] * axes
+    if len(pads) != 2 * axes or len(strides) != axes or not all(0 <= pad < 1 << 16 for pad in pads) or min(strides) < 1:
+        raise site.refuse(f"pads {pads} and strides {strides} for {axes} axes", "the file is damaged")
+    if not any(pads):
+        return site.last("AveragePool", x, **attrs)
+    whole = site.constant("pads", [0, 0, *pads[:axes], 0, 0, *pads[axes:]], np.int64)
+    pooled = site.make("AveragePool", site.make("Pad", x, whole), **attrs)
+    for axis, (front, stride) in enumerate(zip(pads, strides, strict=False), 2):
+        count = -(-(shape[axis] + front) // stride)
+        if site.shape(pooled)[axis] > count:
+            numbers = {"starts": [0], "ends": [count], "axes": [axis]}
+            pooled = site.make("Slice", pooled, *(site.constant(k, v, np.int64) for k, v in numbers.items()))
+    return site.last("Identity", pooled)
+
+
+# ---- Einstein sums
+
+
+def _einsum(site: Site) -> Results:
+    """Operands joined two at a time: what one alone has is summed before, a product of matrices sums what both have."""
+    letters, result = _letters(site)
+    operands = list(zip(letters, site.call.inputs, strict=True))
+    while len(operands) > 1:
+        (a, x), (b, y), *rest = operands
+        needed = set(result).union(*(names for names, _ in rest))
+        operands = [_joined(site, (a, x), (b, y), needed), *rest]
+    names, x = _summed(site, *operands[0], set(result))
+    if sorted(names) != sorted(result):
+        raise site.refuse(f"result '{result}' of '{names}'", "the file is damaged")
+    return site.last("Identity", _ordered(site, names, x, result))
+
+
+def _letters(site: Site) -> tuple[list[str], str]:
+    """The axes of each operand and of the result; those of '...' get capital letters no operand uses."""
+    equation = str(site.attr("equation", "")).replace(" ", "")
+    left, arrow, result = equation.partition("->")
+    parts = left.split(",")
+    free = [letter for letter in map(chr, range(0x391, 0x3C0)) if letter.isalpha()]
+    if len(parts) != len(site.call.inputs):
+        raise site.refuse(
+            f"{len(parts)} operands in '{equation}' for {len(site.call.inputs)} inputs", "check the model"
+        )
+    made, widest = [], 0
+    for part, name in zip(parts, site.call.inputs, strict=True):
+        extra = len(site.shape(name)) - len(part.replace("...", ""))
+        if extra < 0 or (extra and "..." not in part) or extra > len(free):
+            raise site.refuse(f"'{part}' for a tensor {list(site.shape(name))}", "check the equation")
+        widest = max(widest, extra if "..." in part else 0)
+        made.append(part.replace("...", "".join(free[len(free) - extra :])))
+    if any(count > 1 for part in made for count in Counter(part).values()):
+        raise site.refuse(f"an axis twice in one operand of '{equation}'", "take the diagonal before it")
+    if not arrow:
+        once = Counter("".join(left.replace("...", "")))
+        result = ("..." if "..." in left else "") + "".join(sorted(k for k, n in once.items() if n == 1 and k != ","))
+    return made, result.replace("...", "".join(free[len(free) - widest :]))
+
+
+def _summed(site: Site, names: str, x: str, kept: set[str]) -> tuple[str, str]:
+    """The operand without the axes that nothing else reads."""
+    for axis in reversed(range(len(names))):
+        if names[axis] not in kept:
+            x = site.make("ReduceSum", x, site.constant("axes", [axis], np.int64), keepdims=0)
+            names = names[:axis] + names[axis + 1 :]
+    return names, x
+
+
+def _ordered(site: Site, names: str, x: str, wanted: str) -> str:
+    order = [names.index(name) for name in wanted]
+    return x if order == sorted(order) else site.make("Transpose", x, perm=order)
+
+
+def _joined(site: Site, first: tuple[str, str], second: tuple[str, str], needed: set[str]) -> tuple[str, str]:
+    """(batch, rows, inner) times (batch, inner, columns); axes of 1 broadcast along the batch only."""
+    (a, x), (b, y) = (
+        _summed(site, *mine, needed | set(other[0])) for mine, other in ((first, second), (second, first))
+    )
+    sizes = {**dict(zip(b, site.shape(y), strict=True)), **dict(zip(a, site.shape(x), strict=True))}
+    for name, size in zip(b, site.shape(y), strict=True):
+        if name in a and size != sizes[name]:
+            raise site.refuse(f"axis '{name}' of {sizes[name]} and {size}", "check the equation")
+    batch = "".join(name for name in a if name in b and name in needed)
+    inner = "".join(name for name in a if name in b and name not in needed)
+    rows, columns = ("".join(name for name in names if name not in batch + inner) for names in (a, b))
+    counts = [reduce(lambda n, name: n * sizes[name], names, 1) for names in (batch, rows, inner, columns)]
+    groups, r, k, c = counts
+    lead = [groups] if groups > 1 else []
+    left = _reshape(site, _ordered(site, a, x, batch + rows + inner), *lead, r, k)
+    right = _reshape(site, _ordered(site, b, y, batch + inner + columns), *lead, k, c)
+    names = batch + rows + columns
+    return names, _reshape(site, site.make("MatMul", left, right), *(sizes[name] for name in names))
+
+
+_BLOCKS = "batch of 1"
+_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
+_MEAN = "mean; besides its rounding wrong by at most n * 2^-16 units of the operand for n elements"
+REWRITES = (
+    Rewrite("AveragePool", f"1-D and 2-D; any padding, ceil_mode; {_MEAN}", _average_pool, _POOL),
+    Rewrite("Tile", "constant repeats", _tile),
+    Rewrite("DepthToSpace", f"both modes; {_BLOCKS}", _depth_to_space, ("blocksize", "mode")),
+    Rewrite("SpaceToDepth", f"both modes; {_BLOCKS}", _space_to_depth, ("blocksize", "mode")),
+    Rewrite("Einsum", "as Transpose, ReduceSum and MatMul; no axis twice in one operand", _einsum, ("equation",)),
+)

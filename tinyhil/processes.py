@@ -1,0 +1,77 @@
+"""The one way to start a program: in a process group of its own that ends when we do, killed or not.
+
+A group, because a driver such as `g++` or `pio` leaves those behind that it has started. A session of its own, because
+Ctrl-C in a terminal is for us: we end programs in order. SIGTERM ends them gently; a shell that starts us in the
+background has us and them ignore SIGINT.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# A pipe from us is held open by us alone. Its end is the end of the group: of the program, then of this watch.
+WATCHED = '(read _ <"/proc/self/fd/$0"; kill -KILL 0) >/dev/null 2>&1 & exec "$@"'
+
+
+class Started(subprocess.Popen[Any]):
+    """A running program, with the options of `subprocess.Popen`. OSError if it is not there or can not be executed."""
+
+    def __init__(self, command: Sequence[str | Path], **options: Any) -> None:
+        words = [str(word) for word in command]
+        path = (options.get("env") or os.environ).get("PATH")
+        if shutil.which(words[0], path=path) is None:
+            raise FileNotFoundError(2, "not found, or not executable", words[0])
+        watched, self._leash = os.pipe()
+        shell = ["/bin/sh", "-c", WATCHED, str(watched), *words]
+        try:
+            super().__init__(shell, start_new_session=True, pass_fds=(watched,), **options)
+        except BaseException:
+            os.close(self._leash)
+            raise
+        finally:
+            os.close(watched)
+        self.args = words
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; what the program has left behind is ended with it."""
+        code = super().wait(timeout)
+        self._release()
+        return code
+
+    def end(self, patience_s: float = 0.0) -> int:
+        """Ask the program to end (SIGTERM) if there is patience, then end its group; the exit code."""
+        if self._leash < 0:
+            return int(self.returncode)
+        if patience_s and self.poll() is None:
+            self.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                return self.wait(patience_s)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # no other's: the watch keeps the group's number until the release
+        return self.wait()
+
+    def _release(self) -> None:
+        leash, self._leash = self._leash, -1
+        if leash >= 0:
+            os.close(leash)
+
+
+def run(command: Sequence[str | Path], timeout_s: float | None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """What a program prints and its exit code. `subprocess.TimeoutExpired` after `timeout_s` ends its group."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = Started(command, **{**pipes, "text": True, "errors": "replace", **options})
+    try:
+        printed, complained = process.communicate(timeout=timeout_s)
+    finally:
+        process.end()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+    return subprocess.CompletedProcess(list(command), process.returncode, printed, complained)
