@@ -139,7 +139,7 @@ BAD_INPUT: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "shapes that do not fit": (TINY.replace("tiny", "misfit") + "{f}/x.npz", 2, ("mix", "[1, 32]", "[31, 4]")),
     "no inputs": ("run --board host --model {f}/tiny.onnx", 2, ("--inputs",)),
     "no such inputs": (TINY + "{f}/nothing.npz", 2, ("nothing.npz", "no such file")),
-    "folder as inputs": (TINY + "{f}", 2, ("not a readable",)),
+    "folder as inputs": (TINY + "{f}", 2, ("Is a directory",)),
     "text as inputs": (TINY + "{f}/text.npy", 2, ("text.npy", "no arrays of numbers")),
     "truncated inputs": (TINY + "{f}/truncated.npz", 2, ("truncated.npz",)),
     "inputs without x": (TINY + "{f}/no_x.npz", 2, ("'x'", "z")),

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # they are linked
 LAYERS = {
     "tinyhil": set(),
-    "memplan": {"tinyhil.errors", "tinyhil.native"},
+    "memplan": {"tinyhil.errors", "tinyhil.files", "tinyhil.native"},
     "memplan/arena": {"tinyhil", "memplan"},
     "codegen": {"tinyhil", "memplan"},
     "search": {"tinyhil", "memplan"},

@@ -196,14 +196,56 @@ def test_phase_three_has_three_passes(tmp_path: Path) -> None:
     assert fitting
     for index, candidate in zip(fitting, expected, strict=True):
         assert candidate[index] == space.high
-    together = space.having(space.uniform(space.low), dict.fromkeys(overshooting, space.high))
-    assert len(asked) == 1 + len(expected) + int(study.fits(together))
+    together, _ = study.promote([*overshooting, *order], space.uniform(space.low), space.high)
+    assert asked[1 + len(expected) :] == [together]
 
 
 def test_a_soft_limit_promotes_further_but_is_never_the_result(tmp_path: Path) -> None:
     found = search(Haunter(soft_limit_factor=1.3), network_study(tmp_path, 17))
     assert any(trial.ram_bytes > 17 for trial in found.trials)
     assert found.best.ram_bytes <= 17
+
+
+def test_a_soft_limit_below_one_leaves_room(tmp_path: Path) -> None:
+    found = search(Haunter(soft_limit_factor=0.8), network_study(tmp_path, 17))
+    assert max(trial.ram_bytes for trial in found.trials) <= 0.8 * 17
+    plain = search(Haunter(), network_study(tmp_path, 17))
+    assert max(trial.ram_bytes for trial in plain.trials) > 0.8 * 17
+
+
+def test_the_run_of_all_low_is_a_candidate(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 17)
+    tried = [trial.candidate for trial in search(Haunter(), study).trials]
+    assert study.space.uniform(study.space.low) in tried
+
+
+def test_baselines_demote_from_all_high_until_it_fits(tmp_path: Path) -> None:
+    """By size, and by the accuracy of each demoted alone; nothing that takes no RAM, and not one more than needed."""
+    study = network_study(tmp_path, 19)
+    space, high, low = study.space, study.space.high, study.space.low
+    free = study.free()
+    alone = {i: study.evaluator.score(space.lower(space.having(space.uniform(high), {i: low}))) for i in free}
+    orders = {
+        "size_only": sorted(free, key=lambda i: (-space.groups[i].elements, i)),
+        "accuracy_only": sorted(free, key=lambda i: (alone[i].disagreements, i)),
+    }
+    for name, order in orders.items():
+        expected = space.uniform(high)
+        for index in order:
+            if not study.fits(expected):
+                expected = space.having(expected, {index: low})
+        found = search(make_strategy(name, ()), study)
+        assert found.best.candidate == expected, name
+        assert 0 < sum(choice == low for choice in expected) < len(free)
+        promoted = search(make_strategy(name, ("promote=true",)), study)
+        assert study.fits(promoted.best.candidate)
+
+
+def test_shiftry_may_stop_where_it_fits(tmp_path: Path) -> None:
+    study = network_study(tmp_path, 22)
+    papers, ours = (search(make_strategy("shiftry", (f"until_it_fits={text}",)), study) for text in ("false", "true"))
+    assert papers.best.ram_bytes < ours.best.ram_bytes <= 22
+    assert ours.best.score.disagreements <= papers.best.score.disagreements
 
 
 @pytest.mark.parametrize(("good_from", "expected"), [(0, (0, 1)), (1, (0, 1)), (2, (1, 2)), (3, (2, 3)), (9, (2, 3))])
@@ -226,7 +268,7 @@ def test_es_of_posits_is_chosen_by_homogeneous_runs(tmp_path: Path) -> None:
     study = network_study(tmp_path, 10_000)
     names = tuple(formats_on_offer("posit8, posit16"))
     assert names == ("posit8es0", "posit8es2", "posit16es1", "posit16es2")
-    for good, expected in (([1, 0, 0, 1], (0, 3)), ([0, 1, 1, 0], (1, 2)), ([0, 0, 0, 0], (0, 2))):
+    for good, expected in (([1, 0, 0, 1], (0, 3)), ([0, 1, 1, 0], (1, 2)), ([0, 0, 0, 0], (1, 3))):
         pair, asked = phase_one(study, names, good)
         assert pair == tuple(Choice(names[place]) for place in expected)
         assert asked == [study.space.uniform(Choice(name)) for name in names]

@@ -20,7 +20,7 @@ import serial
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import check_identity, greet
 from tinyhil.processes import run
 
@@ -231,7 +231,7 @@ def touch(port: str) -> None:
                 opened.dtr = False
             time.sleep(TOUCH_HOLD_S)
     except OSError as error:
-        raise FlashError(f"port {port} can not be opened: {error.strerror or error}; see `hil boards`") from None
+        raise FlashError(f"port {port} can not be opened: {reason(error)}; see `hil boards`") from None
     time.sleep(ERASE_S)
 
 

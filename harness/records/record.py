@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
@@ -88,7 +89,7 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
     """Make and write the record; only then the finished samples on disk have done their duty."""
     record = make_record(outcome)
     path = write_record(record, outcome.request.results)
-    outcome.partial_path.unlink(missing_ok=True)
+    outcome.partial.discard()
     return record, path
 
 
@@ -100,12 +101,9 @@ def write_record(record: Mapping[str, Any], results: Path) -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = _reserve(folder, stem)
-        partial = path.with_suffix(".tmp")
         try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
+            files.write_text(path, json.dumps(record, indent=1) + "\n")
         except OSError:
-            partial.unlink(missing_ok=True)
             path.unlink()
             raise
     return path

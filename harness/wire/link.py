@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 from types import TracebackType
@@ -24,6 +25,15 @@ def wait_for_port(port: str | None, timeout_s: float) -> None:
         time.sleep(READ_SLICE_S)
 
 
+def reason(error: Exception) -> str:
+    """Why a port failed, once: pyserial puts the system's words into a sentence of its own, which says them again."""
+    number = getattr(error, "errno", None)
+    if number:
+        return os.strerror(number)
+    inner = re.search(r"\[Errno (\d+)\]", str(error))
+    return os.strerror(int(inner[1])) if inner else " ".join(str(error).split()) or type(error).__name__
+
+
 class Link:
     """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`)."""
 
@@ -35,8 +45,14 @@ class Link:
                 port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=self._write_timeout_s, exclusive=True
             )
         except (OSError, ValueError) as error:  # serial.SerialException is an OSError
-            reason = getattr(error, "strerror", None) or str(error)
-            raise BoardError(f"port {port} can not be opened: {reason}; `hil boards` lists the attached ones") from None
+            if port.startswith("rfc2217:") and "RFC2217" in str(error):
+                raw = port.replace("rfc2217:", "socket:", 1)
+                raise BoardError(
+                    f"port {port}: the server speaks no RFC 2217; is it a raw socket? then {raw}"
+                ) from None
+            raise BoardError(
+                f"port {port} can not be opened: {reason(error)}; `hil boards` lists the attached ones"
+            ) from None
         self._splitter = Splitter()
         self._waiting: deque[Message] = deque()
 
@@ -95,7 +111,7 @@ class Link:
 
     def _gone(self, doing: str, error: OSError) -> LinkError:
         return LinkError(
-            f"{self.port}: the port failed while {doing} ({error}): is the cable in and the board powered? "
+            f"{self.port}: the port failed while {doing} ({reason(error)}): is the cable in and the board powered? "
             "finished samples are kept and the same command resumes"
         )
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.space import Choice
 from tinyhil.search.study import Ask, Asking, Study
 from tinyhil.search.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
 class Haunter:
-    """`soft_limit_factor` lets phase III promote beyond the limit (such trials are never the result)."""
+    """`soft_limit_factor` times the limit is what phase III promotes up to: beyond 1 trials may exceed the limit, which
+    are never the result."""
 
     soft_limit_factor: float = 1.0
     percentile: float = 95.0
@@ -32,9 +33,9 @@ class Haunter:
     source: ClassVar[str] = "MinUn (LCTES 2023), section 5, algorithms 4-8"
 
     def __post_init__(self) -> None:
-        if not 1.0 <= self.soft_limit_factor <= 1e6 or not 0.0 <= self.percentile <= 100.0:
+        if not 0.0 < self.soft_limit_factor <= 1e6 or not 0.0 <= self.percentile <= 100.0:
             raise ConfigError(
-                "haunter: soft_limit_factor must be between 1 and a million, percentile between 0 and 100"
+                "haunter: soft_limit_factor must be above 0 and at most a million, percentile between 0 and 100"
             )
 
     def propose(self, study: Study) -> Asking:
@@ -42,6 +43,7 @@ class Haunter:
         if self.permit_overflow:
             low = Choice(low.format, -1)
         order = promotion_order(study, study.heat(high, low, self.percentile))
+        yield Ask(study.space.uniform(low))  # run for the heat map anyway: a candidate like others
         yield from promotions(study, order, low, high, self.soft_limit_factor)
         return None
 
@@ -58,13 +60,12 @@ def choose_pair(study: Study) -> Generator[Ask, Trial, tuple[Choice, Choice]]:
         if len(offered) == 1 and len(by_width) == 2:  # nothing to choose
             ladder.append((offered[0], 0.0))
             continue
-        best: tuple[Choice, float] | None = None
+        found: list[tuple[float, int, Choice]] = []
         for choice in offered:
             trial = yield Ask(study.space.uniform(choice), complete=True)
-            if best is None or trial.quality > best[1]:
-                best = choice, trial.quality
-        assert best is not None
-        ladder.append(best)
+            found.append((trial.quality, int(choice.format.partition("es")[2] or 0), choice))
+        quality, _, best = max(found, key=lambda entry: entry[:2])  # of equally good posits the one of the larger es
+        ladder.append((best, quality))
     return enclosing(study, ladder)
 
 
@@ -97,6 +98,5 @@ def promotions(
         alone = study.space.having(start, {index: high})
         if study.fits(alone, factor):
             yield Ask(study.promote(order, alone, high, factor)[0])
-    together: Candidate = study.space.having(start, dict.fromkeys(overshooting, high))
-    if overshooting and study.fits(together, factor):
-        yield Ask(study.promote(order, together, high, factor)[0])
+    if overshooting:  # in front together, as many as there is room for
+        yield Ask(study.promote([*overshooting, *order], start, high, factor)[0])

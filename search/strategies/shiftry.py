@@ -15,12 +15,14 @@ from tinyhil.search.trial import Trial
 @dataclass(frozen=True, slots=True)
 class Shiftry:
     """`points`: demotion stops where accuracy is more than so many points below float. A demoted tensor has the scale
-    of the wide one plus the difference of the widths plus an offset down to `lowest_offset`."""
+    of the wide one plus the difference of the widths plus an offset down to `lowest_offset`. `until_it_fits`: it stops
+    where the limit holds, too; the paper's goes on to the loss permitted."""
 
     points: float = 2.0
     lowest_offset: int = -2
     lowest_input_offset: int = -8
     large_elements: int = 50_000
+    until_it_fits: bool = False
 
     name: ClassVar[str] = "shiftry"
     source: ClassVar[str] = "Shiftry (OOPSLA 2020), section 5, stages III and IV"
@@ -56,7 +58,7 @@ class Shiftry:
         answer = current if study.fits(current) else None
         good = True
         for index, choice in order:
-            if answer is not None and not good:
+            if answer is not None and (self.until_it_fits or not good):
                 break
             current = study.space.having(current, {index: choice})
             if good:

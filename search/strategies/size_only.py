@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tinyhil.search.strategies.demotion import demoted
 from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
 class SizeOnly:
-    """Promote the smallest tensors first, within the limit; one evaluation."""
+    """All high, then the largest tensors demoted first, until the limit holds; one evaluation. `promote` is a way of
+    our own: from all low, the smallest first, whatever the limit permits."""
+
+    promote: bool = False
 
     name: ClassVar[str] = "size_only"
     source: ClassVar[str] = "MinUn (LCTES 2023), section 6, table 1"
 
     def propose(self, study: Study) -> Asking:
-        space = study.space
-        order = sorted(range(len(space.groups)), key=lambda index: (space.groups[index].elements, index))
-        found, _ = study.promote(order, space.uniform(space.low), space.high)
+        groups = study.space.groups
+        if self.promote:
+            order = sorted(range(len(groups)), key=lambda index: (groups[index].elements, index))
+            found, _ = study.promote(order, study.space.uniform(study.space.low), study.space.high)
+        else:
+            found = demoted(study, sorted(study.free(), key=lambda index: (-groups[index].elements, index)))
         yield Ask(found)
         return found
