@@ -28,10 +28,12 @@ ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini t
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One model in one assignment: the program, its plan, and how its input gets into each board it fits."""
+    """One model in one assignment: the program as it was lowered and with what saves memory done, its plan, and how its
+    input gets into each board it fits."""
 
     model: Model
     assignment: Assignment
+    lowered: Program
     program: Program
     problem: Problem
     plan: Plan
@@ -53,7 +55,8 @@ def compile_model(
     `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
     those of the first board that is not left out.
     """
-    groups = _by_core(lower(model.graph, assignment, ranges, without), boards)
+    lowered = lower(model.graph, assignment, ranges, without)
+    groups = _by_core(lowered, boards)
     required = set(required)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
@@ -63,7 +66,7 @@ def compile_model(
     sources = with_supplies(runtime_sources(), boards) | join(list(zip(names, mains, strict=True)))
     first = parts[0].placed
     transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
-    return Compiled(model, assignment, first.program, first.problem, first.plan, transfers, sources)
+    return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
 
 
 def _hash_of(model: Model) -> bytes:
