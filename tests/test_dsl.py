@@ -303,7 +303,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none.dsl: no such file"):
         load_model(tmp_path / "none.dsl")
-    with pytest.raises(ModelError, match=r"m.txt: not a model file; known are .onnx, .dsl"):
+    with pytest.raises(ModelError, match=r"m.txt: not a model file; known are .onnx, .dsl, .tflite"):
         load_model(tmp_path / "m.txt")
 
 
