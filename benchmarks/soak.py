@@ -66,7 +66,7 @@ def soak(board: str, runs: int, samples: int, load: str) -> Soak:
             started = time.monotonic()
             try:
                 outcome = run(request, load_boards(), default_cache_dir(), lambda line: None, lambda done, total: None)
-                outcome.partial_path.unlink(missing_ok=True)
+                outcome.partial.discard()
                 record = make_record(outcome)
             except HilError as error:
                 flakes.append(Flake(board, number, f"exit code {error.exit_code}: {error}"))

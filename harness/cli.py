@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
+import tempfile
+import threading
+import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -35,13 +40,19 @@ from tinyhil.harness.text import printable
 
 
 class _Commands(click.Group):
-    """Keeps click from answering Ctrl-C with an empty line of its own."""
+    """Keeps click from answering Ctrl-C with an empty line of its own, and a reader that has gone with exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.Abort from None
+        except BrokenPipeError:
+            raise _ReaderHasGone from None
+
+
+class _ReaderHasGone(Exception):
+    """Of what we print, as in `hil run --json | true`."""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,10 +89,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _dispatch(arguments: list[str] | None) -> None:
+    threading.excepthook = lambda told: defect(told.exc_value) and None  # not on the terminal
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # end boards and temporary files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an ASCII locale can not write every name
     hil.main(arguments, prog_name="hil", standalone_mode=False)
 
 
@@ -100,14 +115,40 @@ def _guard(body: Callable[[], Any]) -> int:
         return _fail(f"{said}; see `{command} --help`", errors.EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted; finished samples are kept and the same command resumes", errors.EXIT_INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderHasGone):
         sys.stdout = None  # or Python complains when it flushes it at the end
         return errors.EXIT_OK
+    except MemoryError:
+        return _fail("out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE)
     except OSError as error:
         sys.stdout = None if error.errno == errno.ENOSPC else sys.stdout
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", errors.EXIT_USAGE)
+    except Exception as error:
+        return _fail(f"a defect of hil: {_what(error)}; please report it with {defect(error)}", errors.EXIT_DEFECT)
     return errors.EXIT_OK
+
+
+def _what(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+
+
+def defect(error: BaseException | None) -> str:
+    """Write what Python knows of an error that nobody foresaw into a file; the file's name."""
+    from tinyhil.native import default_cache_dir
+
+    text = "".join([f"hil {sys.argv[1:]}\n", *traceback.format_exception(error)]) if error else ""
+    for folder in (default_cache_dir() / "defects", None):
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(".log", time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()), folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return name
+        except OSError:
+            continue
+    return "no log: neither the cache nor the folder for temporary files can be written"
 
 
 def _fail(message: str, code: int) -> int:

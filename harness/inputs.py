@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil import data
+from tinyhil import data, files
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import DataError
 from tinyhil.frontend.listing import Model
@@ -20,7 +19,7 @@ from tinyhil.harness.zoo import ModelSource
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, synthetic or file."""
+    """`x` (samples, ...) float32, `y` labels or None; `source` is full, subset, bundled, synthetic or file."""
 
     name: str
     source: str
@@ -76,23 +75,15 @@ def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.n
 
 def read_inputs(path: Path, classes: Sequence[str] = ()) -> Inputs:
     """A .npz with key `x` (and `y`) or with one array alone, or a .npy; DataError if it is damaged or lacks them."""
-    try:
-        content = path.read_bytes()
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            x, y = loaded, None
-        else:
-            name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
-            if name not in loaded:
-                raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
-            x, y = loaded[name], loaded.get("y") if name == "x" else None
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        reason = "no arrays of numbers" if "pickle" in str(error) else str(error)[:100]
-        raise DataError(f"{path}: not a readable .npz or .npy file ({reason})") from None
+    content = files.read_bytes(path, ".npz or .npy file", files.MOST_ARRAY_BYTES)
+    loaded = files.parse_arrays(content, str(path))
+    if isinstance(loaded, np.ndarray):
+        x, y = loaded, None
+    else:
+        name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
+        if name not in loaded:
+            raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")
+        x, y = loaded[name], loaded.get("y") if name == "x" else None
     if x.shape[:1] == (0,):
         raise DataError(f"{path}: 'x' holds no samples; give an array (samples, ...)")
     if x.ndim == 0 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.data.fetch import telling
 from tinyhil.errors import DataError
 from tinyhil.formats import named
 from tinyhil.frontend.listing import Model
@@ -111,7 +112,8 @@ def open_model(name: str, say: Say | None = None) -> Opened:
 
 def load_job(opened: Opened, request: Request, say: Say) -> Job:
     """Samples, formats and ranges of a request; ConfigError or DataError where one of them can not be had."""
-    inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model.classes)
+    with telling(say):
+        inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model.classes)
     if inputs.message:
         say(inputs.message)
     assignment = opened.assignment(request.assignment, request.format)

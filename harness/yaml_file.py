@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from tinyhil import files
 from tinyhil.errors import ConfigError
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
@@ -30,10 +31,7 @@ Content = TypeVar("Content", bound=Record)
 
 
 def read_text(source: Path, what: str) -> str:
-    try:
-        return source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: cannot read the {what}: {error}") from error
+    return files.read_text(source, what, files.MOST_YAML_BYTES, ConfigError)
 
 
 def parse(
@@ -69,12 +67,12 @@ def parse(
 
 def _compose(text: str, source: Path) -> yaml.Node:
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = files.compose_yaml(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ConfigError(f"{source.name}{where}: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{source.name}: {error}") from error
     if root is None:
         raise ConfigError(f"{source.name}:1:1: the file is empty")

@@ -1,4 +1,4 @@
-"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx or .dsl file)."""
+"""Models by name (`models/<name>/model.yaml`) or by path (any .onnx, .dsl or .tflite file)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def find_model(name_or_path: str) -> ModelSource:
     close = difflib.get_close_matches(name_or_path, names, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise ModelError(
-        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx or .dsl file{hint}"
+        f"no model '{name_or_path}'; in the zoo: {', '.join(names)}; or give a path to an .onnx, .dsl or .tflite "
+        f"file{hint}"
     )
 
 

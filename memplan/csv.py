@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tinyhil.errors import DataError
+from tinyhil.files import read_text
 from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError
 
 COLUMNS = {
@@ -37,13 +38,7 @@ IGNORED = ("hint",)
 
 def read_problem(path: str | Path) -> Problem:
     """The buffers of a file in one arena without a limit."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path}: can not be read ({error.strerror}); give a CSV of buffers") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not text in UTF-8 (byte {error.start}); give a CSV of buffers") from error
-    return parse_problem(text, str(path))
+    return parse_problem(read_text(Path(path), "CSV of buffers"), str(path))
 
 
 def parse_problem(text: str, source: str = "CSV") -> Problem:

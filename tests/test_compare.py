@@ -279,7 +279,7 @@ def test_a_board_that_is_too_small_does_not_keep_the_others_from_their_records(t
         (["check"], 2, "no golden records"),
         (["update"], 2, "no golden records"),
         (["update", "--model", "fastgrnn_har"], 2, "--board"),
-        (["check", "bad.json"], 2, "not a golden record"),
+        (["check", "bad.json"], 2, "not a record of this version"),
         (["update", "--model", "tiny.onnx", "--board", "host"], 2, "--inputs or --calibrate"),
     ],
 )

@@ -293,7 +293,7 @@ def test_where_the_error_is(text: str, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     for content, message in (
         (b"input x\xff", r"m.dsl: not UTF-8 at byte 7"),
-        (b"/" * (1 << 21), r"m.dsl: 2097152 B of text, the limit is 1048576"),
+        (b"/" * (1 << 21), r"m.dsl: 2097152 B, more than the 1048576 B"),
     ):
         (tmp_path / "m.dsl").write_bytes(content)
         with pytest.raises(ModelError, match=message):
@@ -301,9 +301,9 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"none.dsl: No such file"):
+    with pytest.raises(ModelError, match=r"none.dsl: no such file"):
         load_model(tmp_path / "none.dsl")
-    with pytest.raises(ModelError, match=r"m.txt: not a model file; known are .onnx, .dsl"):
+    with pytest.raises(ModelError, match=r"m.txt: not a model file; known are .onnx, .dsl, .tflite"):
         load_model(tmp_path / "m.txt")
 
 

@@ -84,7 +84,7 @@ def test_convert_refuses(tmp_path: Path) -> None:
         (("m.dsl", "m.txt"), ("m.txt: the languages are .onnx, .dsl",)),
         (("m.dsl", "./m.dsl"), ("would replace the model itself",)),
         (("bad.dsl", "m.onnx"), ("bad.dsl:2:6: 'y' is not defined",)),
-        (("nosuch", "m.onnx"), ("no model 'nosuch'", "path to an .onnx or .dsl file")),
+        (("nosuch", "m.onnx"), ("no model 'nosuch'", "path to an .onnx, .dsl or .tflite file")),
         (("q.onnx", "q.dsl"), ("input 'x' is of integers", "begin with a QuantizeLinear")),
     ):
         check_failure(hil("convert", *arguments, cwd=tmp_path), 2, *words)

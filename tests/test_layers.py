@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # they are linked
 LAYERS = {
     "tinyhil": set(),
-    "memplan": {"tinyhil.errors", "tinyhil.native"},
+    "memplan": {"tinyhil.errors", "tinyhil.files", "tinyhil.native"},
     "memplan/arena": {"tinyhil", "memplan"},
     "codegen": {"tinyhil", "memplan"},
     "search": {"tinyhil", "memplan"},
@@ -111,7 +111,7 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     """What `hil` prints and the top-level modules it has loaded by then."""
     program = (
         "import sys, json, io, contextlib\n"
-        "from harness.cli import main\n"
+        "from tinyhil.harness.cli import main\n"
         "out = io.StringIO()\n"
         "with contextlib.redirect_stdout(out):\n"
         "    try: main(sys.argv[1:])\n"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tinyhil import files
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
@@ -59,10 +60,10 @@ def load_assignment(path: Path, graph: Graph) -> Assignment:
     """Read an assignment file; ConfigError names the unknown value or format."""
     import yaml
 
+    text = files.read_text(path, "assignment file", files.MOST_YAML_BYTES, ConfigError)
     try:
-        data = yaml.load(path.read_text(), Loader=_once_only())  # a SafeLoader
-    except OSError as error:
-        raise ConfigError(f"assignment file {path}: {error.strerror}") from None
+        files.compose_yaml(text)
+        data = yaml.load(text, Loader=_once_only())  # a SafeLoader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a date that does not exist
         raise ConfigError(f"assignment file {path}: not YAML or JSON ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict) or "default" not in data:

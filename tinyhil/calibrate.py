@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.errors import DataError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.graph import Graph
@@ -76,17 +77,17 @@ def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
     }
     if ranges.columns:
         data["columns"] = {name: list(pair) for name, pair in ranges.columns.items()}
-    path.write_text(json.dumps(data, indent=1) + "\n")
+    files.write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def load_ranges(path: Path, model_sha256: str) -> Ranges:
     """Read `ranges.json`; ModelError if it belongs to another model or is damaged."""
+    data = files.read_json(path, "ranges file", error=ModelError)
     try:
-        data = json.loads(path.read_text())
         values = {str(name): (float(low), float(high)) for name, (low, high) in data["values"].items()}
         columns = {str(name): _ends(pair) for name, pair in data.get("columns", {}).items()}
         owner, source = data["model_sha256"], data["source"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(f"{path}: not a ranges file ({error}); run `hil calibrate` again") from None
     for name, (low, high) in values.items():
         if not -math.inf < low <= high < math.inf:

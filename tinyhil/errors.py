@@ -15,6 +15,7 @@ EXIT_LINK = 6
 EXIT_CRASH = 7
 EXIT_WRONG_FIRMWARE = 8
 EXIT_FLAKY = 9
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
 EXIT_INTERRUPTED = 130
 
 
@@ -34,6 +35,12 @@ class DataError(HilError):
 
 class ConfigError(HilError):
     """boards.yaml, an assignment file or a command-line value is wrong."""
+
+
+class Infeasible(ConfigError):
+    """No assignment keeps to the limits that were given: the model does not fit into them."""
+
+    exit_code = EXIT_BUILD
 
 
 class BoardError(HilError):

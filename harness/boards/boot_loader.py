@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tinyhil.errors import FlashError
+from tinyhil.harness.build.compile import cache_full
 from tinyhil.processes import run
 
 SOURCE = Path("/usr/share/arduino/hardware/arduino/avr/bootloaders/optiboot/optiboot.c")
@@ -32,9 +33,12 @@ def optiboot(cache_dir: Path) -> Path:
     key = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
     done = cache_dir / "boot" / f"optiboot-{key}.hex"
     if not done.is_file():
-        done.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=done.parent) as folder:
-            os.replace(_compile(Path(folder)), done)
+        try:
+            done.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=done.parent) as folder:
+                os.replace(_compile(Path(folder)), done)
+        except OSError as error:
+            raise cache_full(cache_dir, error) from None
     return done
 
 

@@ -20,7 +20,7 @@ import serial
 from tinyhil.errors import FlashError, LinkError, WrongFirmware
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import check_identity, greet
 from tinyhil.processes import run
 
@@ -38,6 +38,10 @@ Alive = Callable[[], None]
 
 class BoardRefused(FlashError):
     """The flashing program ran, but the board did not answer or did not take the image."""
+
+
+class NoAnswer(BoardRefused):
+    """No boot loader answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +235,7 @@ def touch(port: str) -> None:
                 opened.dtr = False
             time.sleep(TOUCH_HOLD_S)
     except OSError as error:
-        raise FlashError(f"port {port} can not be opened: {error.strerror or error}; see `hil boards`") from None
+        raise FlashError(f"port {port} can not be opened: {reason(error)}; see `hil boards`") from None
     time.sleep(ERASE_S)
 
 
@@ -269,10 +273,12 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
             code = run(command, board.flash_deadline_s, stdout=output, stderr=subprocess.STDOUT).returncode
         except subprocess.TimeoutExpired:
             why = known_complaint(tool, log) or tool.no_answer
-            raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
+            kind = NoAnswer if why == tool.no_answer else BoardRefused
+            raise kind(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
     if code != 0:
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
-        raise BoardRefused(f"{where} failed: {why}; log: {log}")
+        kind = NoAnswer if why == tool.no_answer else BoardRefused
+        raise kind(f"{where} failed: {why}; log: {log}")
 
 
 def known_complaint(tool: Tool, log: Path) -> str | None:

@@ -19,7 +19,7 @@ from tinyhil.harness.boards.bench_file import Power
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.wire.link import Link
+from tinyhil.harness.wire.link import Link, reason
 from tinyhil.harness.wire.stream import greet
 from tinyhil.processes import run
 
@@ -114,7 +114,7 @@ def _reset(patient: Patient) -> None:
                     opened.dtr = level
                 time.sleep(RESET_HOLD_S)
     except (OSError, ValueError) as error:
-        raise BoardError(f"{patient.port} can not be opened: {getattr(error, 'strerror', None) or error}") from None
+        raise BoardError(f"{patient.port} can not be opened: {reason(error)}") from None
 
 
 def _can_touch(patient: Patient) -> str:

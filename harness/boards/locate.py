@@ -54,8 +54,10 @@ class Place:
 
 def locate(boards: Boards, name: str, port: str | None = None) -> Place:
     """The board that `name` and --port mean. BoardError: none, several, or the wrong one is there."""
-    kind, _, which = name.partition("@")
+    kind, at, which = name.partition("@")
     board = boards.board(kind)
+    if at and not which:
+        raise ConfigError(f"{name}: nothing after @; give a serial number, a role, or {kind}@{EMULATED}")
     if port == "":
         raise ConfigError("--port is empty; give a path or URL, or leave it out")
     if kind in boards.bench.boards:

@@ -19,28 +19,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import filelock
+from pydantic import AfterValidator, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from tinyhil.errors import BoardError, ConfigError
+from tinyhil import files
+from tinyhil.errors import BoardError, ConfigError, DataError
 from tinyhil.harness.boards.bench_file import Locks
+from tinyhil.harness.text import printable
 
 POLL_S = 0.1
 END_S = 20.0  # an interrupted run keeps its samples and switches its board off
+MOST_BYTES = 10_000
 Say = Callable[[str], None]
+Line = Annotated[str, AfterValidator(lambda text: printable(text, 300))]  # it is shown, and others have written it
+Time = Annotated[FiniteFloat, Field(ge=0, lt=1 << 40)]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Who uses or reserves a board. Times are seconds since 1970; `started` tells a process from a later namesake."""
 
-    owner: str
-    what: str
-    since: float
-    expires: float
-    pid: int = 0
-    started: str = ""
+    owner: Line
+    what: Line
+    since: Time
+    expires: Time
+    pid: Annotated[int, Field(ge=-1, lt=1 << 31)] = 0
+    started: Line = ""
 
     def describe(self, board: str) -> str:
         """One clause for messages."""
@@ -56,8 +62,11 @@ class Claim:
 class Wedged:
     """A board that failed its last run and has not answered since."""
 
-    why: str
-    since: float
+    why: Line
+    since: Time
+
+
+CLAIMS, WEDGED = TypeAdapter(Claim), TypeAdapter(Wedged)
 
 
 class LockFolder:
@@ -153,9 +162,8 @@ class LockFolder:
 
     def wedged(self, names: Sequence[str]) -> Wedged | None:
         for name in names:
-            data = self._read(name, "wedged")
-            with contextlib.suppress(KeyError, TypeError, ValueError):
-                return Wedged(str(data["why"]), float(data["since"]))
+            with contextlib.suppress(ValidationError):
+                return WEDGED.validate_python(self._read(name, "wedged"))
         return None
 
     def _changing(self) -> filelock.BaseFileLock:
@@ -174,21 +182,23 @@ class LockFolder:
         return self.path / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:150]}.{kind}"
 
     def _write(self, name: str, kind: str, data: dict[str, Any]) -> None:
-        path = self._file(name, kind)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(data) + "\n")
-        partial.replace(path)
+        try:
+            files.write_text(self._file(name, kind), json.dumps(data) + "\n")
+        except OSError as error:
+            raise ConfigError(
+                f"lock folder {self.path} can not be written: {error.strerror}; see docs/bench.md"
+            ) from None
 
     def _read(self, name: str, kind: str) -> Any:
         try:
-            return json.loads(self._file(name, kind).read_text())
-        except (OSError, ValueError):
+            return files.read_json(self._file(name, kind), "lock file", MOST_BYTES)
+        except DataError:  # none, or not of ours
             return None
 
     def _read_claim(self, name: str, kind: str) -> Claim | None:
         try:
-            return Claim(**self._read(name, kind))
-        except TypeError:
+            return CLAIMS.validate_python(self._read(name, kind))
+        except ValidationError:
             return None
 
 

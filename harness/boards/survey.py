@@ -82,7 +82,11 @@ def state_of(place: Place, locks: LockFolder) -> tuple[str, str]:
     wedged = locks.wedged(place.mark_names)
     if wedged:
         return "wedged", f"since {time.strftime('%Y-%m-%d %H:%M', time.localtime(wedged.since))}: {wedged.why}"
-    return ("remote" if place.port and "://" in place.port else "attached"), ""
+    if place.port is None or "://" not in place.port:
+        return "attached", ""
+    if place.port.startswith(LABGRID) or reachable(place.port):
+        return "remote", ""
+    return "absent", "nobody answers there"
 
 
 def scan(boards: Boards) -> Iterator[Scanned]:

@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 
 import filelock
 
-from tinyhil.errors import BuildError
+from tinyhil import files
+from tinyhil.errors import BuildError, DataError
 from tinyhil.harness.build.errors import explain
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.prune import mark_used, prune_daily
@@ -59,8 +60,8 @@ def build(sources: Mapping[str, str], board: BoardSpec, *, cache_dir: Path, log:
     """The image of `sources` (project-relative path -> text) for `board`; built only if it is not there yet."""
     compiler = find_compiler(board, cache_dir)
     recipe = _recipe(sources, board, compiler, cache_dir)
-    recipe.project_dir.mkdir(parents=True, exist_ok=True)
     try:
+        recipe.project_dir.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{recipe.project_dir}.lock", timeout=DEADLINE_S):
             changed = _write_sources(sources, recipe.project_dir)
             rebuilt = changed or not _is_built(recipe)
@@ -71,9 +72,17 @@ def build(sources: Mapping[str, str], board: BoardSpec, *, cache_dir: Path, log:
         raise BuildError(
             f"{board.name}: another build holds {recipe.project_dir}.lock for over {DEADLINE_S:.0f} s"
         ) from error
+    except OSError as error:
+        raise cache_full(cache_dir, error) from None
     if rebuilt:
         prune_daily(cache_dir)
     return _image(recipe, rebuilt)
+
+
+def cache_full(cache_dir: Path, error: OSError) -> BuildError:
+    """What to say when the cache takes no more."""
+    where = error.filename or cache_dir
+    return BuildError(f"{where}: {error.strerror or error}; make room in the cache, or set HIL_CACHE to another folder")
 
 
 def _recipe(sources: Mapping[str, str], board: BoardSpec, compiler: Compiler, cache_dir: Path) -> Recipe:
@@ -130,9 +139,7 @@ def _build_anew(sources: Mapping[str, str], recipe: Recipe, log: Log) -> None:
     if not (recipe.elf.is_file() and recipe.load_path.is_file()):
         raise BuildError(f"{board.name}: the build left no {recipe.load_path.name}; log: {recipe.project_dir / LOG}")
     stamp = recipe.project_dir / STAMP
-    partial = stamp.with_suffix(".partial")
-    partial.write_text(json.dumps(_digests(recipe), indent=1))
-    partial.replace(stamp)
+    files.write_text(stamp, json.dumps(_digests(recipe), indent=1))
     log(f"{board.name}: built in {time.monotonic() - started:.1f} s")
 
 
@@ -189,9 +196,8 @@ def _digests(recipe: Recipe) -> dict[str, str]:
 
 def _is_built(recipe: Recipe) -> bool:
     try:
-        recorded = json.loads((recipe.project_dir / STAMP).read_text())
-        return bool(recorded == _digests(recipe))
-    except (OSError, ValueError):
+        return bool(files.read_json(recipe.project_dir / STAMP, "stamp") == _digests(recipe))
+    except (OSError, DataError):
         return False
 
 

@@ -57,7 +57,7 @@ def bench(
     from tinyhil.harness.job import Request
     from tinyhil.harness.measure.bench import Plan, gate, store
     from tinyhil.harness.measure.bench import bench as run_bench
-    from tinyhil.harness.records.figures import read_record
+    from tinyhil.harness.records.schema import read_record
 
     plan = Plan(options.pop("resets"), options.pop("inferences"), options.pop("warm_up"))
     request = Request(format=format_, **options)

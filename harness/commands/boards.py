@@ -174,4 +174,6 @@ def _physical(known: Any, name: str, port: str | None) -> Place:
     place = locate(known, name, port)
     if place.port is None:
         raise errors.BoardError(f"{name}: none is attached; emulators need no care, every run starts a new one")
+    if "://" not in place.port and not Path(place.port).exists():
+        raise errors.BoardError(f"{name}: port {place.port} does not exist; `hil boards` lists the attached ones")
     return place

@@ -35,7 +35,9 @@ ASSIGNMENT_OPTION = click.option(
     callback=_not_both,
     help="File with a format per value, instead of --format.",
 )
-MODEL_OPTION = click.option("--model", required=True, help="Name in the zoo, or path to an .onnx or .dsl file.")
+MODEL_OPTION = click.option(
+    "--model", required=True, help="Name in the zoo, or path to an .onnx, .dsl or .tflite file."
+)
 INPUTS_OPTION = click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on."
 )

@@ -72,7 +72,9 @@ def check(
 @golden.command()
 @PATHS
 @FOLDER_OPTION
-@click.option("--model", help="Make a record of this model: a name in the zoo, or path to an .onnx or .dsl file.")
+@click.option(
+    "--model", help="Make a record of this model: a name in the zoo, or path to an .onnx, .dsl or .tflite file."
+)
 @click.option("--board", "board_names", multiple=True, help="With --model: the board, may be repeated.")
 @click.option("--format", "format_", default="fixed16", show_default=True, help="With --model: the number format.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")

@@ -18,7 +18,9 @@ MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 
 @click.command()
 @click.argument("instance", required=False, type=click.Path(path_type=Path))
-@click.option("--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx or .dsl file.")
+@click.option(
+    "--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx, .dsl or .tflite file."
+)
 @click.option("--board", help="With --model: the memory is that of this board.")
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION

@@ -193,7 +193,7 @@ def _emulator_in_path(program: str, boards: list[str]) -> Check:
 
 
 def _data_set() -> Check:
-    """Absent data are no obstacle: a run downloads them, or falls back to a synthetic stream and says so."""
+    """Absent data are no obstacle: a run downloads them, or takes the windows that ship with tinyhil and says so."""
     from tinyhil.data import har_archive, har_download
 
     setting = os.environ.get("HIL_DATA")
@@ -205,7 +205,9 @@ def _data_set() -> Check:
     found = next((place for place in places if place.exists()), None)
     if found:
         return Check("UCI HAR data", "ok", str(found))
-    return Check("UCI HAR data", "warn", "not here", "HIL_DATA=/path/to/data, else downloaded or synthetic")
+    return Check(
+        "UCI HAR data", "warn", "not here", "HIL_DATA=/path/to/data, else downloaded, else 119 windows that ship"
+    )
 
 
 def _optiboot() -> Check:

@@ -14,8 +14,9 @@ from tinyhil.harness.job import Request, Say
 from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.records.compare import Difference, compare
-from tinyhil.harness.records.figures import figures, read_record
+from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record, write_record
+from tinyhil.harness.records.schema import read_record
 
 RESETS, INFERENCES, WARM_UP = 3, 30, 1
 
@@ -45,7 +46,7 @@ def bench(
     ticks: list[int] = []
     for boot in range(plan.resets):
         outcome = run(request, boards, cache_dir, say, progress)
-        outcome.partial_path.unlink(missing_ok=True)
+        outcome.partial.discard()
         found = make_record(outcome)
         if not found["bit_exact"]:
             return found
@@ -90,7 +91,7 @@ def history(folder: Path, record: Mapping[str, Any]) -> list[float]:
         except DataError:
             continue
         same = all(old.get(key) == record[key] for key in ("kind", "format"))
-        if same and old["provenance"]["port"] == record["provenance"]["port"]:
+        if same and old["provenance"].get("port") == record["provenance"]["port"]:
             medians.append(float(old["latency"]["median"]))
     return medians
 

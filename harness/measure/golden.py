@@ -10,20 +10,22 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.errors import BoardError, DataError
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, open_model
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
-from tinyhil.harness.records.figures import figures, read_record
+from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record
+from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.wire.partial import writing
 
 FOLDER = Path("results/golden")
@@ -80,7 +82,9 @@ def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str,
     """The record of running the first `samples` of `order` (None: all). Leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="hil-golden-") as folder:
         request = request_of(order, bench, Path(folder), samples)
-        return make_record(run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None))
+        outcome = run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None)
+        outcome.partial.discard()
+        return make_record(outcome)
 
 
 def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) -> Request:
@@ -169,18 +173,16 @@ def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
 def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(golden, indent=1) + "\n")
-        partial.replace(path)
+        files.write_text(path, json.dumps(golden, indent=1) + "\n")
 
 
 def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
     """The order and the record; DataError if the file is no golden record."""
     record = read_record(path)
-    try:
-        return Order(**record["order"]), record
-    except (KeyError, TypeError):
-        raise DataError(f"{path}: not a golden record; make one with `hil golden update`") from None
+    if record.get("kind") != "golden" or record.get("order") is None:
+        raise DataError(f"{path}: not a golden record; make one with `hil golden update`")
+    known = {field.name for field in fields(Order)}
+    return Order(**{key: value for key, value in record["order"].items() if key in known}), record
 
 
 def find_golden(folder: Path) -> list[Path]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.agreement import Agreement, agreement
 from tinyhil.calibrate import Ranges
-from tinyhil.classes import class_count
+from tinyhil.classes import class_count, classes_of
 from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
@@ -24,24 +25,27 @@ from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.flash import flash, runs
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.compile import build, cache_full
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
+from tinyhil.lower import formats
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program, Role
-from tinyhil.reference import ReferenceRun, quantize_inputs, run_reference
+from tinyhil.program import Program, Role, walk
+from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
+CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
@@ -73,6 +77,7 @@ class Outcome:
     integers: np.ndarray
     reference: ReferenceRun
     float_outputs: np.ndarray
+    agreement: Agreement
     outputs: np.ndarray
     ticks: np.ndarray
     saturations: np.ndarray
@@ -83,7 +88,7 @@ class Outcome:
     port: str | None
     emulated: bool
     attempts: int
-    partial_path: Path
+    partial: PartialRun
     place: Place
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
@@ -124,7 +129,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("reference"):
         reference = run_reference(compiled.program, integers)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
+        agreed = check_agreement(compiled, job.ranges, x)
         check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
+        real = dequantize_outputs(compiled.program, reference.outputs)
+        decided = (classes_of(model.graph, real), classes_of(model.graph, float_outputs))
+        advice = explain_collapse(model.graph, job.assignment, job.ranges, x, decided)
+        if advice is not None:
+            say(f"{opened.source.name}: {advice}")
     with clock.stage("build"):
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
@@ -147,10 +158,19 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         integers=integers,
         reference=reference,
         float_outputs=float_outputs,
+        agreement=agreed,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,
     )
+
+
+def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
+    """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
+    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
+    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    graph, assignment = compiled.model.graph, compiled.assignment
+    return agreement(graph, compiled.lowered, formats(graph, assignment, ranges), x[:samples])
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:
@@ -179,6 +199,8 @@ def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str
     storage = storage_dtype(program.tensors[program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
     with PartialRun(request.results / board.name, run_key(request, port, job.image, samples)) as partial:
+        output = program.tensors[program.output]
+        partial.keep(len(samples), output.count * storage_dtype(output.format).itemsize)
         if partial.results:
             job.say(f"{board.name}: resuming, {len(partial.results)} of {len(samples)} samples are there already")
         for attempt in range(request.retries + 1):
@@ -200,7 +222,7 @@ def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str
         "port": port,
         "emulated": port is None and not board.is_host,
         "attempts": attempt + 1,
-        "partial_path": partial.path,
+        "partial": partial,
         **found,
     }
 
@@ -232,7 +254,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             job.progress(len(partial.results), len(samples))
 
         with job.clock.stage("stream"):
-            with explain_crash(image.elf), Link(device.port, board.baud) as link, blame_the_dead(device):
+            with (
+                explain_crash(image.elf),
+                Link(device.port, board.baud, device.starved_s) as link,
+                blame_the_dead(device),
+            ):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
                 try:
@@ -247,8 +273,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
 @contextmanager
 def log_folder(project: Path) -> Iterator[Path]:
     """A folder of this session alone; it stays if the session fails, because messages name the logs in it."""
-    (project / "logs").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    try:
+        (project / "logs").mkdir(exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=project / "logs"))
+    except OSError as error:
+        raise cache_full(project, error) from None
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -259,8 +288,7 @@ def blame_the_dead(device: Connection) -> Iterator[None]:
     try:
         yield
     except LinkError:
-        time.sleep(0.1)  # a process that ends closes its port a moment before it is gone
-        device.alive()
+        hear(device.alive)  # a process that ends closes its port a moment before it is gone
         raise
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.frontend import SUFFIXES
+from tinyhil.frontend import WRITTEN
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.job import open_model
 
 
 def convert_model(name: str, out: Path) -> list[Path]:
     """Write the model as `out`, by its suffix; returns the files written."""
-    if out.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{out}: the languages are {', '.join(SUFFIXES)}")
+    if out.suffix.lower() not in WRITTEN:
+        raise ConfigError(f"{out}: the languages are {', '.join(WRITTEN)}")
     opened = open_model(name)
     source, model = opened.source, opened.model
     if out.exists() and out.samefile(source.path):

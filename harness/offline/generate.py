@@ -44,7 +44,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
         found = data.load(source.dataset)
-        if found.source == "synthetic":
+        if found.source in ("bundled", "synthetic"):
             raise DataError(
                 f"{name}: {found.message}; calibrating on it would be meaningless: set HIL_DATA or give --inputs"
             )

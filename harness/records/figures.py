@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.errors import DataError
+from tinyhil.harness.records.schema import read_record
 
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -51,49 +50,31 @@ class Figures:
 
 
 def figures(record: Mapping[str, Any]) -> Figures:
-    """The figures of a record; DataError if it holds none, or was written before records held outputs."""
-    try:
-        raw, memory, provenance = record["raw"], record["memory"], record["provenance"]
-        compiler = provenance["compiler"]
-        return Figures(
-            board=record["board"],
-            model=record["model"],
-            format=record["format"],
-            emulator=record["emulator"]["name"] if record["emulator"] else None,
-            compiler=f"{compiler['name']} {compiler['version']}",
-            model_sha256=provenance["model_sha256"],
-            unit=record["latency"]["unit"],
-            inputs=tuple(raw["inputs_crc32"]),
-            outputs=tuple(raw["outputs"]),
-            saturations=tuple(raw["saturations"]),
-            ticks=tuple(raw["ticks"]),
-            instructions=tuple(raw["instructions"]),
-            sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
-            stack_bytes=memory["stack_bytes"],
-            accuracy=record["accuracy"],
-            bit_exact=record["bit_exact"],
-            boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
-            median_ticks=record["latency"]["median"],
-        )
-    except KeyError as error:
-        raise DataError(f"not a record of this version: {error} is missing; measure again") from None
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`; DataError if it is none."""
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable record ({str(error)[:100]})") from None
-    if not isinstance(record, dict) or "raw" not in record:
-        raise DataError(f"{path}: not a record of `hil run`, `hil bench` or `hil golden`")
-    return record
+    """The figures of a record."""
+    raw, memory, provenance = record["raw"], record["memory"], record["provenance"]
+    compiler = provenance["compiler"]
+    return Figures(
+        board=record["board"],
+        model=record["model"],
+        format=record["format"],
+        emulator=record["emulator"]["name"] if record["emulator"] else None,
+        compiler=f"{compiler['name']} {compiler['version']}",
+        model_sha256=provenance["model_sha256"],
+        unit=record["latency"]["unit"],
+        inputs=tuple(raw["inputs_crc32"]),
+        outputs=tuple(raw["outputs"]),
+        saturations=tuple(raw["saturations"]),
+        ticks=tuple(raw["ticks"]),
+        instructions=tuple(raw["instructions"]),
+        sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
+        stack_bytes=memory["stack_bytes"],
+        accuracy=record["accuracy"],
+        bit_exact=record["bit_exact"],
+        boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
+        median_ticks=record["latency"]["median"],
+    )
 
 
 def read_figures(path: Path) -> Figures:
     """The figures of the record in `path`."""
-    try:
-        return figures(read_record(path))
-    except DataError as error:
-        text = str(error)
-        raise DataError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+    return figures(read_record(path))

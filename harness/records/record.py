@@ -9,12 +9,15 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tinyhil import files
+from tinyhil.agreement import Agreement
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
@@ -55,6 +58,8 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "float_accuracy": None if labels is None else float((float_classes == labels).mean()),
         "disagreements": int((classes != float_classes).sum()),
         "largest_output_error": _largest_error(outcome),
+        "float_check": _float_check(outcome.agreement),
+        "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
         "latency": _latency(outcome),
@@ -68,6 +73,11 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
     }
+
+
+def _float_check(agreed: Agreement) -> dict[str, Any]:
+    """What was compared with the float model, operation by operation."""
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:
@@ -88,7 +98,7 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
     """Make and write the record; only then the finished samples on disk have done their duty."""
     record = make_record(outcome)
     path = write_record(record, outcome.request.results)
-    outcome.partial_path.unlink(missing_ok=True)
+    outcome.partial.discard()
     return record, path
 
 
@@ -100,12 +110,9 @@ def write_record(record: Mapping[str, Any], results: Path) -> Path:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = _reserve(folder, stem)
-        partial = path.with_suffix(".tmp")
         try:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
-            partial.replace(path)
+            files.write_text(path, json.dumps(record, indent=1) + "\n")
         except OSError:
-            partial.unlink(missing_ok=True)
             path.unlink()
             raise
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 from types import TracebackType
@@ -10,6 +11,7 @@ from types import TracebackType
 import serial
 
 from tinyhil.errors import BoardError, LinkError, LinkTimeout
+from tinyhil.harness.wire.deadline import Deadline, Starved
 from tinyhil.harness.wire.protocol import Message, Splitter
 
 READ_SLICE_S = 0.02
@@ -24,19 +26,38 @@ def wait_for_port(port: str | None, timeout_s: float) -> None:
         time.sleep(READ_SLICE_S)
 
 
-class Link:
-    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`)."""
+def reason(error: Exception) -> str:
+    """Why a port failed, once: pyserial puts the system's words into a sentence of its own, which says them again."""
+    number = getattr(error, "errno", None)
+    if number:
+        return os.strerror(number)
+    inner = re.search(r"\[Errno (\d+)\]", str(error))
+    return os.strerror(int(inner[1])) if inner else " ".join(str(error).split()) or type(error).__name__
 
-    def __init__(self, port: str, baud: int) -> None:
+
+class Link:
+    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`).
+
+    `board_starved`: of an emulated board, the seconds it has waited for a processor, see starved_s.
+    """
+
+    def __init__(self, port: str, baud: int, board_starved: Starved = lambda: 0.0) -> None:
         self.port = port
+        self._board_starved = board_starved
         self._write_timeout_s = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
         try:
             self._serial = serial.serial_for_url(
                 port, baudrate=baud, timeout=READ_SLICE_S, write_timeout=self._write_timeout_s, exclusive=True
             )
         except (OSError, ValueError) as error:  # serial.SerialException is an OSError
-            reason = getattr(error, "strerror", None) or str(error)
-            raise BoardError(f"port {port} can not be opened: {reason}; `hil boards` lists the attached ones") from None
+            if port.startswith("rfc2217:") and "RFC2217" in str(error):
+                raw = port.replace("rfc2217:", "socket:", 1)
+                raise BoardError(
+                    f"port {port}: the server speaks no RFC 2217; is it a raw socket? then {raw}"
+                ) from None
+            raise BoardError(
+                f"port {port} can not be opened: {reason(error)}; `hil boards` lists the attached ones"
+            ) from None
         self._splitter = Splitter()
         self._waiting: deque[Message] = deque()
 
@@ -45,6 +66,10 @@ class Link:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._serial.close()
+
+    def deadline(self, seconds: float) -> Deadline:
+        """A deadline for the board behind this link, beginning now."""
+        return Deadline(seconds, self._board_starved)
 
     def send(self, frame: bytes, timeout_s: float = WRITE_TIMEOUT_S) -> None:
         """Send bytes; LinkTimeout if the port does not take them in time, LinkError if it is gone."""
@@ -95,7 +120,7 @@ class Link:
 
     def _gone(self, doing: str, error: OSError) -> LinkError:
         return LinkError(
-            f"{self.port}: the port failed while {doing} ({error}): is the cable in and the board powered? "
+            f"{self.port}: the port failed while {doing} ({reason(error)}): is the cable in and the board powered? "
             "finished samples are kept and the same command resumes"
         )
 

@@ -7,14 +7,17 @@ import fcntl
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
+
+from pydantic import ValidationError
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.records.schema import PartialLine
 from tinyhil.harness.wire.protocol import Result
 from tinyhil.harness.wire.trace import SampleTrace
 
@@ -53,26 +56,37 @@ class PartialRun:
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     continue  # alive
-                self._stream.write(path.read_text(errors="replace").rstrip("\n") + "\n")
+                self._stream.write(path.read_text(encoding="utf-8", errors="replace").rstrip("\n") + "\n")
                 self._stream.flush()
                 path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> None:
-        for line in path.read_text(errors="replace").splitlines():
-            try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                continue
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                with suppress(ValidationError):
+                    self._take(PartialLine.model_validate_json(line))
 
     def __enter__(self) -> PartialRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """An empty file goes; one of a complete run stays until its record is on disk (`harness.record.store`)."""
+        """An empty file goes. One of a complete run stays locked until its record is on disk: `discard`."""
+        if error is None and self.results:
+            return
         if not self.results:
             self.path.unlink(missing_ok=True)
         with writing(self.path.parent):
             self._stream.close()
+
+    def discard(self) -> None:
+        """The record is on disk: now finished samples may go, and with them the lock that kept others from them."""
+        self.path.unlink(missing_ok=True)
+        self._stream.close()
+
+    def keep(self, samples: int, output_bytes: int) -> None:
+        """Leave out what no sample of this run can have given."""
+        fitting = {i: r for i, r in self.results.items() if i < samples and len(r.output) == output_bytes}
+        self.results = fitting
 
     def add(self, sample: int, result: Result, trace: SampleTrace | None) -> None:
         """Keep one result, flushed to the file."""
@@ -94,10 +108,10 @@ class PartialRun:
         with writing(self.path.parent):
             self._stream.truncate(0)
 
-    def _take(self, item: Mapping[str, Any]) -> None:
-        trace = SampleTrace(**item["trace"]) if item["trace"] else None
-        output, ticks, saturations = bytes.fromhex(item["output"]), int(item["ticks"]), int(item["saturations"])
-        self.results[int(item["sample"])] = SampleResult(output, ticks, saturations, trace)
+    def _take(self, line: PartialLine) -> None:
+        t = line.trace
+        trace = SampleTrace(t.instructions, t.cycles_min, t.cycles_max) if t else None
+        self.results[line.sample] = SampleResult(bytes.fromhex(line.output), line.ticks, line.saturations, trace)
 
 
 @contextmanager

@@ -8,14 +8,15 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-Source = Literal["full", "subset", "synthetic"]
+Source = Literal["full", "subset", "bundled", "synthetic"]
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Samples in physical units (float32) with labels from 0, or None where there is no ground truth.
 
-    `source` and `sha256` go into every record: "full" is the published set, "subset" a part of it, "synthetic" made up.
+    `source` and `sha256` go into every record: "full" is the published set, "subset" a part of it,
+    "bundled" the few samples that ship with tinyhil, "synthetic" made up.
     `message` is one line the user must see, or None. `groups_*` number the persons, for splits by person.
     """
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.data import fetch
 from tinyhil.data.dataset import hash_arrays
 from tinyhil.errors import DataError
@@ -131,8 +132,10 @@ def _guarded(read: Callable[[], Arrays], where: str) -> Arrays:
 
 def _read_npz(path: Path) -> Arrays:
     def read() -> Arrays:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+        found = files.read_arrays(path)
+        if isinstance(found, np.ndarray):
+            raise ValueError("one array alone")
+        return found
 
     return _guarded(read, str(path))
 

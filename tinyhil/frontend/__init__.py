@@ -1,3 +1,4 @@
 """Model files to graphs; `load.py` has a reader for each of these suffixes."""
 
-SUFFIXES = (".onnx", ".dsl")
+SUFFIXES = (".onnx", ".dsl", ".tflite")
+WRITTEN = (".onnx", ".dsl")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend import syntax
 from tinyhil.frontend.builder import Builder
@@ -45,33 +45,19 @@ class Weights:
 
     def _load(self) -> dict[str, np.ndarray]:
         if self._arrays is None:
-            try:
-                self.content = self.path.read_bytes()
-                with zipfile.ZipFile(self.path) as archive:
-                    size = sum(entry.file_size for entry in archive.infolist())
-                if size > MAX_WEIGHTS_BYTES:
-                    raise ModelError(f"{self.path.name}: {size} B of weights, the limit is {MAX_WEIGHTS_BYTES}")
-                with np.load(self.path, allow_pickle=False) as loaded:
-                    self._arrays = {key: value for key, value in loaded.items() if isinstance(value, np.ndarray)}
-            except FileNotFoundError:
-                raise ModelError(
-                    f"its values are in {self.path.name}, which is missing; put it beside the text"
-                ) from None
-            except ModelError:
-                raise
-            except Exception as error:  # zip, zlib and numpy raise a wide family; all of them mean a damaged file
-                raise ModelError(f"{self.path.name}: not a readable .npz ({str(error)[:100]})") from None
+            if not self.path.exists():
+                raise ModelError(f"its values are in {self.path.name}, which is missing; put it beside the text")
+            self.content = files.read_bytes(self.path, ".npz of weights", MAX_WEIGHTS_BYTES, ModelError)
+            found = files.parse_arrays(self.content, self.path.name, ModelError)
+            if isinstance(found, np.ndarray):
+                raise ModelError(f"{self.path.name}: one array alone; its weights are wanted by name, in a .npz")
+            self._arrays = found
         return self._arrays
 
 
 def load_dsl(path: Path) -> Model:
     """Read, check and convert a DSL text. ModelError names file, line and column."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
-    if len(data) > MAX_TEXT_BYTES:
-        raise ModelError(f"{path}: {len(data)} B of text, the limit is {MAX_TEXT_BYTES}; put weights into an .npz")
+    data = files.read_bytes(path, "text of a model (weights go into an .npz)", MAX_TEXT_BYTES, ModelError)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -11,8 +11,9 @@ from tinyhil.frontend.dead_channels import without_dead_channels
 from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.tflite import load_tflite
 
-READERS = dict(zip(SUFFIXES, (load_onnx, load_dsl), strict=True))
+READERS = dict(zip(SUFFIXES, (load_onnx, load_dsl, load_tflite), strict=True))
 
 
 def load_model(path: Path) -> Model:

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder, node_of
 from tinyhil.frontend.classical import rewrite_classical
@@ -43,10 +44,7 @@ def load_onnx(path: Path) -> Model:
 
     ModelError on a damaged file, an unsupported operator or attribute, a dynamic shape, or values that are not finite.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
+    data = files.read_bytes(path, "model", files.MOST_MODEL_BYTES, ModelError)
     try:
         proto, digest = _checked(data, path)
         return model_of(proto, path, digest)

@@ -1,0 +1,130 @@
+"""When a format loses the model's decisions: which tensors they are lost in, and a format that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.classes import classes_of
+from tinyhil.columns import scaled_columns
+from tinyhil.errors import HilError
+from tinyhil.evaluate import evaluate
+from tinyhil.formats.codec import dequantize
+from tinyhil.graph import Graph
+from tinyhil.lower import lower
+from tinyhil.program import Op, Program, Role, walk
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+COLLAPSE = 0.1  # of the decisions
+KEPT = 0.05
+SAMPLES = 16  # looked at
+LOUD = 0.1  # error of a tensor, relative to its float values
+QUIET = 0.02  # of a tensor that begins with one
+SPREAD = 16  # between the largest weights of the channels of a layer
+NAMED = 2  # tensors in the line
+# Cheapest first: a scale per channel, TensorFlow Lite's, twice the bits
+REMEDIES = ("fixed8pc", "int8", "int16x8", "fixed16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A tensor whose error is much larger than that of what it is computed from."""
+
+    tensor: str
+    error: float
+    spread: float  # largest over smallest channel of its layer's weights; 1 if it has none
+    weights: str = ""
+
+    def __str__(self) -> str:
+        text = f"'{self.tensor}' (error {100 * self.error:.0f} %"
+        if self.spread > SPREAD:
+            text += f", channels of '{self.weights}' differ {self.spread:.0f}-fold under one scale"
+        return text + ")"
+
+
+def explain_collapse(
+    graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray, decided: tuple[np.ndarray, np.ndarray]
+) -> str | None:
+    """One line if more than COLLAPSE of the decisions differ, and some tensor is far from its float values; `decided`:
+    decisions of integers and of floats, one per sample of `x`. None if the format is good enough."""
+    differ = int((decided[0] != decided[1]).sum())
+    if differ <= COLLAPSE * len(x):
+        return None
+    some = x[:: max(1, len(x) // SAMPLES)][:SAMPLES]
+    found = culprits(graph, assignment, ranges, some)
+    if not found:
+        return None
+    where = " and ".join(str(one) for one in found[:NAMED])
+    line = f"{differ} of {len(x)} decisions differ from float32; lost in {where}"
+    remedy = _remedy(graph, assignment, ranges, some)
+    if remedy is None:
+        return f"{line}; no format of {', '.join(REMEDIES)} keeps them: calibrate on samples like these"
+    name, lost = remedy
+    return f"{line}; try --format {name} ({lost} of {len(some)} differ)"
+
+
+def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> tuple[str, int] | None:
+    """The first of REMEDIES that keeps the decisions on `x`, and how many it loses."""
+    wanted = classes_of(graph, evaluate(graph, x).reshape(len(x), -1))
+    for name in REMEDIES:
+        if name == assignment.describe():
+            continue
+        try:
+            program = lower(graph, Assignment(name), ranges)
+        except HilError:
+            continue
+        outputs = run_reference(program, quantize_inputs(program, x)[0]).outputs
+        lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
+        if lost <= KEPT * len(x):
+            return name, lost
+    return None
+
+
+def culprits(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray) -> list[Culprit]:
+    """Tensors in which the error begins, the greatest leap first."""
+    program = lower(graph, assignment, ranges)
+    integers, _ = quantize_inputs(program, x)
+    if program.columns is not None:
+        graph = scaled_columns(graph, assignment, ranges).graph
+        x = program.columns.applied(x.reshape(len(x), -1)).reshape(x.shape)
+    errors = dict(_errors(graph, program, x, integers))
+    found = []
+    for op in walk(program.body):
+        error = errors.get(op.output, 0.0)
+        before = max((errors.get(name, 0.0) for name in op.inputs if name != op.output), default=0.0)
+        if error > LOUD:
+            spread, weights = _spread(graph, program, op)
+            found.append((error / max(before, QUIET), Culprit(op.output, error, spread, weights)))
+    return [culprit for _, culprit in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _errors(graph: Graph, program: Program, x: np.ndarray, integers: np.ndarray) -> Iterator[tuple[str, float]]:
+    """Root mean square error of every tensor, relative to its float values, of the last step in loops."""
+    floats: dict[str, np.ndarray] = {}
+    evaluate(graph, x, floats.__setitem__)
+    codes: dict[str, np.ndarray] = {}
+    run_reference(program, integers, codes.__setitem__)
+    for name, array in codes.items():
+        wanted = floats.get(name)
+        if wanted is None or wanted.size != array.size:
+            continue
+        real = dequantize(array, program.tensors[name].format).reshape(wanted.shape)
+        size = float(np.sqrt(np.mean(np.square(wanted, dtype=np.float64))))
+        yield name, float(np.sqrt(np.mean(np.square(real - wanted)))) / max(size, 1e-30)
+
+
+def _spread(graph: Graph, program: Program, op: Op) -> tuple[float, str]:
+    """How much the channels of the weights of `op` differ in size, where they share one scale."""
+    constants = graph.all_constants()
+    for name in op.inputs:
+        weights = constants.get(name)
+        if weights is None or program.tensors[name].role != Role.CONSTANT or weights.ndim < 3:
+            continue
+        largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1)
+        if (largest > 0).sum() > 1:
+            return float(largest.max() / largest[largest > 0].min()), name
+    return 1.0, ""

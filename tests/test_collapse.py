@@ -1,0 +1,89 @@
+"""A run whose decisions collapse says where they are lost, and which format would keep them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+from hil_command import hil
+from onnx_models import load, node, simple
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.classes import classes_of
+from tinyhil.evaluate import evaluate
+from tinyhil.graph import Graph
+from tinyhil.harness.measure.collapse import culprits, explain_collapse
+from tinyhil.lower import lower
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+X = np.random.default_rng(0).uniform(-1, 1, size=(40, 4, 6, 6)).astype(np.float32)
+
+
+def depthwise(uneven: bool) -> onnx.ModelProto:
+    """A depthwise layer; one of its channels has weights 300 times those of the others, and little to say."""
+    random = np.random.default_rng(1)
+    weights, mixing = random.normal(size=(4, 1, 3, 3)), random.normal(size=(4, 4, 1, 1))
+    if uneven:
+        weights[0] *= 300
+        mixing[:, 0] /= 3000
+    nodes = [
+        node("Conv", "x w", "a", group=4),
+        node("Clip", "a low high", "b"),
+        node("Conv", "b m", "c"),
+        node("GlobalAveragePool", "c", "d"),
+        node("Flatten", "d", "e"),
+        node("MatMul", "e o", "y"),
+    ]
+    constants = {
+        "w": weights,
+        "m": mixing,
+        "o": random.normal(size=(4, 3)),
+        "low": np.float32(-6),
+        "high": np.float32(6),
+    }
+    return simple(nodes, {"x": (1, 4, 6, 6)}, constants)
+
+
+def explained(g: Graph, name: str) -> str | None:
+    ranges = calibrate(g, X, {})
+    program = lower(g, Assignment(name), ranges)
+    outputs = dequantize_outputs(program, run_reference(program, quantize_inputs(program, X)[0]).outputs)
+    decided = (classes_of(g, outputs), classes_of(g, evaluate(g, X).reshape(len(X), -1)))
+    return explain_collapse(g, Assignment(name), ranges, X, decided)
+
+
+def test_it_names_the_layer_and_the_format(tmp_path: Path) -> None:
+    line = explained(load(depthwise(uneven=True), tmp_path), "fixed8")
+    assert line is not None
+    assert "\n" not in line
+    first = re.search(r"lost in '(\w+)' \(error \d+ %, channels of 'w' differ (\d+)-fold under one scale\)", line)
+    assert first is not None, line
+    assert first[1] in ("a", "b")  # the layer, with its Clip inside or not
+    assert int(first[2]) > 100
+    assert re.search(r"try --format (fixed8pc|int8) \([01] of \d+ differ\)$", line), line
+
+
+def test_a_good_format_needs_no_advice(tmp_path: Path) -> None:
+    assert explained(load(depthwise(uneven=False), tmp_path), "fixed8") is None
+    assert explained(load(depthwise(uneven=True), tmp_path), "int8") is None
+
+
+def test_where_the_input_is_what_is_lost(tmp_path: Path) -> None:
+    """Columns that the host maps are compared as they are mapped: none of them is a culprit."""
+    x = np.random.default_rng(0).normal(size=(40, 1, 3)).astype(np.float32) * np.array([1e-3, 1, 1e3], np.float32)
+    weights = np.array([[1e3, -1e3], [1, 1], [1e-3, 2e-3]])
+    g = load(simple([node("MatMul", "x w", "y")], {"x": (1, 3)}, {"w": weights}), tmp_path)
+    assert culprits(g, Assignment("fixed8"), calibrate(g, x, {}), x) == []
+
+
+def test_a_run_says_so(tmp_path: Path) -> None:
+    load(depthwise(uneven=True), tmp_path)
+    np.savez(tmp_path / "x.npz", x=X)
+    args = ["run", "--board", "host", "--model", "m.onnx", "--format", "fixed8", "--inputs", "x.npz"]
+    done = hil(*args, "--calibrate", "x.npz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert re.search(r"m: \d+ of 40 decisions differ from float32; lost in .*; try --format (fixed8pc|int8)", said)

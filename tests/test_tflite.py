@@ -1,0 +1,165 @@
+"""TensorFlow Lite files: every layer against TensorFlow Lite's own reference kernels, and damaged files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hil_command import hil
+from onnx_models import compiled
+from tflite_files import OPERATOR, Writer, classifier
+
+from tinyhil.errors import ModelError
+from tinyhil.evaluate import evaluate
+from tinyhil.frontend.load import load_model
+from tinyhil.frontend.tflite import tflite_model
+from tinyhil.frontend.tflite_file import Operation, read_file
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+MODELS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models"
+QUANTIZED = ["mlperftiny_ad_autoencoder_int8", "mlperftiny_kws_dscnn_int8", "mlperftiny_sww_streaming_int8"]
+QUANTIZED += [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("mlperftiny_ic_resnet8_int8", "mlperftiny_vww_mobilenetv1_025_96_int8")
+]
+FLOAT = ["mlperftiny_ad_autoencoder_fp32", "mlperftiny_ic_resnet8_fp32"]
+# Means round ties up, TensorFlow Lite's away from zero; its softmax sums exponentials in another order. What follows
+# a mean is compared from that mean on.
+NEAR = {"AVERAGE_POOL_2D": 1, "SOFTMAX": 1}
+PATH = Path("m.tflite")
+
+
+def content(name: str) -> bytes:
+    path = MODELS / f"{name}.tflite"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there; set HIL_DATA")
+    return path.read_bytes()
+
+
+def oracle(data: bytes, samples: int) -> tuple[np.ndarray, list[tuple[Operation, np.ndarray]]]:
+    """Random inputs, and what TensorFlow Lite's reference kernels make of them after each operation."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    resolver = litert.OpResolverType.BUILTIN_REF
+    interpreter = litert.Interpreter(
+        model_content=data, experimental_op_resolver_type=resolver, experimental_preserve_all_tensors=True
+    )
+    interpreter.allocate_tensors()
+    source, rng = interpreter.get_input_details()[0], np.random.default_rng(0)
+    shape = (samples, *source["shape"])
+    x = rng.integers(-128, 128, shape) if source["dtype"] == np.int8 else rng.normal(size=shape)
+    operations = read_file(data).operations
+    found: list[list[np.ndarray]] = [[] for _ in operations]
+    for sample in x.astype(source["dtype"]):
+        interpreter.set_tensor(source["index"], sample)
+        interpreter.invoke()
+        for results, operation in zip(found, operations, strict=True):
+            results.append(interpreter.get_tensor(operation.outputs[0]).reshape(-1).astype(np.float64))
+    return x.astype(np.float32), list(zip(operations, map(np.stack, found), strict=True))
+
+
+def integers(data: bytes, x: np.ndarray, output: int) -> np.ndarray:
+    """What our int8 program gives for tensor number `output`, as codes."""
+    graph = tflite_model(data, PATH, output).graph
+    program = compiled(graph, x, "int8")
+    run = run_reference(program, quantize_inputs(program, x)[0])
+    return dequantize_outputs(program, run.outputs)
+
+
+def check_layers(data: bytes, samples: int) -> int:
+    """Every layer up to the first that may differ bit for bit, that and the following near; returns how many were."""
+    x, layers = oracle(data, samples)
+    exact, same = 0, True
+    for operation, wanted in layers:
+        got = integers(data, x, operation.outputs[0])
+        limit = NEAR.get(operation.op, 0) + (0 if same else 3)
+        assert np.abs(got - wanted).max() <= limit, operation.name
+        same = same and np.array_equal(got, wanted)
+        exact += same
+    return exact
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_every_layer_of_published_models_is_bit_equal(name: str) -> None:
+    data = content(name)
+    layers = len(read_file(data).operations)
+    assert check_layers(data, 2) >= layers - (4 if "resnet" in name or "vww" in name else 0)
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_floats_equal_the_interpreter(name: str) -> None:
+    data = content(name)
+    x, layers = oracle(data, 2)
+    got = evaluate(tflite_model(data, PATH).graph, x).reshape(2, -1)
+    np.testing.assert_allclose(got, layers[-1][1], rtol=1e-4, atol=1e-4)
+
+
+def test_written_here() -> None:
+    data = classifier(quantized=False)
+    x, layers = oracle(data, 20)
+    np.testing.assert_allclose(evaluate(tflite_model(data, PATH).graph, x).reshape(20, -1), layers[-1][1], rtol=1e-4)
+    assert check_layers(classifier(quantized=True), 20) >= 1
+
+
+def test_the_command_runs_one(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(classifier(quantized=True))
+    x = np.random.default_rng(1).integers(-128, 128, (20, 1, 6, 5, 2)).astype(np.int8)
+    np.savez(tmp_path / "x.npz", x=x)
+    done = hil(
+        "run", "--board", "host", "--model", tmp_path / "m.tflite", "--inputs", tmp_path / "x.npz", "--results",
+        tmp_path / "results", "--format", "int8", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bit-exact      yes: 20 of 20" in done.stdout
+
+
+def custom() -> bytes:
+    w = Writer()
+    x, y = (w.tensor(name, [1, 4], 0) for name in "xy")
+    w.operator(OPERATOR.CUSTOM, [x], y)
+    return w.file(x, y)
+
+
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "not a valid TensorFlow Lite model"),
+    "text": (b"this is no model at all", "not a valid TensorFlow Lite model"),
+    "cut": (classifier(True)[:700], "not a valid TensorFlow Lite model"),
+    "unknown operator": (custom(), "node 'custom_0': operator CUSTOM is not supported; known are ABS"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_end_in_one_line(name: str, tmp_path: Path) -> None:
+    data, message = DAMAGED[name]
+    (tmp_path / "m.tflite").write_bytes(data)
+    with pytest.raises(ModelError, match=f"m.tflite: {message}") as caught:
+        load_model(tmp_path / "m.tflite")
+    assert "\n" not in str(caught.value)
+
+
+def mutant(data: bytes, rng: random.Random) -> bytes:
+    made = bytearray(data)
+    at = rng.randrange(len(made) - 4)
+    match rng.randrange(4):
+        case 0:
+            for _ in range(rng.randrange(1, 9)):
+                made[rng.randrange(len(made))] = rng.randrange(256)
+        case 1:
+            del made[at:]
+        case 2:
+            made[at : at + 4] = rng.choice([b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0"])
+        case _:
+            made[at] ^= 1 << rng.randrange(8)
+    return bytes(made)
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_mutants_end_in_one_line(count: int) -> None:
+    rng, bases = random.Random(count), [classifier(True), classifier(False)]
+    for _ in range(count):
+        data = mutant(rng.choice(bases), rng)
+        with contextlib.suppress(ModelError):  # anything else is a traceback
+            tflite_model(data, PATH)

@@ -1,0 +1,179 @@
+"""How files of others are read, and ours written: sizes limited before anything is read, declared shapes checked
+before anything is allocated, damage of any kind one error of ours; text is UTF-8 whatever the locale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import math
+import os
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tinyhil.errors import DataError, HilError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import yaml
+
+MEGABYTE = 1 << 20
+MOST_TEXT_BYTES = 64 * MEGABYTE  # records, ranges, tables: a record of 10,000 samples takes 2 MB
+MOST_YAML_BYTES = MEGABYTE
+MOST_MODEL_BYTES = 2048 * MEGABYTE  # of protobuf's messages
+MOST_ARRAY_BYTES = 4096 * MEGABYTE  # of a file, and of what it unpacks to
+MOST_YAML_NODES = 100_000  # with aliases followed
+MOST_HEADER_BYTES = 10_000  # of a .npy, as numpy has it
+
+
+def read_bytes(path: Path, what: str, most: int, error: type[HilError] = DataError) -> bytes:
+    """The content of a regular file of at most `most` bytes; `error` names `what` it should have been."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise error(f"{path}: no regular file, but a {what} is needed")
+            if found.st_size > most:
+                raise error(f"{path}: {found.st_size} B, more than the {most} B that a {what} may have")
+            content = file.read(found.st_size + 1)
+    except OSError as problem:
+        raise error(f"{path}: {'no such file' if problem.errno == errno.ENOENT else problem.strerror}") from None
+    if len(content) > found.st_size:
+        raise error(f"{path}: it grows while it is read; a {what} is needed that is finished")
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe without a writer is opened at once, and refused."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_text(path: Path, what: str, most: int = MOST_TEXT_BYTES, error: type[HilError] = DataError) -> str:
+    """The text of a UTF-8 file."""
+    try:
+        return read_bytes(path, what, most, error).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path}: no UTF-8 text at byte {problem.start}, but a {what} is needed") from None
+
+
+def read_json(path: Path, what: str, most: int = MOST_TEXT_BYTES, error: type[HilError] = DataError) -> Any:
+    """The JSON value in a file; NaN and Infinity, which JSON does not know, are errors."""
+    text = read_text(path, what, most, error)
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except ValueError as problem:
+        raise error(f"{path}: not a readable {what} ({str(problem)[:100]})") from None
+    except RecursionError:
+        raise error(f"{path}: not a readable {what} (nested too deeply)") from None
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+def compose_yaml(text: str) -> yaml.Node | None:
+    """The nodes of a YAML text. ValueError if it nests too deeply, or its aliases stand for too many nodes."""
+    import yaml
+
+    if len(text) > MOST_YAML_BYTES:
+        raise ValueError(f"{len(text)} characters, more than {MOST_YAML_BYTES}")
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        nodes = 0.0 if root is None else _expanded(root, {})
+        if nodes > MOST_YAML_NODES:
+            why = "it contains itself" if nodes == math.inf else f"it stands for more than {MOST_YAML_NODES} nodes"
+            raise ValueError(f"an alias is nested too deeply: {why}")
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return root
+
+
+def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
+    """Nodes below this one, each alias counted with all that it stands for; infinite if it contains itself."""
+    if isinstance(node.value, str):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = math.inf  # until it is counted
+        inside = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_expanded(part, known) for part in inside)
+    return known[id(node)]
+
+
+def read_arrays(path: Path, error: type[HilError] = DataError) -> dict[str, np.ndarray] | np.ndarray:
+    """The array of a .npy, or those of a .npz by name; `error` if any of it is damaged or too large."""
+    return parse_arrays(read_bytes(path, ".npz or .npy file", MOST_ARRAY_BYTES, error), str(path), error)
+
+
+def parse_arrays(content: bytes, name: str, error: type[HilError] = DataError) -> dict[str, np.ndarray] | np.ndarray:
+    """As `read_arrays`, of what was read already from the file `name`."""
+    try:
+        if not content.startswith(b"PK"):
+            return _array(content)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            whole = sum(member.file_size for member in archive.infolist())
+            if whole > MOST_ARRAY_BYTES:
+                raise ValueError(f"it unpacks to {whole} B, more than {MOST_ARRAY_BYTES} B")
+            return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in archive.infolist()}
+    except Exception as problem:  # whatever zipfile, zlib, ast and numpy raise on damage
+        reason = str(problem).splitlines()[0][:100] if str(problem) else type(problem).__name__
+        raise error(f"{name}: not a readable .npz or .npy file ({reason})") from None
+
+
+def _array(content: bytes) -> np.ndarray:
+    """The array in the bytes of a .npy. ValueError unless they are as many as its header declares."""
+    import numpy as np
+    from numpy.lib import format as npy
+
+    file = io.BytesIO(content)
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(file, max_header_size=MOST_HEADER_BYTES)
+    if dtype.hasobject:
+        raise ValueError("no arrays of numbers")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape {shape}")
+    wanted, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+    if wanted > there:
+        raise ValueError(f"its header declares {wanted} B of data, there are {there}")
+    flat = np.frombuffer(content, dtype, math.prod(shape), file.tell())
+    return flat.reshape(shape, order="F" if fortran else "C").copy()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole: who reads it finds the old text or the new one. The new name is nobody's to guess."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    """Read from the kernel: asking for it by setting it would change it for other threads."""
+    for line in _status_lines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
+
+
+def _status_lines() -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        yield from Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
