@@ -14,7 +14,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 ROOT = Path(__file__).resolve().parent.parent
 UNOSIM = ROOT / "emulators" / "uno" / "build" / "unosim"
 ARMSIM = ROOT / "emulators" / "cortexm" / "build" / "armsim"
-DEADLINE_S = 10.0
+DEADLINE_S = 300.0
 
 
 class Emulator:

@@ -26,7 +26,7 @@ COMPILE = (
     *("g++", "-std=gnu++14", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DHIL_CHIP_HOST"),
     *("-fsanitize=undefined", "-fno-sanitize-recover=all", "-fno-exceptions", "-fno-rtti"),
 )
-DEADLINE_S = 120.0
+DEADLINE_S = 1200.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tinyhil.harness.config import BoardSpec
 
 FIRMWARE = Path(__file__).resolve().parent / "firmware_formats"
 END_OF_SECTION = 0x80000000
-DEADLINE_S = 60.0
+DEADLINE_S = 1200.0
 
 
 @dataclass(frozen=True)

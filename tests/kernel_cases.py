@@ -31,7 +31,7 @@ FIRMWARE = ROOT / "tests" / "firmware_kernels"
 ARENA = re.compile(r'extern "C" \{\nalignas\(4\) uint8_t hil_arena\[(\d+)\];\n\}')
 TABLE = re.compile(r"// sigmoid_table: look-up table\nconst uint16_t sigmoid_table\[\d+\] HIL_FLASH = \{[^}]*\};\n")
 GUARD_BYTES = 16
-DEADLINE_S = 60.0
+DEADLINE_S = 1200.0
 
 
 @dataclass(frozen=True)

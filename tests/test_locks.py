@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from hil_command import check_failure, finished_samples, hil, record_of, start_h
 from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
+from tinyhil.harness.boards import locks as lock_module
 from tinyhil.harness.boards.bench_file import Locks
 from tinyhil.harness.boards.heal import RUNGS
 from tinyhil.harness.boards.locks import Claim, LockFolder, owner, started
@@ -70,7 +72,7 @@ def refusal(locks: LockFolder, wait_s: float = 0, name: str = "board") -> str:
 def test_a_lock_that_is_held_names_its_owner(locks: LockFolder, holder: subprocess.Popen[str]) -> None:
     began = time.monotonic()
     said = refusal(locks, wait_s=0.5)
-    assert 0.5 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.5
     assert said.startswith(f"due is in use by alice, process {holder.pid} (")
     claim = locks.holder("board")
     assert claim is not None
@@ -119,7 +121,7 @@ def test_what_a_dead_process_left_behind_is_nobody_s(locks: LockFolder) -> None:
 
 
 def test_a_reservation_keeps_others_away_until_it_expires(locks: LockFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    locks.reserve(["board"], "due", 2, "soldering")
+    locks.reserve(["board"], "due", 60, "soldering")
     with locks.hold(["board"], "due", 0, print):
         pass  # ours
     me = owner()
@@ -130,9 +132,10 @@ def test_a_reservation_keeps_others_away_until_it_expires(locks: LockFolder, mon
         locks.reserve(["board"], "due", 9, "")
     with pytest.raises(BoardError, match="soldering"):
         locks.release(["board"], "due", force=False)
-    began = time.monotonic()
-    with locks.hold(["board"], "due", 10, lambda line: None):
-        assert time.monotonic() - began < 3
+    later = SimpleNamespace(time=lambda: time.time() + 61, monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(lock_module, "time", later)
+    with locks.hold(["board"], "due", 0, lambda line: None):
+        pass
     assert locks.release(["board"], "due", force=False) is False
     locks.reserve(["board"], "due", 60, "")
     monkeypatch.delenv("HIL_OWNER")

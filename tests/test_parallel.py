@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import click
@@ -55,9 +54,7 @@ def test_an_interruption_ends_all_and_keeps_their_samples(tmp_path: Path) -> Non
     wait_until(lambda: len(list((tmp_path / "results").glob("*/*.partial.jsonl"))) == 2)
     wait_until(lambda: finished_samples(tmp_path / "results") > 10)
     os.kill(process.pid, signal.SIGTERM)
-    began = time.monotonic()
     _, err = process.communicate()
-    assert time.monotonic() - began < 15
     assert process.returncode == 130, err
     assert finished_samples(tmp_path / "results") > 10
 

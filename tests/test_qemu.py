@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import serial
-from hil_command import check_failure, hil, record_of
+from hil_command import check_failure, hil, record_of, wait_until
 from kernel_cases import first_difference, run_on_board
 from test_emulator_cortexm import (
     COUNTS,
@@ -100,10 +100,7 @@ def counted_by_qemu(board: BoardSpec, source: Path, folder: Path) -> list[int]:
     command += ["-display", "none", "-monitor", "none", "-serial", f"file:{out}"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
-        while not out.is_file() or out.stat().st_size < 4 * len(COUNTS):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: out.is_file() and out.stat().st_size >= 4 * len(COUNTS))
     finally:
         process.kill()
         process.wait()
@@ -265,10 +262,10 @@ def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> No
     elf = compiled(boards.board("qemu_m3"), DUE, PROGRAMS / "echo.cpp", tmp_path)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.boards import qemu; from harness.boards.connection import Session\n"
-        "from harness.config import load_boards\n"
+        "from tinyhil.harness.boards import qemu; from tinyhil.harness.boards.connection import Session\n"
+        "from tinyhil.harness.config import load_boards\n"
         "with qemu.connect(load_boards().board('qemu_m3'), Session(Path(sys.argv[1]), Path(sys.argv[2]))) as device:\n"
-        "    print(device.process.pid, flush=True); time.sleep(60)\n"
+        "    print(device.process.pid, flush=True); time.sleep(9999)\n"
     )
     command = [shutil.which("python3", path=str(ROOT / ".venv/bin")) or "python3", "-c", code, str(elf), str(tmp_path)]
     starter = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -278,10 +275,7 @@ def test_qemu_ends_with_whoever_started_it(boards: Boards, tmp_path: Path) -> No
     starter.send_signal(signal.SIGKILL)
     starter.wait()
     starter.stdout.close()
-    deadline = time.monotonic() + 10
-    while is_running(pid):
-        assert time.monotonic() < deadline, "QEMU outlives the one who started it"
-        time.sleep(0.02)
+    wait_until(lambda: not is_running(pid))
 
 
 def is_running(pid: int) -> bool:

@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +73,7 @@ def test_a_connection_that_is_cut_ends_the_run_and_the_next_resumes(
     with powered(due, tmp_path) as device, SerialServer(device.port, rfc2217) as server:
         write_bench(tmp_path, server.url)
         server.cut_after = 900
-        began = time.monotonic()
         check_failure(run_far(tmp_path, state), 6, server.url, logs=True)
-        assert time.monotonic() - began < 15
         assert 3 < finished_samples(tmp_path / "results") < SAMPLES
         (far,) = (
             one for one in json.loads(hil("boards", "--json", cwd=tmp_path, **state).stdout) if one["name"] == "far"
@@ -108,9 +105,7 @@ def test_somebody_else_listens(state: dict[str, str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"rfc2217://127.0.0.1:{listener.getsockname()[1]}"
         write_bench(tmp_path, url)
-        began = time.monotonic()
         check_failure(run_far(tmp_path, state), 3, url, "can not be opened", logs=True)
-        assert time.monotonic() - began < 20
 
 
 def test_a_remote_board_is_reset_through_the_network(due: Bench, state: dict[str, str], tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_the_emulator_refuses_another_word() -> None:
 
 def test_a_run_with_a_supply(tmp_path: Path) -> None:
     """The emulated board is wired for the SMPS, as the Discovery board is."""
-    arguments = ("run", "--board", "h747", "--model", "fastgrnn_har", "--samples", 1, "--json", "--timeout", 3)
+    arguments = ("run", "--board", "h747", "--model", "fastgrnn_har", "--samples", 1, "--json")
     usual = record_of(hil(*arguments, cwd=tmp_path))
     smps = record_of(hil(*arguments, "--boards-file", boards_file(tmp_path, "smps"), cwd=tmp_path))
     assert smps["bit_exact"] is True

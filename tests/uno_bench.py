@@ -22,7 +22,7 @@ COMPILE = [
     "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-DF_CPU=16000000L", f"-I{ROOT}",
     "-Wall", "-Wextra", "-Werror", "-Wl,--gc-sections",
 ]  # fmt: skip
-DEADLINE_S = 10.0
+DEADLINE_S = 300.0
 GO = b"g"  # wait_for_host() of tests/firmware_uno/print.hpp
 
 

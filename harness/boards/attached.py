@@ -26,6 +26,9 @@ class AttachedBoard:
     def alive(self) -> None:
         """A real board gives no sign but its silence."""
 
+    def starved_s(self) -> float:
+        return 0.0
+
     def finish(self) -> Mapping[str, Any]:
         return {}
 

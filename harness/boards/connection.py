@@ -22,6 +22,9 @@ class Connection(Protocol):
     def alive(self) -> None:
         """Raise DeviceCrashed if the board is known to be dead."""
 
+    def starved_s(self) -> float:
+        """Seconds that an emulator was ready to run and got no processor; 0 for a real board."""
+
     def finish(self) -> Mapping[str, Any]:
         """Switch off; totals the board's surroundings know (emulators: cycles, instructions, lowest stack pointer)."""
 

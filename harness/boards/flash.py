@@ -40,6 +40,10 @@ class BoardRefused(FlashError):
     """The flashing program ran, but the board did not answer or did not take the image."""
 
 
+class NoAnswer(BoardRefused):
+    """No boot loader answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A program that flashes. `no_answer`: why it may wait in vain; `complaints`: what it prints, what that means."""
@@ -269,10 +273,12 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
             code = run(command, board.flash_deadline_s, stdout=output, stderr=subprocess.STDOUT).returncode
         except subprocess.TimeoutExpired:
             why = known_complaint(tool, log) or tool.no_answer
-            raise BoardRefused(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
+            kind = NoAnswer if why == tool.no_answer else BoardRefused
+            raise kind(f"{where} did not finish within {board.flash_deadline_s} s: {why}; log: {log}") from None
     if code != 0:
         why = known_complaint(tool, log) or last_line(log) or f"exit code {code}, nothing printed"
-        raise BoardRefused(f"{where} failed: {why}; log: {log}")
+        kind = NoAnswer if why == tool.no_answer else BoardRefused
+        raise kind(f"{where} failed: {why}; log: {log}")
 
 
 def known_complaint(tool: Tool, log: Path) -> str | None:

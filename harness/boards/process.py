@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any
 
 from tinyhil.errors import BoardError, DeviceCrashed
+from tinyhil.harness.wire.deadline import starved_s
 from tinyhil.processes import Started
 
-READY_S = 10.0
-EXIT_S = 5.0
+READY_S = 300.0  # it ends earlier if it can not start
+EXIT_S = 60.0
 FAILED_EXIT_S = 0.3  # nobody waits for the last words of a board that has failed
 
 
@@ -44,6 +45,9 @@ class ProcessBoard:
                 raise DeviceCrashed(f"the firmware crashed: {why} at pc {pc}", None if pc == "?" else int(pc, 0))
         if self._process.poll() is not None:
             raise DeviceCrashed(f"the board's process ended with code {self._process.returncode}; log: {self._log}")
+
+    def starved_s(self) -> float:
+        return starved_s(self._process.pid)
 
     def finish(self) -> Mapping[str, Any]:
         self.close()

@@ -15,9 +15,10 @@ from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.foreign import ForeignProcess, find_program
 from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.wire.deadline import starved_s
 
 REMEDY = "unpack the portable build of github.com/renode/renode/releases and put it into PATH"
-START_S = 60.0  # a .NET runtime; the first start takes longest
+START_S = 300.0  # a .NET runtime; the first start takes longest; one that has ended is noticed at once
 READY = "hil: ready"  # what the scripts log at their end
 # How Renode's monitor begins its complaints (Monitor.cs of 1.16)
 COMPLAINT = re.compile(
@@ -85,6 +86,9 @@ class RenodeBoard:
             if fault := FAULT.search(line):
                 raise DeviceCrashed(f"the firmware crashed: {fault[1]} at pc {fault[2]}", int(fault[2], 0))
         self.process.alive()
+
+    def starved_s(self) -> float:
+        return starved_s(self.process.pid)
 
     def finish(self) -> Mapping[str, Any]:
         """Renode's version: its counts are not used."""

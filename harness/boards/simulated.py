@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tinyhil.errors import BoardError
@@ -12,13 +12,15 @@ from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards import qemu, renode
 from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.boards.connection import Connection, Session
-from tinyhil.harness.boards.flash import flash
+from tinyhil.harness.boards.flash import NoAnswer, flash
 from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import BoardSpec, ChipSpec
 
 BANNER_S = 2.0
+FLASH_ATTEMPTS = 8  # the boot loader is certainly there: a programmer that misses its second got no processor
+EMULATED_FLASH_DEADLINE_S = 600
 FLASHED_BANNER_S = 2.5  # a boot loader may wait a second for a programmer
 DRIVERS = {"qemu": qemu.connect, "renode": renode.connect}  # kinds of emulator that are not programs of ours
 
@@ -41,12 +43,24 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     emulator = board.chip.emulator
     if emulator is not None and not emulator.loader_args:
         raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")
+    if emulator is None:
+        raise _no_emulator(board.chip)
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
-    with _start(board, session, emulator.loader_args if emulator else (), banner_s) as process:
-        assert emulator is not None
-        real_board = board.model_copy(update={"upload": emulator.upload})
-        flash(image, real_board, process.port, session.log_dir / "flash.log")
-        yield process
+    changes = {"upload": emulator.upload, "flash_deadline_s": EMULATED_FLASH_DEADLINE_S}
+    log = session.log_dir / "flash.log"
+    for _ in range(FLASH_ATTEMPTS):
+        with ExitStack() as stack:
+            process = stack.enter_context(_start(board, session, emulator.loader_args, banner_s))
+            try:
+                flash(image, board.model_copy(update=changes), process.port, log)
+            except NoAnswer:
+                continue
+            yield process
+            return
+    raise BoardError(
+        f"{board.name}: the emulated boot loader was missed {FLASH_ATTEMPTS} times, this computer is busy; "
+        f"run with --load direct, or later; log: {log}"
+    )
 
 
 @contextmanager
@@ -68,10 +82,14 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             yield process
 
 
+def _no_emulator(chip: ChipSpec) -> BoardError:
+    return BoardError(f"{chip.name} has no emulator; attach a board or use --board host")
+
+
 def emulator_program(chip: ChipSpec) -> Path:
     """The compiled emulator of `chip`; BoardError says how to get it."""
     if chip.emulator is None:
-        raise BoardError(f"{chip.name} has no emulator; attach a board or use --board host")
+        raise _no_emulator(chip)
     relative = Path(chip.emulator.program)
     program = asset(relative.parts[0]).joinpath(*relative.parts[1:])
     if not program.is_file():

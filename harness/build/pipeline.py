@@ -27,10 +27,12 @@ ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini t
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One model in one assignment: the program, its plan, and how its input gets into each board it fits."""
+    """One model in one assignment: the program as it was lowered and with what saves memory done, its plan, and how its
+    input gets into each board it fits."""
 
     model: Model
     assignment: Assignment
+    lowered: Program
     program: Program
     problem: Problem
     plan: Plan
@@ -50,7 +52,8 @@ def compile_model(
 
     `without`: names of fusions and of passes of memory to leave out.
     """
-    placed = place(lower(model.graph, assignment, ranges, without), without)
+    lowered = lower(model.graph, assignment, ranges, without)
+    placed = place(lowered, without)
     transfers = {}
     required = set(required)
     for board in boards:
@@ -64,7 +67,7 @@ def compile_model(
     targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
     sources = with_supplies(runtime_sources(), boards)
     sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
-    return Compiled(model, assignment, program, problem, arena, transfers, sources)
+    return Compiled(model, assignment, lowered, program, problem, arena, transfers, sources)
 
 
 def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:

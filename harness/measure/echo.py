@@ -74,7 +74,7 @@ def echo_test(place: Place, port: str | None, image: Image, seconds: float) -> E
     samples = wrong = damaged = overruns = 0
     request = Request(board=place.name, model="echo")
     with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as device:
-        with Link(device.port, board.baud) as link, blame_the_dead(device):
+        with Link(device.port, board.baud, device.starved_s) as link, blame_the_dead(device):
             hello = greet(link, DEADLINE_S, device.banner_s, device.alive)
             check_identity(hello, image.hash, device.port)
             began = time.monotonic()

@@ -22,6 +22,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.crash import explain_crash
 from tinyhil.harness.measure.run import blame_the_dead, connect, flash_unless_running, log_folder
 from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
 from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
@@ -54,8 +55,8 @@ class Told:
 class TellingLink(Link):
     """A link that keeps what is told on the way; the session sees everything else."""
 
-    def __init__(self, port: str, baud: int) -> None:
-        super().__init__(port, baud)
+    def __init__(self, port: str, baud: int, board_starved: Starved) -> None:
+        super().__init__(port, baud, board_starved)
         self.told: list[Values | Timed] = []
 
     def receive(self, timeout_s: float) -> Message | None:
@@ -85,7 +86,7 @@ def run_variant(device: Device, compiled: Compiled, told: str, integers: np.ndar
         if port is not None and not request.no_flash:
             flash_unless_running(image, board, port, device.say)
         with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as connection:
-            opened = TellingLink(connection.port, board.baud)
+            opened = TellingLink(connection.port, board.baud, connection.starved_s)
             with explain_crash(image.elf), opened as link, blame_the_dead(connection):
                 hello = greet(link, request.timeout_s, connection.banner_s, connection.alive)
                 check_identity(hello, image.hash, connection.port)

@@ -11,6 +11,7 @@ from types import TracebackType
 import serial
 
 from tinyhil.errors import BoardError, LinkError, LinkTimeout
+from tinyhil.harness.wire.deadline import Deadline, Starved
 from tinyhil.harness.wire.protocol import Message, Splitter
 
 READ_SLICE_S = 0.02
@@ -35,10 +36,14 @@ def reason(error: Exception) -> str:
 
 
 class Link:
-    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`)."""
+    """An open port. `port` is a path or any URL pyserial knows (`socket://`, `rfc2217://`).
 
-    def __init__(self, port: str, baud: int) -> None:
+    `board_starved`: of an emulated board, the seconds it has waited for a processor, see starved_s.
+    """
+
+    def __init__(self, port: str, baud: int, board_starved: Starved = lambda: 0.0) -> None:
         self.port = port
+        self._board_starved = board_starved
         self._write_timeout_s = None if port.startswith("rfc2217:") else WRITE_TIMEOUT_S  # which refuses to have one
         try:
             self._serial = serial.serial_for_url(
@@ -61,6 +66,10 @@ class Link:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._serial.close()
+
+    def deadline(self, seconds: float) -> Deadline:
+        """A deadline for the board behind this link, beginning now."""
+        return Deadline(seconds, self._board_starved)
 
     def send(self, frame: bytes, timeout_s: float = WRITE_TIMEOUT_S) -> None:
         """Send bytes; LinkTimeout if the port does not take them in time, LinkError if it is gone."""

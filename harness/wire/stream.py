@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tinyhil.errors import DeviceCrashed, DoesNotFit, LinkError, LinkTimeout, WrongFirmware
 from tinyhil.harness.wire import protocol
+from tinyhil.harness.wire.deadline import Deadline
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import Ack, Crashed, Damaged, Hello, Position, Result, Stats
@@ -20,7 +21,7 @@ from tinyhil.harness.wire.protocol import Ack, Crashed, Damaged, Hello, Position
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
 COUNTER_TICKS = 1 << 32  # where a board's tick counter begins anew
 MOST_MISFITS = 8  # one is bad luck; at 1e-2 damage per byte, eight in a row happen once in 1e16
-EVENT_S = 0.1  # an emulator's event may be read later than the bytes it sent after it
+EVENT_S = 0.5  # an emulator's event may be read later than the bytes it sent after it
 ASK_S = 0.3  # between two questions that a board answers at once
 
 OnResult = Callable[[int, Result], None]
@@ -49,10 +50,10 @@ class Distrusted(LinkError):
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
     """Wait for the HELLO a board sends after its reset; after `banner_s` ask for it, `deadline_s` later give up."""
-    begin = time.monotonic()
-    asked = begin + banner_s
-    while (now := time.monotonic()) < begin + banner_s + deadline_s:
-        if now >= asked:
+    deadline = link.deadline(banner_s + deadline_s)
+    asked = time.monotonic() + banner_s
+    while not deadline.is_over():
+        if (now := time.monotonic()) >= asked:
             link.send(b"\0" + protocol.request(protocol.HELLO_REQUEST))
             asked = now + ASK_S
         message = link.receive(min(0.2, max(asked - now, 0.01)))
@@ -81,14 +82,22 @@ CAUSES = (
 
 def crash(port: str, said: Crashed, alive: Alive) -> DeviceCrashed:
     """What a board's last message means; an emulator, which knows more, is heard first."""
-    time.sleep(EVENT_S)
-    alive()
+    hear(alive)
     why = next((text for bits, text in CAUSES if said.cause & bits), "processor fault")
     where = f" 0x{said.address:08x}" if said.address else ""
     if said.pc == 0:
         unknown = "its place is unknown: the stack had no room for the registers"
         return DeviceCrashed(f"{port}: the firmware crashed: {why}{where}; {unknown}; mend the firmware and run again")
     return DeviceCrashed(f"{port}: the firmware crashed: {why}{where} at pc 0x{said.pc:08x}", said.pc)
+
+
+def hear(alive: Alive) -> None:
+    """Raise what is known of a board that has failed, as soon as it is known; an event may come after its bytes."""
+    end = time.monotonic() + EVENT_S
+    while time.monotonic() < end:
+        alive()
+        time.sleep(0.01)
+    alive()
 
 
 def check_identity(hello: Hello, image_hash: bytes, port: str) -> None:
@@ -125,7 +134,8 @@ def stream(
     """
     check_shape(hello, samples, link.port)
     patience = Patience(options.patience_s, max(options.patience_s, options.deadline_s / 3))
-    session = _Session(link, hello, samples, options, on_result, alive, patience)
+    progress = link.deadline(options.deadline_s)
+    session = _Session(link, hello, samples, options, on_result, alive, patience, progress)
     session.start()
     session.run()
     return session.finish()
@@ -142,6 +152,7 @@ class _Session:
     on_result: OnResult
     alive: Alive
     patience: Patience
+    progress: Deadline
     acknowledged: int = 0
     limit: int = 0  # first chunk the board has no room for
     next_chunk: int = 0
@@ -153,7 +164,6 @@ class _Session:
     begun: dict[int, float] = field(default_factory=dict)  # when the first chunk of a sample was sent
     asked_position: bool = False
     misfits: int = 0  # results of a wrong length, or impossible positions, in a row
-    progress_at: float = 0.0
 
     def start(self) -> None:
         """Begin a session under a new number; repeated until the board says so."""
@@ -167,7 +177,7 @@ class _Session:
         else:
             raise LinkError(f"{self.link.port}: the board does not begin a new session; reset it")
         self.limit = ack.position.credit
-        self.progress_at = time.monotonic()
+        self.progress.restart()
 
     def run(self) -> None:
         while self.missing < len(self.samples):
@@ -178,7 +188,7 @@ class _Session:
             if message is not None:
                 self.patience.heard(time.monotonic() - begin)
                 if self._handle(message):
-                    self.progress_at = time.monotonic()
+                    self.progress.restart()
             elif not more:
                 self._ask_again()
                 self.patience.silent()
@@ -269,7 +279,7 @@ class _Session:
 
     def _send(self, frame: bytes) -> None:
         """Send; a port that takes nothing may not outlast the deadline."""
-        self.link.send(frame, self.progress_at + self.options.deadline_s - time.monotonic())
+        self.link.send(frame, self.progress.left_s())
 
     def _unwrap(self, sample: int) -> int:
         """The full sample number behind its lower 16 bits, nearest to where the session is."""
@@ -340,16 +350,16 @@ class _Session:
         return self.acknowledged >= (self.missing + 1) * self.hello.chunks_per_sample
 
     def _check_deadline(self) -> None:
-        if time.monotonic() - self.progress_at > self.options.deadline_s:
+        if self.progress.is_over():
             raise LinkTimeout(
                 f"{self.link.port}: no progress for {self.options.deadline_s:g} s at sample {self._count()} "
                 f"({self.link.describe_silence()}); finished samples are kept"
             )
 
     def _ask(self, frame: bytes, wanted: Callable[[protocol.Message], bool], what: str) -> protocol.Message:
-        begin = time.monotonic()
-        while time.monotonic() < begin + self.options.deadline_s:
-            self.link.send(frame, begin + self.options.deadline_s - time.monotonic())
+        deadline = self.link.deadline(self.options.deadline_s)
+        while not deadline.is_over():
+            self.link.send(frame, deadline.left_s())
             asked = time.monotonic()
             while (left := asked + ASK_S - time.monotonic()) > 0:
                 message = self.link.receive(left)

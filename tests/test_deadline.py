@@ -1,0 +1,60 @@
+"""Deadlines beside other load: time spent waiting for a processor does not count, and nothing lasts for ever."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tinyhil.harness.wire import deadline
+from tinyhil.harness.wire.deadline import LEAST_SHARE, Deadline, starved_s
+
+
+class World:
+    """A clock, and how long this process and the board have waited for a processor."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.ours = self.board = 0.0
+        monkeypatch.setattr(deadline.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(deadline, "starved_s", lambda pid: self.ours)
+
+    def pass_time(self, seconds: float, ours: float = 0.0, board: float = 0.0) -> None:
+        self.now, self.ours, self.board = self.now + seconds, self.ours + ours, self.board + board
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_processor_s_absence_does_not_count(world: World) -> None:
+    limit = Deadline(2.0, lambda: world.board)
+    world.pass_time(5.0, board=3.5)
+    assert limit.left_s() == pytest.approx(0.5)
+    world.pass_time(1.0, ours=0.8)
+    assert limit.left_s() == pytest.approx(0.3)
+    world.pass_time(0.31)
+    assert limit.is_over()
+
+
+def test_progress_begins_it_anew(world: World) -> None:
+    limit = Deadline(2.0)
+    world.pass_time(1.9)
+    limit.restart()
+    world.pass_time(1.9)
+    assert not limit.is_over()
+    world.pass_time(0.2)
+    assert limit.is_over()
+
+
+def test_a_board_that_never_gets_a_processor_is_given_up(world: World) -> None:
+    limit = Deadline(2.0, lambda: world.board)
+    for _ in range(int(2.0 / LEAST_SHARE) + 1):
+        world.pass_time(1.0, ours=1.0, board=1.0)
+    assert limit.is_over()
+
+
+def test_what_the_kernel_says() -> None:
+    assert starved_s(os.getpid()) >= 0
+    assert starved_s("self") <= starved_s("self")
+    assert starved_s(2**22 + 1) == 0
