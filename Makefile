@@ -16,7 +16,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check test test-slow tables doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -35,6 +35,10 @@ test: setup-dev
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
+tables: setup-dev
+	$(BIN)/python -m tools.tables && $(BIN)/python -m tools.docs
 
 doctor: setup
 	$(BIN)/hil doctor

@@ -26,6 +26,8 @@ TOP_LEVEL: dict[str, tuple[type, ...]] = {
     "accuracy": (float, type(None)),
     "float_accuracy": (float, type(None)),
     "disagreements": (int,),
+    "float_check": (dict,),
+    "degraded": (list,),
     "saturations": (int,),
     "latency": (dict,),
     "memory": (dict,),

@@ -11,6 +11,7 @@ from tinyhil.graph import Graph, Node
 from tinyhil.ops import LOOP_BY_NAME, OPERATOR_BY_NAME
 
 Watch = Callable[[str, np.ndarray], None]
+Take = Callable[[Node, list[np.ndarray], list[np.ndarray]], list[np.ndarray]]
 
 
 def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np.ndarray:
@@ -23,6 +24,12 @@ def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the values themselves
         output = _run(graph, {graph.inputs[0]: x}, {}, watch)[0]
     return np.broadcast_to(output, (len(x), *graph.shapes[graph.outputs[0]]))  # a loop may ignore the samples
+
+
+def replay(graph: Graph, inputs: np.ndarray, take: Take) -> None:
+    """Run a graph on `inputs` (samples, *input shape) as they are; `take` is given each node that is no loop, its
+    operands and its results, and says what goes on in their place."""
+    _run(graph, {graph.inputs[0]: inputs}, {}, None, take)
 
 
 def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
@@ -47,7 +54,11 @@ def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:
 
 
 def _run(
-    graph: Graph, inputs: Mapping[str, np.ndarray], outer: Mapping[str, np.ndarray], watch: Watch | None
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    outer: Mapping[str, np.ndarray],
+    watch: Watch | None,
+    take: Take | None = None,
 ) -> list[np.ndarray]:
     values = dict(outer)
     values.update({name: array[None] for name, array in graph.constants.items()})
@@ -57,7 +68,10 @@ def _run(
             watch(name, array)
     for node in graph.nodes:
         arrays = [values[name] for name in node.inputs]
-        for name, array in zip(node.outputs, _node(node, arrays, values, watch), strict=False):
+        results = _node(node, arrays, values, watch, take)
+        if take is not None and node.body is None:
+            results = take(node, arrays, results)
+        for name, array in zip(node.outputs, results, strict=False):
             values[name] = array
             if watch is not None:
                 watch(name, array)
@@ -65,9 +79,13 @@ def _run(
 
 
 def _node(
-    node: Node, arrays: list[np.ndarray], values: Mapping[str, np.ndarray], watch: Watch | None
+    node: Node,
+    arrays: list[np.ndarray],
+    values: Mapping[str, np.ndarray],
+    watch: Watch | None,
+    take: Take | None,
 ) -> list[np.ndarray]:
     if node.body is None:
         return OPERATOR_BY_NAME[node.op].evaluate(node, arrays)
     body = node.body
-    return LOOP_BY_NAME[node.op].evaluate(node, arrays, lambda rows: _run(body, rows, values, watch))
+    return LOOP_BY_NAME[node.op].evaluate(node, arrays, lambda rows: _run(body, rows, values, watch, take))

@@ -13,6 +13,7 @@ from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Role
 
 Watch = Callable[[str, np.ndarray], None]
+Observe = Callable[[Op, np.ndarray, np.ndarray], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,16 @@ class ReferenceRun:
     saturations: np.ndarray
 
 
-def run_reference(program: Program, inputs: np.ndarray, watch: Watch | None = None) -> ReferenceRun:
-    """Run `program` on integer `inputs` (samples, input count). `watch` sees every tensor each time it is written."""
+def run_reference(
+    program: Program, inputs: np.ndarray, watch: Watch | None = None, observe: Observe | None = None
+) -> ReferenceRun:
+    """Run `program` on integer `inputs` (samples, input count). `watch` sees every tensor each time it is written,
+    `observe` the operation that did it, the codes and what it clipped."""
     values: dict[str, np.ndarray] = {name: array[None, :] for name, array in program.constants.items()}
     values[program.input] = inputs
     saturations = np.zeros(len(inputs), np.int64)
     with np.errstate(all="ignore"):  # floats overflow to infinity as on the boards; encoders saturate and count it
-        _run(program, program.body, values, saturations, watch)
+        _run(program, program.body, values, saturations, (watch, observe))
     outputs = np.broadcast_to(values[program.output], (len(inputs), program.tensors[program.output].count))
     return ReferenceRun(outputs, saturations)
 
@@ -39,8 +43,9 @@ def _run(
     body: tuple[Op | Loop, ...],
     values: dict[str, np.ndarray],
     saturations: np.ndarray,
-    watch: Watch | None,
+    watchers: tuple[Watch | None, Observe | None],
 ) -> None:
+    watch, observe = watchers
     for item in body:
         if isinstance(item, Op):
             arrays = [_operand(program, item, index, values) for index in range(len(item.inputs))]
@@ -49,12 +54,14 @@ def _run(
             saturations += clipped.sum(axis=1)
             if watch is not None:
                 watch(item.output, result)
+            if observe is not None:
+                observe(item, result, clipped)
             continue
         for step in range(item.count):
             for sequence, row in item.slices:
                 count = program.tensors[row].count
                 values[row] = values[sequence][:, step * count : (step + 1) * count]
-            _run(program, item.body, values, saturations, watch)
+            _run(program, item.body, values, saturations, watchers)
 
 
 def _operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarray]) -> np.ndarray:

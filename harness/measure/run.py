@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.agreement import Agreement, agreement
 from tinyhil.calibrate import Ranges
 from tinyhil.classes import class_count, classes_of
 from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
@@ -39,10 +40,12 @@ from tinyhil.harness.wire.protocol import Stats
 from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
+from tinyhil.lower import formats
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program, Role
+from tinyhil.program import Program, Role, walk
 from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
+CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
@@ -74,6 +77,7 @@ class Outcome:
     integers: np.ndarray
     reference: ReferenceRun
     float_outputs: np.ndarray
+    agreement: Agreement
     outputs: np.ndarray
     ticks: np.ndarray
     saturations: np.ndarray
@@ -125,6 +129,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     with clock.stage("reference"):
         reference = run_reference(compiled.program, integers)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
+        agreed = check_agreement(compiled, job.ranges, x)
         check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
         real = dequantize_outputs(compiled.program, reference.outputs)
         decided = (classes_of(model.graph, real), classes_of(model.graph, float_outputs))
@@ -153,10 +158,19 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         integers=integers,
         reference=reference,
         float_outputs=float_outputs,
+        agreement=agreed,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,
     )
+
+
+def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
+    """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
+    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
+    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    graph, assignment = compiled.model.graph, compiled.assignment
+    return agreement(graph, compiled.lowered, formats(graph, assignment, ranges), x[:samples])
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:

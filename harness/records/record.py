@@ -9,6 +9,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil import files
+from tinyhil.agreement import Agreement
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
@@ -56,6 +58,8 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "float_accuracy": None if labels is None else float((float_classes == labels).mean()),
         "disagreements": int((classes != float_classes).sum()),
         "largest_output_error": _largest_error(outcome),
+        "float_check": _float_check(outcome.agreement),
+        "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
         "latency": _latency(outcome),
@@ -69,6 +73,11 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
     }
+
+
+def _float_check(agreed: Agreement) -> dict[str, Any]:
+    """What was compared with the float model, operation by operation."""
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("format", record["format"]),
         ("data", f"{record['data']['name']} ({record['data']['source']}), {record['samples']} samples"),
         ("bit-exact", f"{verdict}: {record['equal_samples']} of {record['samples']} equal to the reference"),
+        ("float", _agreement(record)),
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
         ("disagreements", f"{record['disagreements']} with float32, {record['saturations']} saturations"),
         ("latency", _latency(latency)),
@@ -35,6 +36,20 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("flash", f"{record['flash_bytes']} B"),
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
+
+
+def _agreement(record: Mapping[str, Any]) -> str:
+    """Whether every operation agrees with the float model within the resolution of its formats."""
+    check, found = record["float_check"], record["degraded"]
+    if found:
+        first = found[0]
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        return (
+            f"DEGRADED: tensor '{first['tensor']}' (node '{first['node']}', {first['format']}) is off by "
+            f"{first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
+        )
+    text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
+    return f"{text}; not compared: {', '.join(check['unchecked'])}" if check["unchecked"] else text
 
 
 def _fraction(value: float | None) -> str:

@@ -117,6 +117,11 @@ def _readers(graph: Graph) -> dict[str, list[Node]]:
     return readers
 
 
+def is_whole_input(graph: Graph) -> bool:
+    """Whether the model's input is a whole number: nothing but casts to integers read it."""
+    return _only_cast(graph.inputs[0], _readers(graph))
+
+
 def _only_cast(name: str, readers: Mapping[str, list[Node]]) -> bool:
     """Whether `name` is read, and by nothing but casts to integers, moved before or not."""
 

@@ -40,13 +40,25 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
 def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     """Rows are the axes from `axis` on; a `last` of 0 makes them this one axis."""
     x = arrays[0].astype(np.float64)
+    root = root_of(node, x)
+    return [np.where(root == 0, 0, _centred(node, x) / np.where(root == 0, 1, root)).astype(np.float32)]
+
+
+def root_of(node: Node, x: np.ndarray) -> np.ndarray:
+    """What the rows are divided by, with axes of 1."""
+    squares = np.square(_centred(node, x))
+    reduced = squares.mean if node.attrs["mean"] else squares.sum
+    root: np.ndarray = np.sqrt(reduced(axis=_axes(node, x), keepdims=True) + node.attrs["epsilon"])
+    return root
+
+
+def _centred(node: Node, x: np.ndarray) -> np.ndarray:
+    return x - x.mean(axis=_axes(node, x), keepdims=True) if node.attrs["centre"] else x
+
+
+def _axes(node: Node, x: np.ndarray) -> tuple[int, ...]:
     first = axis_of(node, node.attrs["axis"], x.ndim - 1) + 1
-    axes = tuple(range(first, x.ndim)) if node.attrs["to_end"] else (first,)
-    centred = x - x.mean(axis=axes, keepdims=True) if node.attrs["centre"] else x
-    squares = np.square(centred)
-    power = squares.mean(axis=axes, keepdims=True) if node.attrs["mean"] else squares.sum(axis=axes, keepdims=True)
-    root = np.sqrt(power + node.attrs["epsilon"])
-    return [np.where(root == 0, 0, centred / np.where(root == 0, 1, root)).astype(np.float32)]
+    return tuple(range(first, x.ndim)) if node.attrs["to_end"] else (first,)
 
 
 def _lower(node: Node, lowering: Lowering) -> None:

@@ -1,7 +1,8 @@
 """Piecewise linear functions of one tensor, and the smaller or larger of two: Clip, LeakyRelu, HardSwish, ...
 
 A slope that is no power of two becomes an integer `factor` of at most 16 bits over 2**fraction_bits, so a product is
-wrong by at most 2**-15 of itself before its one rounding. HardSigmoid and HardSwish clamp the exact line to 0..1.
+wrong by at most 2**-15 of itself before its one rounding; in single precision it has 24 bits. HardSigmoid and HardSwish
+clamp the exact line to 0..1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from tinyhil.arithmetic import like
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import SINGLE, Format
+from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
@@ -32,6 +33,7 @@ from tinyhil.ops.operator import (
 from tinyhil.program import Op
 
 MAX_FRACTION_BITS = 40
+MOST_SINGLE_BITS = 60  # where an operand's own scale is small
 Execute = Callable[[Op, Arrays, Format], tuple[np.ndarray, np.ndarray]]
 
 
@@ -45,11 +47,16 @@ def _infer_pair(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | No
     return [broadcast(node, shapes)]
 
 
-def slope(value: float) -> tuple[int, int]:
-    """(factor, fraction bits) with value ~ factor / 2**bits, |factor| <= 2**15."""
+def slope(value: float, is_integer: bool = True) -> tuple[int, int]:
+    """(factor, fraction bits) with value ~ factor / 2**bits, |factor| <= 2**15, or 2**23 in single precision."""
     _, power = math.frexp(value)
-    bits = min(max(15 - power, 0), MAX_FRACTION_BITS)
+    digits, most = (15, MAX_FRACTION_BITS) if is_integer else (23, MOST_SINGLE_BITS)
+    bits = min(max(digits - power, 0), most)
     return math.floor(value * 2.0**bits + 0.5), bits
+
+
+def _is_integer(node: Node, lowering: Lowering) -> bool:
+    return lowering.domain(node.inputs) == INTEGER
 
 
 # ---- Clip
@@ -113,7 +120,7 @@ def _evaluate_slopes(node: Node, arrays: Arrays) -> list[np.ndarray]:
 
 def _lower_slopes(node: Node, lowering: Lowering) -> None:
     below, above = _sides(node)
-    factor, bits = slope(below)
+    factor, bits = slope(below, _is_integer(node, lowering))
     while factor % 2 == 0 and bits > 0:  # a power of two costs no width
         factor, bits = factor // 2, bits - 1
     other = int(above) << bits
@@ -152,7 +159,7 @@ def _lower_gate(times_operand: bool) -> Callable[[Node, Lowering], None]:
         alpha, beta = _line(node)
         x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
         out = lowering.define(node.outputs[0])
-        factor, bits = slope(alpha * 2.0**fmt.exponent)
+        factor, bits = slope(alpha * 2.0**fmt.exponent, _is_integer(node, lowering))
         offset, one = math.floor(beta * 2.0**bits + 0.5), 1 << bits
         exponent = fmt.exponent - bits if times_operand else -bits
         shift = out.format.exponent - exponent

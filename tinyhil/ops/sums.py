@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
@@ -74,7 +75,8 @@ def emit_layer(
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
         largest = float(np.abs(bias.array).max(initial=0.0))
         least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
-        if least is not None and least > weights.format.exponent:
+        is_scaled = isinstance(weights.format, Fixed)  # entries of a codebook would grow with the exponent
+        if is_scaled and least is not None and least > weights.format.exponent:
             weights = replace(weights, format=weights.format.scaled(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
@@ -123,7 +125,7 @@ def proven(op: Op, lowering: Lowering, weights: Constant, stored: Sequence[str],
             bounds = bounds - (loaded(lowering.tensors[op.inputs[-1]].format).lowest << op.params["add_shift"])
         return replace(op, accumulator_bits=accumulator_bits(int(bounds.max(initial=0)), op.params["shift"]))
     start = np.ldexp(largest_bias.astype(np.float64), bias_shift)
-    is_fixed = len(stored) > 1 and lowering.tensors[stored[1]].format.domain == INTEGER
+    is_fixed = start.any() and lowering.tensors[stored[1]].format.domain == INTEGER
     granules = (weights.format.granule, granule_of(start) if is_fixed else None)
     window = place(rows.astype(np.float64), lowering.format(x), lowering.observed(x), start.max(initial=0.0), granules)
     return replace(op, accumulator_bits=window.bits, low=window.low, guard=window.guard)

@@ -15,6 +15,7 @@ import numpy as np
 from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats import window as sums
 from tinyhil.formats.codec import requantize
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
@@ -134,7 +135,7 @@ def _emit(node: Node, lowering: Lowering, weights: np.ndarray, bias: np.ndarray,
     x, fmt = node.inputs[0], lowering.format(node.inputs[1])
     out = lowering.define(node.outputs[0])
     unit = lowering.loaded(x).exponent + loaded(fmt).exponent
-    like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else fmt
+    like = lowering.format(node.inputs[2]) if len(node.inputs) == 3 else Fixed(8, unit)  # zeros
     like, bias_shift = joining(like, unit, domain_of((fmt, lowering.format(x))))
     names = (
         lowering.add_constant(node.inputs[1], weights, fmt),

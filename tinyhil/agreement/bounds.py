@@ -1,0 +1,192 @@
+"""How far a kernel may be from the exact result of its operands before the one rounding into its result's format.
+
+These are the bounds that docs/numerics.md states and tests hold over every input. `size` is the sum of the magnitudes
+that the kernel adds up: what errors of floating point and of windows are relative to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.lowering import Loaded, loaded
+from tinyhil.ops import curve, exponential, softmax
+from tinyhil.program import Op, Program, Role
+
+SINGLE_ULP = 2.0**-23
+SLOPE = 2.0**-15
+SIGMOID, TANH = 0.6 * 2.0**-15, 1.1 * 2.0**-15  # the table's units are those of a result at 2**-15
+INTERPOLATION = 2.0**-15
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What one execution of an operation should have given: exact results, and magnitudes added up, per element."""
+
+    value: np.ndarray
+    size: np.ndarray
+    largest: float  # magnitude of any operand's element
+
+
+Bound = Callable[[Op, Program, Computed], np.ndarray]
+
+
+def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """Largest difference from `computed.value`, per element, before the rounding into the result's format."""
+    out = program.tensors[op.output].format
+    bound = SINGLE_ULP / 2 * (terms(op) + 4) * computed.size  # of the float model itself, and of single precision
+    bound = bound + SINGLE_ULP / 2 * np.abs(computed.value)
+    for kernel, extra in _EXTRA.items():
+        if op.kernel == kernel or op.kernel.startswith(f"{kernel}_"):
+            bound = bound + extra(op, program, computed)
+    if op.domain == CODED:
+        bound = bound + _window(op, program)
+    if isinstance(out, Affine):
+        units = 1.01 if _is_skewed(op) else 0.01  # two roundings, each of them half a unit
+        bound = bound + units * out.scale + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
+    if "bias_shift" in op.params and op.domain == INTEGER:
+        bound = bound + 0.5 * 2.0 ** _unit(op, program)  # a bias is no finer than the sum
+    return bound
+
+
+def terms(op: Op) -> int:
+    """How many numbers a kernel adds up, about."""
+    p = op.params
+    if "kernel_y" in p:
+        return p["kernel_y"] * p["kernel_x"] * p.get("channels", 1)
+    return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel == "softmax" else 1)
+
+
+def _is_skewed(op: Op) -> bool:
+    return "affine" in op.kernel
+
+
+def _operand(op: Op, program: Program, index: int = -1) -> Loaded:
+    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != Role.TABLE]
+    return loaded(operands[index].format)
+
+
+def _unit(op: Op, program: Program) -> int:
+    """Exponent of the sum of products of the first two operands."""
+    return _operand(op, program, 0).exponent + _operand(op, program, 1).exponent
+
+
+def _window(op: Op, program: Program) -> float:
+    """Each product, and the bias, is cut to the lowest bit of the window."""
+    operands = [program.tensors[name] for name in op.inputs if program.tensors[name].role != Role.TABLE]
+    if op.low == 0 and op.guard == 0 and op.accumulator_bits not in (32, 64):
+        return 0.0
+    if "squared" in op.kernel:
+        unit = 2 * min(loaded(tensor.format).exponent for tensor in operands)
+    else:
+        unit = sum(loaded(tensor.format).exponent for tensor in operands[:2])
+    return (terms(op) + 2) * math.ldexp(1.0, op.low + unit) if _sums(op) else 0.0
+
+
+def _sums(op: Op) -> bool:
+    names = ("dense", "conv", "matmul", "batch_matmul", "squared_distance", "sparse")
+    return op.kernel.startswith(names)
+
+
+def _relative(factor: float) -> Bound:
+    return lambda op, program, computed: factor * np.abs(computed.value)
+
+
+def _absolute(error: float) -> Bound:
+    return lambda op, program, computed: np.full_like(computed.value, error)
+
+
+def _mean(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """n * 2**-16 units of the operand; nothing but rounding in single precision."""
+    x = _operand(op, program)
+    if op.domain != INTEGER or ("factor" not in op.params and "inside" not in op.kernel):
+        return np.zeros_like(computed.value)
+    return np.full_like(computed.value, terms(op) / max(1, op.params.get("channels", 1)) * 2.0 ** (x.exponent - 16))
+
+
+def _slopes(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    return (SLOPE if op.domain == INTEGER else SINGLE_ULP) * np.abs(computed.value)
+
+
+def _gate(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """A slope of 16 bits, of 24 in single precision, an offset of as many fraction bits; for HardSwish times x."""
+    gate = (SLOPE if op.domain == INTEGER else 4 * SINGLE_ULP) + 1.0 / op.params["one"]
+    return np.full_like(computed.value, gate * (computed.largest if op.kernel.startswith("hard_swish") else 1.0))
+
+
+def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """Ends are rounded to the scale of the operand."""
+    return np.full_like(computed.value, 0.5 * 2.0 ** _operand(op, program).exponent)
+
+
+def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    return softmax.WORST_ERROR * (1 + op.params["count"] * np.abs(computed.value))
+
+
+def _curve(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    bound = max(curve.ERF.worst_error, curve.GELU.worst_error, curve.SOFTPLUS.worst_error)
+    bound = bound if not op.inputs[0].startswith("elu") else curve.elu(float(op.inputs[0].split("_")[2])).worst_error
+    return np.full_like(computed.value, 1.2 * bound)
+
+
+def _function(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """Fixed sequences of IEEE operations: a few units of the last place, of 1 where terms of that size cancel."""
+    small = np.minimum(max(1.0, computed.largest), 1e6)
+    return 8 * SINGLE_ULP * (np.abs(computed.value) + small)
+
+
+def _exp(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """The argument is rounded once: relative to the result that counts as often as the argument is large."""
+    return 4 * SINGLE_ULP * (1 + computed.largest) * np.abs(computed.value)
+
+
+def _single_softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    return (8 + op.params["along"] + 4 * computed.largest) * SINGLE_ULP * np.abs(computed.value)
+
+
+def _distance(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    """Differences of integers are rounded to 16 bits, those of coded formats to 24."""
+    if op.domain == SINGLE:
+        return np.zeros_like(computed.value)
+    if op.domain == INTEGER:
+        exponents = [loaded(program.tensors[name].format).exponent for name in op.inputs]
+        delta = 0.0 if op.params["drop"] == 0 else 0.5 * 2.0 ** (min(exponents) + op.params["drop"])
+    else:
+        delta = 2.0**-23 * computed.largest
+    count = op.params["inner"]
+    return 2 * delta * np.sqrt(count * np.abs(computed.value)) + count * delta**2
+
+
+def _interpolate(op: Op, program: Program, computed: Computed) -> np.ndarray:
+    return np.full_like(computed.value, INTERPOLATION * computed.largest)
+
+
+_EXTRA: dict[str, Bound] = {
+    "sigmoid": _absolute(SIGMOID),
+    "tanh": _absolute(TANH),
+    "average_pool": _mean,
+    "reduce_sum": _mean,
+    "slopes": _slopes,
+    "prelu": _slopes,
+    "hard_sigmoid": _gate,
+    "hard_swish": _gate,
+    "clip": _clip,
+    "softmax": _softmax,
+    "curve": _curve,
+    "exp": _relative(exponential.WORST_ULP * 2.0**-15),
+    "log": _absolute(exponential.LOG_ERROR),
+    "normalize": _relative(2.0**-20),
+    "squared_distance": _distance,
+    "interpolate": _interpolate,
+    "single_softmax": _single_softmax,
+    "single_exp": _exp,
+    "lookup": _function,
+    **dict.fromkeys(("single_sigmoid", "single_tanh", "single_log", "single_erf"), _function),
+    **dict.fromkeys(("single_gelu", "single_gelu_tanh", "single_softplus", "single_elu"), _function),
+    **dict.fromkeys(("single_sqrt", "single_reciprocal", "single_div"), _relative(4 * SINGLE_ULP)),
+}

@@ -1,0 +1,118 @@
+"""Constants as the program holds them, and how far those may be off that it holds in other formats than their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.agreement.spread import LINEAR
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.codec import dequantize, quantize
+from tinyhil.formats.format import Format
+from tinyhil.formats.minifloat import Minifloat
+from tinyhil.graph import Graph, Node
+from tinyhil.ops.norm import scale_and_offset
+from tinyhil.program import Program, Role, walk
+
+Arrays = dict[str, np.ndarray]
+JOINING = LINEAR | {"Add", "Sub"}  # a constant that is added may be stored as a bias, in a form of its own
+BY_CHANNEL = ("dense_channels", "conv_channels", "dense_affine", "conv_affine")  # kernels
+
+
+def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, Format]) -> tuple[Graph, Arrays]:
+    """`graph` with the constants that `program` computes with, in float64, and errors of those it holds otherwise.
+
+    Weights and whatever else is stored in its own format are exactly what is stored. A bias may be stored coarser than
+    its format, weights by channels: their errors are those that their own format explains.
+    """
+    constants = {name: array for name, array in graph.all_constants().items() if array.dtype.kind == "f"}
+    stored, readers = _stored(program, formats), _readers(graph)
+    scaled = {name for op in walk(program.body) if op.kernel.startswith(BY_CHANNEL) for name in op.inputs}
+    exact: Arrays = {name: array.astype(np.float64) for name, array in constants.items()}
+    errors: Arrays = {}
+    for name, array in constants.items():
+        tensors, fmt = stored.get(name, []), formats[name]
+        found = {program.tensors[tensor].format for tensor in tensors}
+        users = readers.get(name, [])
+        layers = [node for node, position in users if node.op in LINEAR and position < 2]
+        if layers and scaled.intersection(tensors):
+            errors[name] = _by_channel(array, layers[0], fmt)
+        elif found == {fmt} or (not found and (layers or any(node.body is not None for node, _ in users))):
+            exact[name] = dequantize(quantize(array, fmt)[0], fmt)
+        elif found or any(node.op in JOINING for node, _ in users):
+            errors[name] = resolution(array, fmt)
+    return _replaced(graph, exact), {**errors, **_folded(graph, formats)}
+
+
+def _folded(graph: Graph, formats: Mapping[str, Format]) -> Arrays:
+    """Of a batch normalisation by itself, which computes with a factor and an offset instead of its statistics: the
+    errors of these, under the names of scale and bias."""
+    errors: Arrays = {}
+    constants = graph.all_constants()
+    for node in graph.walk():
+        if node.op == "BatchNormalization":
+            made = scale_and_offset(node, [constants[name] for name in node.inputs[1:]])
+            for name, array in zip(node.inputs[1:3], made, strict=True):
+                errors[name] = resolution(array, formats[name].fitted(float(np.abs(array).max(initial=0.0))))
+    return errors
+
+
+def resolution(array: np.ndarray, fmt: Format) -> np.ndarray:
+    """Half the distance between neighbouring values of `fmt` around those of `array`, at least."""
+    nearest = dequantize(quantize(array, fmt)[0], fmt)
+    off = np.abs(array - nearest)
+    beside = np.abs(dequantize(quantize(array + 2 * off + fmt.smallest * 2.0**fmt.exponent, fmt)[0], fmt) - nearest)
+    return np.maximum(off, beside / 2)
+
+
+def _by_channel(array: np.ndarray, layer: Node, fmt: Format) -> np.ndarray:
+    """Half a unit of each output channel's own scale; a power of two, or one more, above its largest magnitude."""
+    channels = _output_axis(array, layer)
+    axes = tuple(axis for axis in range(array.ndim) if axis != channels)
+    largest = np.abs(array).max(axis=axes, keepdims=True)
+    digits = fmt.mantissa_bits + 1 if isinstance(fmt, Minifloat) else min(fmt.bits, _most_bits(fmt))
+    return np.broadcast_to(largest * 2.0 ** (2 - digits), array.shape).astype(np.float64)
+
+
+def _most_bits(fmt: Format) -> int:
+    """Zero-skew weights have 8 bits beside operands of whatever width."""
+    return 8 if isinstance(fmt, Affine) else 16
+
+
+def _output_axis(array: np.ndarray, layer: Node) -> int:
+    if layer.op == "Conv":
+        return 0
+    if layer.op == "ConvTranspose":
+        return 1
+    if layer.op == "Gemm":
+        return 0 if layer.attrs.get("transB", 0) else 1
+    return array.ndim - 1
+
+
+def _stored(program: Program, values: Collection[str]) -> dict[str, list[str]]:
+    """The constants of a program, under the names of the values they hold."""
+    found: dict[str, list[str]] = {}
+    for name in program.constants:
+        stem, _, copy = name.rpartition(".")
+        value = stem if copy.isdigit() and name not in values else name
+        if program.tensors[name].role == Role.CONSTANT:
+            found.setdefault(value, []).append(name)
+    return found
+
+
+def _readers(graph: Graph) -> dict[str, list[tuple[Node, int]]]:
+    readers: dict[str, list[tuple[Node, int]]] = {}
+    for node in graph.walk():
+        for position, name in enumerate(node.inputs):
+            readers.setdefault(name, []).append((node, position))
+    return readers
+
+
+def _replaced(graph: Graph, constants: Arrays) -> Graph:
+    nodes = tuple(
+        node if node.body is None else replace(node, body=_replaced(node.body, constants)) for node in graph.nodes
+    )
+    own = {name: constants.get(name, array) for name, array in graph.constants.items()}
+    return replace(graph, nodes=nodes, constants=own)

@@ -1,0 +1,137 @@
+"""How uncertain operands make results uncertain, and how large the numbers are that an operator adds up.
+
+Operands that the program holds in memory are known exactly. What is not: constants that are stored in another format
+than their own, and results of operators that are fused with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tinyhil.graph import Node
+from tinyhil.ops import OPERATOR_BY_NAME
+from tinyhil.ops.norm import scale_and_offset
+from tinyhil.ops.normalize import root_of
+
+# sums of products of their operands
+LINEAR = frozenset({"Conv", "ConvTranspose", "MatMul", "BatchMatMul", "Gemm"})
+# elements of the operands, or sums of them with positive factors
+MOVING = frozenset(
+    {"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "Transpose", "Expand"}
+    | {"Concat", "ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "Interpolate"}
+)
+CHOOSING = {"Gather": slice(0, 1), "GatherAt": slice(0, 1), "Pad": slice(0, 1)}
+STEADY = frozenset({"Relu", "Clip", "Neg", "Abs"})  # element by element, never steeper than 1
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A value as the float model has it, the largest error it may have, and the magnitudes added up in it."""
+
+    value: np.ndarray
+    error: np.ndarray
+    size: np.ndarray
+
+    @staticmethod
+    def known(value: np.ndarray) -> Uncertain:
+        return Uncertain(value, np.zeros((1,) * value.ndim), np.abs(value))
+
+    @property
+    def is_known(self) -> bool:
+        return not self.error.any()
+
+    @property
+    def most(self) -> np.ndarray:
+        """The largest magnitude that it may have."""
+        return np.abs(self.value) + self.error
+
+
+def spread(node: Node, operands: Sequence[Uncertain], results: Sequence[np.ndarray]) -> list[Uncertain]:
+    """`results` of `node` with their errors; infinite where no rule is known for uncertain operands."""
+    if node.op in _RULES:
+        return [_RULES[node.op](node, operands, results[0])]
+    if node.op in LINEAR:
+        return [_linear(node, operands, results[0])]
+    moved = slice(None) if node.op in MOVING else CHOOSING.get(node.op)
+    if moved is not None:
+        return _moved(node, operands, results, moved)
+    if node.op in STEADY:
+        error = np.broadcast_to(operands[0].error, results[0].shape)
+        return [Uncertain(results[0], error, np.maximum(operands[0].size, np.abs(results[0])))]
+    if all(operand.is_known for operand in operands):
+        return [Uncertain.known(result) for result in results]
+    return [Uncertain(result, np.full(result.shape, np.inf), np.abs(result)) for result in results]
+
+
+def _again(node: Node, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    return OPERATOR_BY_NAME[node.op].evaluate(node, arrays)
+
+
+def _linear(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    size = _again(node, [np.abs(operand.value) for operand in operands])[0]
+    if all(operand.is_known for operand in operands):
+        return Uncertain(result, np.zeros((1,) * result.ndim), size)
+    most = _again(node, [operand.most for operand in operands])[0]
+    return Uncertain(result, np.maximum(most - size, 0), size)
+
+
+def _moved(node: Node, operands: Sequence[Uncertain], results: Sequence[np.ndarray], moved: slice) -> list[Uncertain]:
+    def through(pick: Callable[[Uncertain], np.ndarray]) -> list[np.ndarray]:
+        chosen = range(*moved.indices(len(operands)))
+        arrays = [pick(operand) if at in chosen else operand.value for at, operand in enumerate(operands)]
+        return [np.abs(array) for array in _again(node, arrays)]
+
+    sizes = through(lambda operand: operand.size)
+    if all(operand.is_known for operand in operands):
+        return [
+            Uncertain(result, np.zeros((1,) * result.ndim), size) for result, size in zip(results, sizes, strict=True)
+        ]
+    errors = through(lambda operand: np.broadcast_to(operand.error, operand.value.shape))
+    return [Uncertain(*triple) for triple in zip(results, errors, sizes, strict=True)]
+
+
+def _sum(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    added = replace(node, op="Add")
+    error = _again(added, [np.broadcast_to(operand.error, operand.value.shape) for operand in operands])[0]
+    return Uncertain(result, error, _again(added, [operand.size for operand in operands])[0])
+
+
+def _product(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    most = _again(node, [operand.most for operand in operands])[0]
+    size = _again(node, [operand.size for operand in operands])[0]
+    return Uncertain(result, np.maximum(most - np.abs(result), 0) * (most > np.abs(result)), size)
+
+
+def _divided(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    """Rows less their mean over their deviation: as precise as the largest element is, over the deviation."""
+    x, root = operands[0], root_of(node, operands[0].value)
+    largest = np.abs(x.value).max(axis=tuple(range(1, result.ndim)), keepdims=True)
+    size = np.where(root == 0, 0, largest / np.where(root == 0, 1, root))
+    error = np.zeros((1,) * result.ndim) if x.is_known else np.full(result.shape, np.inf)
+    return Uncertain(result, error, np.broadcast_to(size, result.shape))
+
+
+def _normalized(node: Node, operands: Sequence[Uncertain], result: np.ndarray) -> Uncertain:
+    """Batch normalisation by a factor and an offset, which are constants of their own."""
+    statistics = [operand.value[0] for operand in operands[1:]]
+    factor, offset = scale_and_offset(node, statistics)
+    shape = (1, 1, -1) + (1,) * (result.ndim - 3)
+    x = operands[0]
+    size = x.size * np.abs(factor).reshape(shape) + np.abs(offset).reshape(shape)
+    of_factor, of_offset = (
+        operand.error.reshape(-1) for operand in operands[1:3]
+    )  # theirs, not those of the statistics
+    error = x.error * np.abs(factor).reshape(shape) + x.most * of_factor.reshape(shape) + of_offset.reshape(shape)
+    return Uncertain(result, np.broadcast_to(error, result.shape), size)
+
+
+_RULES: dict[str, Callable[[Node, Sequence[Uncertain], np.ndarray], Uncertain]] = {
+    "Add": _sum,
+    "Sub": _sum,
+    "Mul": _product,
+    "BatchNormalization": _normalized,
+    "Normalize": _divided,
+}
