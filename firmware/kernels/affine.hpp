@@ -100,6 +100,10 @@ template <class Code, int Zero>
 inline Ram<Code> ram(const Skewed<Code, Zero> *p) { return {&p->code}; }
 template <class Code, int Zero>
 struct PadsWithZero<Skewed<Code, Zero>> { static constexpr bool value = false; };
+#ifndef __AVR__
+template <class Code, int Zero>
+struct PadCode<Skewed<Code, Zero>> { static constexpr int32_t value = Zero; };
+#endif
 
 template <class Acc, class Out, class T, class W, class X, class B, class M, class S, class Zero, int Pad>
 HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w,
