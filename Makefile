@@ -1,4 +1,5 @@
 # make run    sets everything up and runs the bundled model on the emulated Due
+# make check  lint, types and the fast tests, within 90 s
 # make test   sets everything up and runs the tests
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -15,16 +16,29 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check test test-slow tables doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
+
+# What to run while working: lint, types, and the tests that start no compiler and no board.
+UNIT := bench_file config deadline docs dsl dsl_roundtrip format_codecs format_functions format_seeds formats frontend layers lower \
+    memplan model_fastgrnn_har ops protocol regions shape_graphs zoo_limits
+check: setup-dev
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(UNIT:%=tests/test_%.py)
 
 test: setup-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
+tables: setup-dev
+	$(BIN)/python -m tools.tables && $(BIN)/python -m tools.docs
 
 doctor: setup
 	$(BIN)/hil doctor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import click
@@ -60,3 +61,10 @@ def test_the_record_s_keys_are_documented() -> None:
     page = (ROOT / "docs" / "results.md").read_text()
     assert len(keys) > 20
     assert not [key for key in keys if f"`{key}`" not in page]
+
+
+def test_no_committed_figure_comes_from_changed_files() -> None:
+    command = ["git", "ls-files", "results"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    dirty = [name for name in listed if name.endswith(".json") and '"dirty": true' in (ROOT / name).read_text()]
+    assert not dirty, "measure them again from a clean tree: make tables"

@@ -19,7 +19,7 @@ from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.single import INTEGERS_ONLY
 from tinyhil.pins import pinned_formats, skewed_weights
-from tinyhil.program import Program, Role, Tensor, walk
+from tinyhil.program import Program, Role
 from tinyhil.shared_scales import ranges_together, share_scales
 from tinyhil.verify import checked
 
@@ -156,14 +156,3 @@ def tied_values(graph: Graph) -> list[tuple[str, ...]]:
     for name in leader:
         groups.setdefault(find(name), []).append(name)
     return [tuple(group) for group in groups.values()]
-
-
-def arena_tensors(program: Program) -> Iterable[Tensor]:
-    """The tensors the planner places, each once, in order of definition."""
-    seen: dict[str, Tensor] = {}
-    for op in walk(program.body):
-        for name in op.tensors:
-            tensor = program.tensors[name]
-            if tensor.role == Role.ARENA:
-                seen.setdefault(name, tensor)
-    return seen.values()

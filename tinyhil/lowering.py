@@ -171,10 +171,6 @@ class Lowering:
         largest = self._magnitude(value) if constant is None else float(np.abs(constant).max(initial=0.0))
         return math.ldexp(largest, -self._formats[value].exponent)
 
-    def is_skewed(self, value: str) -> bool:
-        """Whether `value` is a zero-skew integer: tables and quotients are made for scales of powers of two."""
-        return self._formats[value].domain == AFFINE
-
     def domain(self, values: Sequence[str]) -> Domain:
         """The domain in which an operation on `values` computes: the widest of theirs."""
         return domain_of(self._formats[value] for value in values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.harness.offline import formats
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
-from tools import zoo_table
+from tools import tables, zoo_table
+from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
     {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
@@ -61,41 +61,30 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def readme_page() -> str:
-    """README.md with its table of measurements made anew from the newest record of each board and format in git."""
+    """README.md with its table of measurements made anew."""
     text = (ROOT / "README.md").read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{_measured()}\n{END}{after}"
 
 
-BOARDS = ("uno", "due", "h747")
-HOST = "host"
-TABLE_MODEL = "fastgrnn_har"
+Row = Mapping[str, Any]
 
 
-def _records() -> dict[tuple[str, str], Mapping[str, Any]]:
-    """The newest record in git of each format and board of the README's model."""
-    newest: dict[tuple[str, str], Mapping[str, Any]] = {}
-    folders = [f"results/{board}/{TABLE_MODEL}" for board in (HOST, *BOARDS)]
-    tracked = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in sorted(tracked.stdout.split()):
-        if name.endswith(".json"):
-            record = json.loads((ROOT / name).read_text())
-            if record.get("model") == TABLE_MODEL and record.get("board") in (HOST, *BOARDS):
-                newest[record["format"], record["board"]] = record
-    return newest
+def _rows() -> dict[tuple[str, str], Row]:
+    """The table of formats (tools/tables.py) by format and board."""
+    return {(row["format"], row["board"]): row for row in json.loads(tables.FILE.read_text())["rows"]}
 
 
 def _measured() -> str:
-    records = _records()
-    boards = [record for (_, board), record in records.items() if board != HOST]
-    counts = sorted({record["samples"] for record in boards})
+    rows = _rows()
+    counts = sorted({row["samples"] for (_, board), row in rows.items() if board != HOST})
     span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0] if counts else 0)
-    whole = max((record["samples"] for record in records.values()), default=0)
-    exact = all(record["bit_exact"] for record in records.values())
-    names = [fmt.name for fmt in FORMATS if all((fmt.name, board) in records for board in (HOST, *BOARDS))]
+    whole = max((row["samples"] for row in rows.values()), default=0)
+    exact = all(row["bit_exact"] for row in rows.values())
+    names = [fmt.name for fmt in FORMATS if all((fmt.name, board) in rows for board in (HOST, *BOARDS))]
     lines = [
-        f"`{TABLE_MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
+        f"`{tables.MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
         f"Time, RAM and flash: {span} windows on each emulated board, "
         f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
         "Uno at 16 MHz: exact cycles; Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled time.",
@@ -103,28 +92,24 @@ def _measured() -> str:
         "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
         "|---|---|---|---|---|---|",
     ]
-    return "\n".join([*lines, *(_row(name, records) for name in names)])
+    return "\n".join([*lines, *(_row(name, rows) for name in names)])
 
 
-def _row(name: str, records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    whole = records[name, HOST]
+def _row(name: str, rows: Mapping[tuple[str, str], Row]) -> str:
+    whole = rows[name, HOST]
     cells = [f"`{name}`", f"{100 * whole['accuracy']:.2f} %", str(whole["disagreements"])]
     for board in BOARDS:
-        record = records[name, board]
-        memory = record["memory"]
-        ram = memory["static_bytes"] + memory["stack_bytes"]
-        cells.append(f"{record['latency']['median_us'] / 1000:,.1f} ms, {ram:,} B, {record['flash_bytes']:,} B")
+        row = rows[name, board]
+        cells.append(f"{row['median_us'] / 1000:,.1f} ms, {row['ram_bytes']:,} B, {row['flash_bytes']:,} B")
     return f"| {' | '.join(cells)} |"
 
 
 def costs_file() -> str:
     """Text of tinyhil/formats/costs.json: ticks per sample by format and chip, exact cycles or instructions."""
     found: dict[str, dict[str, float]] = {}
-    for (name, board), record in sorted(_records().items()):
-        if board == HOST:
-            continue
-        latency = record["latency"]
-        found.setdefault(name, {})[board] = latency.get("instructions", latency["median"])
+    for (name, board), row in sorted(_rows().items()):
+        if board != HOST:
+            found.setdefault(name, {})[board] = row["ticks"]
     return json.dumps(found, indent=1) + "\n"
 
 

@@ -38,10 +38,6 @@ class Facts:
     summary: str
     costs: Mapping[str, float]
 
-    @property
-    def dynamic_range_db(self) -> float:
-        return 20 * math.log10(self.largest / self.smallest)
-
     def record(self) -> dict[str, Any]:
         keys = ("name", "family", "bits", "largest", "smallest", "digits", "domain", "summary")
         return {**{key: getattr(self, key) for key in keys}, "costs": dict(self.costs)}

@@ -41,7 +41,6 @@ from tinyhil.search.trial import Trial, TrialLog
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
-OBJECTIVES = ("ram", "flash", "latency")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ DOMAINS = {INTEGER: 0, CODED: 1, SINGLE: 2}
 STARTS = (np.int32, np.float64, np.int64, np.int64, np.float32)  # of sums, by mode
 WEIGHTS = (np.int32, np.float64, np.int64, np.float64, np.float32)
 NARROW_BITS, DOUBLE_BITS = 32, 53
-MOST_TABLE_BITS = 16
 MOST_PARAMS = 24
 WINDOW_AT = 10  # first of a window's params
 TENSOR = np.dtype(

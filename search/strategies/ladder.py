@@ -36,9 +36,6 @@ class Ladders:
     losses: Mapping[tuple[int, Choice], float]
     silent: frozenset[tuple[int, Choice]]
 
-    def predicted(self, candidate: Candidate) -> float:
-        return sum(self.losses.get((index, choice), 0.0) for index, choice in enumerate(candidate))
-
     def loss(self, index: int, choice: Choice) -> float:
         return self.losses.get((index, choice), 0.0)
 

@@ -61,11 +61,6 @@ class Posit:
     def granule(self) -> int:
         return -((self.bits - 2) << self.es)
 
-    @property
-    def mantissa_bits(self) -> int:
-        """Bits of the longest significand, the leading one included."""
-        return max(self.bits - 2 - self.es, 1)
-
     def decode(self, codes: np.ndarray) -> np.ndarray:
         codes = np.asarray(codes, np.int64)
         return _table(self.bits, self.es)[codes] if self.bits <= 16 else _decode(codes, self.bits, self.es)

@@ -53,7 +53,6 @@ MAPPED: tuple[tuple[Kernel, int], ...] = (
     (affine_moves.CLAMP, 1),
 )
 BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}
-INPUTS = {kernel.name: inputs for kernel, inputs in (*WINDOWED, *MAPPED)}
 HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)
 
 

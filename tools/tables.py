@@ -1,0 +1,106 @@
+"""Measures the table of formats anew: `make tables`, from a clean tree (results/formats.json, then tools/docs.py).
+
+One model in every format, on this computer with all its test windows, on each emulated board with a few: an Uno takes
+seconds for one window of software floats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tinyhil.errors import ConfigError, HilError
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import make_record
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "results" / "formats.json"
+MODEL = "fastgrnn_har"
+HOST, BOARDS = "host", ("uno", "due", "h747")
+FORMATS = (
+    *("fixed4", "fixed8", "fixed16", "fixed8pc", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1"),
+    *("float32", "bfloat16", "float16", "nf4", "int8", "int16x8"),
+)
+SLOW_ON_UNO = ("posit16es1", "float32", "bfloat16", "float16", "int16x8")
+SAMPLES, SLOW_SAMPLES = 10, 2
+REAL = ("full", "subset")  # parts of the official data, large enough for an accuracy
+
+
+def measured() -> dict[str, Any]:
+    """The table with its provenance: {"provenance": {...}, "rows": [one per format and board]}."""
+    boards, rows = load_boards(), []
+    for request in _requests():
+        record = _record(request, boards)
+        if record["data"]["source"] not in REAL:
+            raise ConfigError(f"tables: {record['data']['source']} data; set HIL_DATA or connect to the network")
+        rows.append(row_of(record))
+        print(f"tables: {request.format} on {request.board}", file=sys.stderr)
+    provenance = {key: record["provenance"][key] for key in ("utc", "tinyhil", "commit", "dirty")}
+    return {"provenance": provenance, "model": MODEL, "rows": rows}
+
+
+def _requests() -> Iterator[Request]:
+    for name in FORMATS:
+        yield Request(HOST, MODEL, name)
+        for board in BOARDS:
+            samples = SLOW_SAMPLES if board == "uno" and name in SLOW_ON_UNO else SAMPLES
+            yield Request(board, MODEL, name, samples=samples, timeout_s=600.0)
+
+
+def _record(request: Request, boards: Boards) -> Mapping[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run(
+            replace(request, results=Path(folder)),
+            boards,
+            default_cache_dir(),
+            lambda line: None,
+            lambda done, all_: None,
+        )
+        return make_record(outcome)
+
+
+def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the documentation shows of a record."""
+    latency, memory = record["latency"], record["memory"]
+    kept = ("format", "board", "samples", "bit_exact", "accuracy", "disagreements", "flash_bytes")
+    return {
+        **{key: record[key] for key in kept},
+        "data": record["data"]["source"],
+        "median_us": latency["median_us"],
+        "ticks": latency.get("instructions", latency["median"]),
+        "ram_bytes": memory["static_bytes"] + memory["stack_bytes"] if record["board"] != HOST else None,
+    }
+
+
+def require_clean() -> None:
+    """ConfigError if the tree holds changes that no commit names."""
+    command = ["git", "status", "--porcelain", "--untracked-files=no"]
+    changed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    if changed:
+        raise ConfigError(f"tables: {len(changed.splitlines())} files are changed; commit them first, then measure")
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    try:
+        require_clean()
+        table = measured()
+    except HilError as error:
+        print(f"tables: {error}", file=sys.stderr)
+        return error.exit_code
+    FILE.write_text(json.dumps(table, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
