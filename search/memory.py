@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tinyhil.errors import ConfigError, ModelError
+from tinyhil.errors import Infeasible, ModelError
 from tinyhil.memplan import Plan, Problem
 from tinyhil.program import Program
 from tinyhil.search.space import Candidate, Choice, Space
@@ -75,7 +75,7 @@ class Memory:
         if least <= limit_bytes:
             return
         placed = self.place(self.space.lower(candidate))
-        raise ConfigError(
+        raise Infeasible(
             f"search: {limit_bytes} B of RAM are not feasible, the least is {least} B (every tensor in "
             f"{candidate[0].format}): {_live(placed)}; try --ram {least}"
         )

@@ -303,7 +303,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
 )
 def test_a_limit_that_can_not_be_kept(limits: list[str], message: str, folder: Path) -> None:
     done = searched(folder, "--board", "uno", "--arena", "48", *limits)
-    assert done.returncode == EXIT_USAGE
+    assert done.returncode == EXIT_BUILD
     line = done.stderr.strip().splitlines()[-1]
     assert re.search(message, line), line
     assert f"try {limits[0]} " in line
@@ -389,6 +389,6 @@ def test_ram_is_checked_before_an_engine_is_compiled(folder: Path, tmp_path: Pat
     ]
     environment = {**os.environ, "HIL_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == EXIT_USAGE
+    assert done.returncode == EXIT_BUILD
     assert "3 B of RAM are not feasible" in done.stderr
     assert not (tmp_path / "cache").exists()

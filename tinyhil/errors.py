@@ -37,6 +37,12 @@ class ConfigError(HilError):
     """boards.yaml, an assignment file or a command-line value is wrong."""
 
 
+class Infeasible(ConfigError):
+    """No assignment keeps to the limits that were given: the model does not fit into them."""
+
+    exit_code = EXIT_BUILD
+
+
 class BoardError(HilError):
     """No such board, none attached, several candidates, or the board is busy."""
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tinyhil.codegen.profile_calls import stored_bytes
-from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.errors import BuildError, Infeasible, ModelError
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import find_place
@@ -174,7 +174,7 @@ def anchored(meter: Meter, limits: Limits, ram_bytes: int) -> Study:
             return replace(study, anchor=candidate)
         meter.next_phase()
         meter.measure(candidate)
-    raise ConfigError(" ".join(_why(meter, limits, ram_bytes)))
+    raise Infeasible(" ".join(_why(meter, limits, ram_bytes)))
 
 
 def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tinyhil.errors import BuildError, ConfigError
+from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.limits import Meter, anchored, least_of
 from tinyhil.harness.search.task import Task, make_bench, trial_log
@@ -90,7 +90,7 @@ def searched_on_device(
         if meter is not None:
             _learn(meter, limits, finalists, benches[0])
     if meter is None:
-        raise ConfigError(f"search: after {MOST_ROUNDS} searches none keeps to {total} B in all; raise --ram")
+        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {total} B in all; raise --ram")
     return _measured_before(task, meter, required, limit, found)
 
 
@@ -136,7 +136,7 @@ def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, f
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
     kept = decide(bench, best, task.ram_bytes if task.whole else None, limits)
     if not kept:
-        raise ConfigError(
+        raise Infeasible(
             f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
         )
     task.say("search: the answers of all rounds exceed a limit; this is the best assignment measured that does not")

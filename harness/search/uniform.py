@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tinyhil.codegen.profile_calls import stored_bytes
-from tinyhil.errors import BuildError, ConfigError, ModelError
+from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.evaluator import Evaluator, make_examples
@@ -71,7 +71,7 @@ def arena_limit(task: Task, found: Sequence[Uniform]) -> int:
     least = trial.ram_bytes + wider
     limit = min(task.ram_bytes - beside, (chip.ram_bytes or 0) - (chip.stack_reserve_bytes or 0) - static)
     if limit < least:
-        raise ConfigError(
+        raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "
             f"static data and {least} B of arena are the least; try --ram {beside + least}, or --arena for the arena "
             "alone"

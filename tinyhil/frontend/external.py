@@ -35,7 +35,8 @@ def _read(name: str, folder: Path, where: dict[str, str], budget: int) -> bytes:
     location = where.get("location", "")
     said = f"weights '{name}' are in another file, {location!r}"
     path = folder / location
-    if not location or Path(location).is_absolute() or ".." in Path(location).parts or path.is_symlink():
+    named_inside = bool(location) and not Path(location).is_absolute() and ".." not in Path(location).parts
+    if not named_inside or path.resolve() != folder.resolve() / location:  # a link, of a file or a folder, leads away
         raise ModelError(f"{said}, which is not in the folder of the model; save the model with the weights inside")
     if not path.is_file():
         raise ModelError(f"{said}, which is missing; put it beside the model")
