@@ -34,6 +34,7 @@ from tinyhil.formats.format import Format
 from tinyhil.memplan import Plan
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
+COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns have scales of their own
 STATIC, CALLER = "static", "caller"
 ALIGNMENT = 4
 SPDX = "SPDX-License-Identifier: Apache-2.0"
@@ -139,10 +140,13 @@ def zero_of(fmt: Format) -> int:
 def _header(library: Library) -> str:
     x, up = library.prefix, library.prefix.upper()
     classes = len(library.class_names) or library.output.count
+    meaning = "real = (code - zero) * scale"
+    if library.program.columns is not None:
+        meaning = f"(real - offset of its column) * scale of its column = (code - zero) * scale: {x}_quantize_input()"
     sizes: list[tuple[str, object, str]] = [
         ("INPUTS", library.input.count, "elements of one sample"),
         ("OUTPUTS", library.output.count, ""),
-        ("INPUT_SCALE", real_scale(library.input.format), "real = (code - zero) * scale"),
+        ("INPUT_SCALE", real_scale(library.input.format), meaning),
         ("INPUT_ZERO", zero_of(library.input.format), ""),
         ("OUTPUT_SCALE", real_scale(library.output.format), ""),
         ("OUTPUT_ZERO", zero_of(library.output.format), ""),
@@ -263,10 +267,21 @@ def _source(library: Library) -> str:
             "  // linked where real numbers are given, not codes",
             "",
         ]
+    body += _column_tables(library)
     body += _computation(library, names)
     body += ["}  // namespace", f"}}  // namespace {x}_model", "", f"using namespace {x}_model;", ""]
     body += ['extern "C" {', "", *_functions(library, names), '}  // extern "C"', "#endif", ""]
     return "\n".join(body)
+
+
+def _column_tables(library: Library) -> list[str]:
+    """Offset and scale of each column of the input, as the bits of floats (tinyhil/columns.py)."""
+    columns, lines = library.program.columns, list[str]()
+    if columns is not None:
+        for name, values in zip(COLUMN_TABLES, (columns.offset, columns.scale), strict=True):
+            bits = ", ".join(f"{float_bits(float(value))}u" for value in values)
+            lines += [f"const uint32_t {name}[] HIL_FLASH = {{{bits}}};"]
+    return lines
 
 
 def _names(library: Library) -> dict[str, str]:
@@ -346,9 +361,13 @@ def _conversions(library: Library) -> list[str]:
     x, up = library.prefix, library.prefix.upper()
     in_type, fmt = c_type(library.input), library.input.format
     out_type, real = c_type(library.output), _real(library.output.format, "hil::ram(values)[n]")
-    made = f"hil::quantized<{in_type}>(in[n], {fmt.exponent})"
+    given = "in[n]"
+    if library.program.columns is not None:
+        offset, scale = (f"hil::float_of(hil::flash({table})[n])" for table in COLUMN_TABLES)
+        given = f"(in[n] - {offset}) * {scale}"
+    made = f"hil::quantized<{in_type}>({given}, {fmt.exponent})"
     if isinstance(fmt, Affine):
-        made = f"hil::quantized_affine<{in_type}>(in[n], {float_bits(fmt.scale)}u, {fmt.zero})"
+        made = f"hil::quantized_affine<{in_type}>({given}, {float_bits(fmt.scale)}u, {fmt.zero})"
     return [
         f"static void {x}_quantize(const float *in, {x}_input *codes, int32_t count) {{",
         f"    {in_type} *const out = reinterpret_cast<{in_type} *>(codes);",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tinyhil.codegen.arrange import in_blocks
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls, kinds, number_of, timed
@@ -55,6 +56,19 @@ def emit_model(
         "model/model.hpp": header.replace("#pragma once", "\n".join(["#pragma once", *TOLD[told]])),
         "model/model.cpp": _source(program, plan, names, told),
     }
+
+
+def join(parts: Sequence[tuple[Sequence[str], dict[str, str]]]) -> dict[str, str]:
+    """The generated files of programs that differ from board to board, each for the boards named with it."""
+    parts = [part for part in parts if part[0]] or list(parts[:1])
+    if len(parts) == 1:
+        return parts[0][1]
+    conditions = [" || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names) for names, _ in parts]
+    joined = {}
+    for path in parts[0][1]:
+        texts = [f"#{'el' if at else ''}if {conditions[at]}\n{files[path]}" for at, (_, files) in enumerate(parts)]
+        joined[path] = "".join([*texts, '#else\n#error "this model was generated for other boards"\n#endif\n'])
+    return joined
 
 
 def _check_limits(program: Program) -> None:
@@ -214,6 +228,9 @@ def pointer_lines(program: Program, plan: Plan, names: Mapping[str, str], used: 
 def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
     """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
+    if tensor.blocks is not None:
+        stored = in_blocks(codes, tensor.blocks)
+        return [f"alignas(4) const {c_type(tensor)} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored), "};"]
     if tensor.role == Role.TABLE or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
         return [f"const {c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
     packed = pack(codes, fmt.bits)
@@ -233,6 +250,8 @@ def operand_of(tensor: Tensor, name: str) -> str:
         return f"hil::codebook<{fmt.bits}>({name}, {name}_entries)"
     if tensor.role == Role.CONSTANT and fmt.bits < 8:
         return f"hil::packed<{fmt.c_type}>({name})"
+    if tensor.blocks is not None:
+        return f"hil::blocks<{tensor.blocks.together}, {tensor.blocks.step}>({name})"
     return f"hil::flash({name})"
 
 

@@ -186,10 +186,10 @@ def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Re
     sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
     check_fits(image, board)
-    return parse(cases, _collect(image, board, result_bytes(cases)))
+    return parse(cases, collect(image, board, result_bytes(cases)))
 
 
-def _collect(image: Image, board: BoardSpec, count: int) -> bytes:
+def collect(image: Image, board: BoardSpec, count: int) -> bytes:
     driver = host if board.chip.core == "host" else simulated
     log_dir = image.project_dir / "logs"
     log_dir.mkdir(exist_ok=True)

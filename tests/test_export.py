@@ -11,11 +11,16 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.export_bench import OnHost, export, unpacked
+from tests.export_bench import Exported, OnHost, export, unpacked
 from tests.hil_command import hil
-from tests.onnx_models import node, simple
+from tests.onnx_models import load, node, simple
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.job import open_model
+from tinyhil.harness.offline.export import library_of, packed
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -118,6 +123,23 @@ def test_real_numbers_become_codes_as_the_reference_does(format_: str, tmp_path:
     values = np.resize(values, (-(-len(values) // count), count))
     expected, _ = quantize_inputs(exported.compiled.program, values)
     np.testing.assert_array_equal(np.array([library.quantize(row) for row in values]), expected)
+
+
+@pytest.mark.parametrize("format_", ["fixed8", "fixed16", "int8"])
+def test_columns_of_their_own_scale_are_mapped_by_the_library(format_: str, tmp_path: Path) -> None:
+    """Real numbers in, whatever their columns reach: the codes are those the bench sends (tinyhil/columns.py)."""
+    random, scales = np.random.default_rng(0), np.array([1e-3, 1.0, 5e3], np.float32)
+    weights = random.normal(size=(3, 2)).astype(np.float32) / scales[:, None]
+    graph = load(simple([node("MatMul", "x w", "y")], {"x": (1, 3)}, {"w": weights}), tmp_path)
+    x = random.normal(size=(200, 1, 3)).astype(np.float32) * scales + scales
+    opened = open_model(str(tmp_path / "m.onnx"))
+    ranges = calibrate(graph, x[:100], {"name": "test"})
+    compiled = compile_model(opened.model, Assignment(format_), ranges, (), ())
+    assert compiled.program.columns is not None
+    made = library_of(compiled, "m", None, "static", ())
+    library = OnHost(Exported(compiled, made, packed("cmake", made, [])), tmp_path / "library")
+    codes, _ = quantize_inputs(compiled.program, x)
+    np.testing.assert_array_equal(np.array([library.quantize(row) for row in x]), codes)
 
 
 def test_two_libraries_in_one_program_and_c_calls_them(tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ class Chain:
         self.last = out
         return self
 
-    def conv(self, outputs: int, kernel: int, stride: int = 1, pad: int = 0, group: int = 1, bias: int = 1) -> Chain:
+    def conv(
+        self, outputs: int, kernel: int, stride: int = 1, pad: int = 0, group: int = 1, bias: int = 1, dilation: int = 1
+    ) -> Chain:
         name = f"w{len(self.nodes)}"
         self.constants[name] = weights(outputs, self.channels // group, kernel, kernel, seed=len(self.nodes))
         operands = name
@@ -58,7 +60,7 @@ class Chain:
             self.constants[f"b{name}"] = weights(outputs, seed=len(self.nodes) + 50)
             operands += f" b{name}"
         self.channels = outputs
-        return self.add("Conv", operands, strides=[stride, stride], pads=[pad] * 4, group=group)
+        return self.add("Conv", operands, strides=[stride] * 2, pads=[pad] * 4, group=group, dilations=[dilation] * 2)
 
     def pool(self, op: str, kernel: int, stride: int, pad: int = 0, **attrs: int) -> Chain:
         return self.add(op, kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[pad] * 4, **attrs)

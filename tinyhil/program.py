@@ -30,13 +30,32 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """An order in which a chip reads a layer's weights (codegen/arrange.py).
+
+    `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
+    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row.
+    """
+
+    together: int
+    step: int
+    multiple: int
+    axes: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
-    """A run-time or constant tensor of `count` elements."""
+    """A run-time or constant tensor of `count` elements.
+
+    `blocks`: how a constant is stored, where that is not the order of its kernel.
+    """
 
     name: str
     count: int
     format: Format
     role: Role
+    blocks: Blocks | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -3,6 +3,9 @@
 #pragma once
 #include "firmware/kernels/dense.hpp"
 #include "firmware/kernels/window.hpp"
+#ifndef __AVR__
+#include "firmware/kernels/conv_blocks.hpp"
+#endif
 
 namespace hil {
 

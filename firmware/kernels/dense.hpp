@@ -15,6 +15,7 @@ template <class Acc, class B, class Shift>
 inline Acc start_of(const B &bias, Size n, Shift shift) { return Start<Acc>::of(bias[n], shift); }
 template <class B>
 inline const B &at_pixel(const B &bias, Size) { return bias; }
+template <class B> struct VariesByPixel { static constexpr bool value = false; };
 template <class B>
 inline void next_row(B &, Size) {}
 

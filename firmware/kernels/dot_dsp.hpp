@@ -2,32 +2,13 @@
 // Instructions per product, loads included: 16 x 16 bits 1.3, 8 x 8 and 8 x 16 bits 1.7. The sums are those of
 // dot.hpp: exact integers may be added in any order.
 #pragma once
-#include <arm_acle.h>
-
+#include "firmware/kernels/dsp.hpp"
 #include "firmware/kernels/numeric.hpp"
 
 namespace hil {
 
-// Pairs of neighbouring elements as two halfwords: even (0, 2) and odd (1, 3), or in order (0, 1) and (2, 3).
-struct Pairs {
-    uint32_t first, second;
-};
-
-template <class T>
-inline uint32_t word_at(const T *p) {
-    uint32_t word;
-    __builtin_memcpy(&word, p, 4);
-    return word;
-}
-
-// Four bytes, sign extended: (0, 2) and (1, 3)
-inline Pairs split(const int8_t *p) {
-    const uint32_t word = word_at(p);
-    Pairs pairs;
-    asm("sxtb16 %0, %1" : "=r"(pairs.first) : "r"(word));
-    asm("sxtb16 %0, %1, ror #8" : "=r"(pairs.second) : "r"(word));
-    return pairs;
-}
+// Pairs of neighbouring elements as two halfwords: even (0, 2) and odd (1, 3), or in order (0, 1) and (2, 3)
+inline Pairs split(const int8_t *p) { return split(word_at(p)); }
 // Four halfwords in the same order as split bytes
 inline Pairs split(const int16_t *p) {
     const uint32_t low = word_at(p), high = word_at(p + 2);
@@ -35,7 +16,6 @@ inline Pairs split(const int16_t *p) {
 }
 inline Pairs in_order(const int16_t *p) { return {word_at(p), word_at(p + 2)}; }
 
-inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return __smlad(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum); }
 inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) { return __smlald(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum); }
 
 template <class W, class X> struct Order {  // of the operands of one row

@@ -46,10 +46,25 @@ inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedShifts<BiasShift, 
     else add_high(sum, element * (int32_t(1) << ((by - 16) & 31)));
     return sum;
 }
+#ifndef __AVR__
+// The same for sums of 32 bits (rounding.hpp)
+struct JoinedFactors {
+    int32_t bias, addend;
+};
+template <class Acc, class B, class A>
+inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedFactors by) {
+    return joined.bias[n] * by.bias + joined.addend[n * joined.stride] * by.addend;
+}
+template <class BiasShift, class AddShift>
+inline JoinedFactors bias_factor(JoinedShifts<BiasShift, AddShift> shifts) {
+    return {factor_of(int(shifts.bias)), factor_of(int(shifts.addend))};
+}
+#endif
 template <class B, class A>
 inline Joined<B, A> at_pixel(const Joined<B, A> &joined, Size pixel) {
     return {joined.bias, joined.addend + pixel, joined.stride};
 }
+template <class B, class A> struct VariesByPixel<Joined<B, A>> { static constexpr bool value = true; };
 template <class B, class A>
 inline void next_row(Joined<B, A> &joined, Size outputs) { joined.addend = joined.addend + outputs; }
 

@@ -9,10 +9,6 @@
 namespace hil {
 
 // Distances in elements between the channels and between the slots of operand and result.
-struct RowWindow {
-    Window window;
-    Size x_plane, x_row, x_ring, out_plane, out_row, out_ring;
-};
 struct Lines {
     Size channels, width, x_plane, x_row, x_ring, out_plane, out_row, out_ring;
 };

@@ -10,6 +10,17 @@ struct Window {
         dilation_y, dilation_x;
 };
 
+// A window over planes of which only some rows may be there: row y of a plane is at slot y % ring. Distances in elements
+// between the channels and between the slots of operand and result.
+struct RowWindow {
+    Window window;
+    Size x_plane, x_row, x_ring, out_plane, out_row, out_ring;
+};
+// Whole planes: every row is at its own slot.
+inline RowWindow whole(const Window &w) {
+    return {w, w.height * w.width, w.width, w.height, w.out_height * w.out_width, w.out_width, w.out_height};
+}
+
 #ifdef __AVR__
 using Position = int16_t;
 #else

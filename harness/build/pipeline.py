@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
-from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.model import Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
@@ -50,24 +51,59 @@ def compile_model(
 ) -> Compiled:
     """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
 
-    `without`: names of fusions and of passes of memory to leave out.
+    `without`: names of fusions and of passes of memory to leave out. Weights are stored as each core reads them: with
+    `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
+    those of the first board that is not left out.
     """
     lowered = lower(model.graph, assignment, ranges, without)
-    placed = place(lowered, without)
-    transfers = {}
+    groups = _by_core(lowered, boards)
     required = set(required)
+    if required:
+        groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
+    parts = [_compile(program, same, required, without) for program, same in groups]
+    mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
+    names = [[target.name for target in part.targets] for part in parts]
+    sources = with_supplies(runtime_sources(), boards) | join(list(zip(names, mains, strict=True)))
+    first = parts[0].placed
+    transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
+    return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
+
+
+def _hash_of(model: Model) -> bytes:
+    return bytes.fromhex(model.sha256)[:8]
+
+
+def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Program, list[BoardSpec]]]:
+    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order."""
+    groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
+    for board in boards:
+        arranged = arrange(program, board.chip.core)
+        core = board.chip.core if arranged is not program else ""
+        groups.setdefault(core, (arranged, []))[1].append(board)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A program with the boards that run it."""
+
+    placed: Placement
+    transfers: dict[str, Transfer]
+    targets: list[Target]
+
+
+def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str]) -> _Part:
+    placed = place(program, without)
+    transfers = {}
     for board in boards:
         try:
             placed, transfers[board.name] = fit(placed, board, may_spread=board.name in required)
         except DoesNotFit:
             if board.name in required:
                 raise
-    program, problem, arena = placed.program, placed.problem, placed.plan
-    check(problem, arena)
+    check(placed.problem, placed.plan)
     targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
-    sources = with_supplies(runtime_sources(), boards)
-    sources.update(emit_model(program, arena, targets, bytes.fromhex(model.sha256)[:8]))
-    return Compiled(model, assignment, lowered, program, problem, arena, transfers, sources)
+    return _Part(placed, transfers, targets)
 
 
 def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:

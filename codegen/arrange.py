@@ -1,0 +1,122 @@
+"""Program -> the program for one kind of chip: weights stored in the order in which its kernels read them.
+
+A pass between lowering and planning. Nothing a program computes changes: its constants stay in the order of their
+kernels, for the reference; `Tensor.blocks` says how they lie in flash, and the scratch of a convolution becomes what
+its blocks need for the patches of two pixels (firmware/kernels/patches.hpp). What a chip has no blocks for stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.fixed import Fixed
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.window import window_of
+from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
+
+WORD = Fixed(32, 0)
+SUM_BITS = 32
+MULTIPLE = 4  # of the elements of a row, padded with zeros
+BAND = 8  # rows of results of a depthwise layer at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """Rows and elements of the blocks of a core (firmware/kernels/blocks.hpp).
+
+    Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
+    """
+
+    together: int
+    step: int
+    expanded_bytes: int
+    copied_bytes: int
+
+
+CHIPS = {
+    "cortex-m7": Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2),
+    "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0),
+}
+TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
+
+
+def arrange(program: Program, core: str) -> Program:
+    """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
+    chip = CHIPS.get(core)
+    if chip is None:
+        return program
+    tensors = dict(program.tensors)
+    for op in walk(program.body):
+        blocks = _blocks_of(program, op, chip)
+        if blocks is None:
+            continue
+        name = op.inputs[0]
+        tensors[name] = replace(tensors[name], blocks=blocks)
+        size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
+        tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
+    return program if tensors == program.tensors else replace(program, tensors=tensors)
+
+
+def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
+    """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
+    if not _is_convolution(program, op) or _others_read(program, op, op.inputs[0]):
+        return None
+    w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
+    if _is_depthwise(op):
+        known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
+        return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
+    if groups != 1 or outputs < 2:
+        return None
+    return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
+
+
+def _is_convolution(program: Program, op: Op) -> bool:
+    """Whether it is a convolution of bytes with sums of at most 32 bits."""
+    kernel = KERNEL_BY_NAME[op.kernel]
+    if (kernel.template or kernel.name) not in TEMPLATES or op.accumulator_bits > SUM_BITS:
+        return False
+    weights, x = (program.tensors[name] for name in op.inputs[:2])
+    return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
+
+
+def _is_depthwise(op: Op) -> bool:
+    return bool(op.params["groups"] == op.params["channels"] == op.params["outputs"])
+
+
+def _is_byte(tensor: Tensor, *, full: bool = False) -> bool:
+    """Stored as a signed byte; `full`: not packed in flash."""
+    fmt = tensor.format
+    if isinstance(fmt, Affine):
+        return fmt.bits == 8
+    return isinstance(fmt, Fixed) and (fmt.bits == 8 or (fmt.bits < 8 and not full))
+
+
+def _others_read(program: Program, op: Op, name: str) -> bool:
+    return any(name in other.inputs for other in walk(program.body) if other is not op)
+
+
+def _patch_bytes(op: Op, chip: Chip) -> int:
+    w = window_of(op.params)
+    inner = -(-w.channels * w.positions // MULTIPLE) * MULTIPLE
+    pointwise = w.positions == 1 and w.pad_y == w.pad_x == 0
+    return inner * chip.expanded_bytes + (0 if pointwise else inner * chip.copied_bytes + 8)
+
+
+def _line_bytes(op: Op) -> int:
+    """Lines of one channel for a band of results (firmware/kernels/depthwise.hpp)."""
+    w = window_of(op.params)
+    line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
+    return line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+
+
+def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """The elements of a constant in the order of its blocks, flat; rows and elements beyond the last are 0."""
+    outputs = blocks.axes[0]
+    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(outputs, -1)
+    more_rows, more = -outputs % blocks.together, -rows.shape[1] % blocks.multiple
+    padded = np.pad(rows, ((0, more_rows), (0, more)))
+    turns = padded.reshape(-1, blocks.together, padded.shape[1] // blocks.step, blocks.step)
+    return turns.transpose(0, 2, 1, 3).reshape(-1)

@@ -1,0 +1,187 @@
+"""Layers of bytes as ARM chips carry them out: their orders of weights, their blocks of sums, and instructions against
+their twins in C++.
+
+The blocks of either chip are C++ that the desktop compiles, too: there the sanitizers see every access, on an emulated
+board the chip's own instructions run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, samples_for
+from random_models import extreme_inputs
+from test_rows import Chain, mobile
+
+from tinyhil.codegen.arrange import CHIPS, arrange, in_blocks
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.config import load_boards
+from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.program import Blocks, Program, walk
+
+CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
+FORMATS = ("fixed8", "int8", "fixed8pc")
+TWINS = 6
+
+
+def clipped(chain: Chain) -> Chain:
+    chain.constants |= {"low": np.float32(0), "high": np.float32(0.5)}
+    return chain.add("Clip", "low high")
+
+
+def convolutions() -> Iterator[tuple[str, Chain]]:
+    """Every kind of window that blocks know, and what lies around them."""
+    for channels, outputs, side in ((1, 2, 3), (3, 4, 5), (4, 5, 4), (7, 9, 6), (8, 3, 1)):
+        yield f"1x1 {channels}-{outputs}", Chain(channels, side).conv(outputs, 1)
+        yield f"3x3 {channels}-{outputs}", Chain(channels, side + 2).conv(outputs, 3, pad=1).add("Relu")
+    yield "1x1 stride", Chain(5, 7).conv(6, 1, stride=2, bias=0)
+    yield "1x1 pad", Chain(4, 3).conv(2, 1, pad=1)
+    yield "3x3 stride", Chain(2, 9).conv(4, 3, stride=2, pad=1)
+    yield "3x3 no pad", Chain(3, 6).conv(4, 3)
+    yield "5x5", clipped(Chain(2, 7).conv(3, 5, pad=2))
+    yield "dilated", Chain(3, 9).conv(2, 3, pad=2, dilation=2)
+    yield "2x2", Chain(1, 4).conv(2, 2, stride=2)
+
+
+def depthwise() -> Iterator[tuple[str, Chain]]:
+    for side in (1, 2, 3, 4, 5, 6, 11):
+        for stride in (1, 2):
+            yield f"depthwise {side}/{stride}", Chain(3, side).conv(3, 3, stride=stride, pad=1, group=3)
+    yield "depthwise no pad", Chain(2, 8).conv(2, 3, group=2, bias=0).add("Relu")
+    yield "depthwise wide pad", Chain(2, 5).conv(2, 3, pad=2, group=2)
+    yield "depthwise after", clipped(Chain(1, 6).conv(4, 1).conv(4, 3, stride=2, pad=1, group=4))
+
+
+def residual() -> Chain:
+    """A sum that joins a convolution, pointwise and depthwise."""
+    chain = Chain(4, 5).conv(4, 3, pad=1).add("Relu")
+    first = chain.last
+    chain.conv(4, 3, pad=1).add("Add", first)
+    second = chain.last
+    return chain.conv(4, 3, pad=1, group=4).add("Add", second).add("Relu")
+
+
+def program_of(chain: Chain, folder: Path, default: str) -> Program:
+    loaded = load(chain.model(), folder)
+    return compiled(loaded, samples_for(loaded.shapes["x"]), default)
+
+
+def cases_for(core: str, folder: Path) -> list[Case]:
+    """Each model as `core` has it, in the formats in turn; on the other core in another."""
+    found = []
+    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), ("residual", residual()))):
+        default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
+        program = program_of(chain, folder, default)
+        arranged = arrange(program, core)
+        assert arranged is not program, name
+        found.append(Case(f"{name} {default}", arranged, extreme_inputs(program, number)))
+    return [*found, *row_wise_cases(core, folder)]
+
+
+def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
+    """A chain of depthwise and pointwise layers through line buffers."""
+    for default in ("fixed8", "int8"):
+        program = arrange(program_of(mobile(), folder, default), core)
+        (chain,) = chains(program)
+        by_rows = row_wise(program, chain)
+        assert by_rows is not None
+        yield Case(f"rows {default}", by_rows, extreme_inputs(program, 7))
+
+
+@pytest.mark.parametrize(("core", "twins"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_TWIN",))])
+def test_natively_with_sanitizers(core: str, twins: tuple[str, ...], tmp_path: Path) -> None:
+    cases = cases_for(core, tmp_path)
+    assert first_difference(cases, run_natively(cases, tmp_path, "-O1", "-fsanitize=undefined,address", *twins)) == ""
+
+
+@pytest.mark.parametrize("board", CORES)
+def test_on_boards(board: str, tmp_path: Path) -> None:
+    cases = cases_for(CORES[board], tmp_path)
+    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize("board", CORES)
+def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None:
+    spec = load_boards().board(board)
+    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources |= {
+        "model/model.hpp": "#pragma once\nnamespace model { constexpr bool streamed = false; }\n",
+        "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),
+        "model/model.cpp": (FIRMWARE.parent / "firmware_arm" / "twins.cpp").read_text(),
+        "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text(),
+    }
+    image = build(sources, spec, cache_dir=tmp_path / "cache", log=lambda line: None)
+    assert np.frombuffer(collect(image, spec, 4 * TWINS), "<u4").tolist() == [0] * TWINS
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rows"),
+    [
+        (Blocks(2, 4, 4, (5, 3, 3, 3), (2, 1, 3)), 5),
+        (Blocks(4, 1, 4, (6, 7, 1, 1), (2, 1, 3)), 6),
+        (Blocks(4, 1, 4, (4, 2, 2, 3), (2, 1, 3)), 4),
+        (Blocks(1, 9, 1, (3, 9), (1,)), 3),
+    ],
+)
+def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> None:
+    shape = blocks.axes
+    codes = np.arange(1, 1 + np.prod(shape))
+    stored = in_blocks(codes, blocks)
+    by_row: list[list[int]] = [[] for _ in range(-(-rows // blocks.together) * blocks.together)]
+    inner = -(-codes.size // rows // blocks.multiple) * blocks.multiple
+    at = 0
+    for first in range(0, len(by_row), blocks.together):
+        for _ in range(0, inner, blocks.step):
+            for row in range(first, first + blocks.together):
+                by_row[row] += stored[at : at + blocks.step].tolist()
+                at += blocks.step
+    assert at == stored.size
+    expected = codes.reshape(shape) if len(shape) == 2 else codes.reshape(shape).transpose(0, 2, 1, 3)
+    for row, elements in enumerate(by_row):
+        wanted = expected[row].reshape(-1).tolist() if row < rows else []
+        assert elements == wanted + [0] * (inner - len(wanted))
+
+
+def test_nothing_changes_where_a_core_has_no_blocks(tmp_path: Path) -> None:
+    chain = Chain(3, 6).conv(4, 3)
+    program = program_of(chain, tmp_path, "fixed8")
+    assert arrange(program, "avr") is program
+    assert arrange(program, "host") is program
+    wide = program_of(chain, tmp_path, "fixed16")
+    assert all(arrange(wide, core) is wide for core in CHIPS)
+
+
+@pytest.mark.parametrize("core", CHIPS)
+def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
+    """Rows up to a multiple of four elements, outputs up to a multiple of the block's rows."""
+    program = program_of(mobile(), tmp_path, "fixed8")
+    arranged = arrange(program, core)
+    for op in walk(arranged.body):
+        tensor = arranged.tensors[op.inputs[0]]
+        if tensor.blocks is None:
+            continue
+        outputs = op.params["outputs"]
+        inner = tensor.count // outputs
+        padded = -(-outputs // tensor.blocks.together) * tensor.blocks.together * -(-inner // 4) * 4
+        assert in_blocks(arranged.constants[op.inputs[0]], tensor.blocks).size == (
+            tensor.count if tensor.blocks.together == 1 else padded
+        )
+    assert replace(arranged, tensors=program.tensors) == program  # all else is the same
+
+
+def test_the_reference_computes_the_same(tmp_path: Path) -> None:
+    from tinyhil.reference import run_reference
+
+    program = program_of(mobile(), tmp_path, "fixed8")
+    inputs = extreme_inputs(program, 3)
+    wanted = run_reference(program, inputs)
+    for core in CHIPS:
+        found = run_reference(arrange(program, core), inputs)
+        assert np.array_equal(found.outputs, wanted.outputs)
+        assert np.array_equal(found.saturations, wanted.saturations)
