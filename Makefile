@@ -1,4 +1,5 @@
 # make run    sets everything up and runs the bundled model on the emulated Due
+# make check  lint, types and the fast tests, within 90 s
 # make test   sets everything up and runs the tests
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -19,6 +20,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
+
+# What to run while working: lint, types, and the tests that start no compiler and no board.
+UNIT := bench_file config deadline docs dsl dsl_roundtrip format_codecs format_functions format_seeds formats frontend layers lower \
+    memplan model_fastgrnn_har ops protocol regions shape_graphs zoo_limits
+check: setup-dev
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(UNIT:%=tests/test_%.py)
 
 test: setup-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"

@@ -27,6 +27,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ from what is generated now")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lines = Path(__file__).with_name("slow.txt").read_text().splitlines()
+    slow = tuple(line for line in lines if not line.startswith("#"))
+    for item in items:
+        if item.nodeid.rpartition("tests/")[2].startswith(slow):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Folders for what `hil` remembers of boards."""

@@ -31,7 +31,7 @@ def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
     shutil.copytree(PROJECT, folder / "project", ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=folder / "project", capture_output=True, text=True, check=False, timeout=300, encoding="utf-8"
+        command, cwd=folder / "project", capture_output=True, text=True, check=False, timeout=1200, encoding="utf-8"
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -55,7 +55,7 @@ def project(tmp_path: Path) -> Path:
 
 def run_pytest(project: Path, *arguments: object) -> tuple[int, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", *map(str, arguments)]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=1200)
     return done.returncode, done.stdout + done.stderr
 
 

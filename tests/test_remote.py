@@ -152,7 +152,7 @@ class Farm:
     def client(self, *arguments: str, user: str = "somebody") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "labgrid.remote.client", "-x", self.coordinator, *arguments]
         env = {**os.environ, "LG_USERNAME": user}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
     def __enter__(self) -> Farm:
         wait_until(lambda: self.client("places").returncode == 0)

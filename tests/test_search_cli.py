@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import filelock
+import hil_command
 import numpy as np
 import pytest
 import yaml
@@ -42,8 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def hil(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tinyhil.harness.cli", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return hil_command.hil(*arguments, cwd=folder)
 
 
 def search(folder: Path, *arguments: str, inputs: str = "x.npz") -> subprocess.CompletedProcess[str]:
@@ -87,7 +87,7 @@ def test_the_same_search_twice_at_once(folder: Path) -> None:
         assert second.stderr is not None
         assert any("waiting for it" in line for line in iter(second.stderr.readline, ""))
         assert second.poll() is None
-    second.communicate(timeout=60)
+    second.communicate()
     assert second.returncode == 0
     assert log.read_bytes() == trials
 

@@ -27,9 +27,8 @@ QUANTIZED += [
     for name in ("mlperftiny_ic_resnet8_int8", "mlperftiny_vww_mobilenetv1_025_96_int8")
 ]
 FLOAT = ["mlperftiny_ad_autoencoder_fp32", "mlperftiny_ic_resnet8_fp32"]
-# Means round ties up, TensorFlow Lite's away from zero; its softmax sums exponentials in another order. What follows
-# a mean is compared from that mean on.
-NEAR = {"AVERAGE_POOL_2D": 1, "SOFTMAX": 1}
+# TensorFlow Lite sums the exponentials of softmax in another order.
+NEAR = {"SOFTMAX": 1}
 PATH = Path("m.tflite")
 
 
@@ -86,7 +85,7 @@ def check_layers(data: bytes, samples: int) -> int:
 def test_every_layer_of_published_models_is_bit_equal(name: str) -> None:
     data = content(name)
     layers = len(read_file(data).operations)
-    assert check_layers(data, 2) >= layers - (4 if "resnet" in name or "vww" in name else 0)
+    assert check_layers(data, 2) >= layers - 1
 
 
 @pytest.mark.parametrize("name", FLOAT)
@@ -101,7 +100,7 @@ def test_written_here() -> None:
     data = classifier(quantized=False)
     x, layers = oracle(data, 20)
     np.testing.assert_allclose(evaluate(tflite_model(data, PATH).graph, x).reshape(20, -1), layers[-1][1], rtol=1e-4)
-    assert check_layers(classifier(quantized=True), 20) >= 1
+    assert check_layers(classifier(quantized=True), 20) >= 4
 
 
 def test_the_command_runs_one(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=1200)
     return next(folder.glob("*.whl"))
 
 
@@ -47,7 +47,7 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(tmp_path / "cache")}
     run = ["run", "--board", "host", "--model", "fastgrnn_har", "--samples", "50", "--json"]
     command = [sys.executable, "-m", "tinyhil.harness.cli", *run]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["bit_exact"] is True

@@ -30,6 +30,11 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
 }
 
+// The same with ties away from zero: what means do
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
+    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
+}
+
 // rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
 template <class Shift>
 inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
@@ -176,7 +181,7 @@ void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
         const int32_t sum = window_sum<int32_t>(plane, down, across, w) - static_cast<int32_t>(count) * int(x_zero);
-        *out++ = saturate<Out>(static_cast<int32_t>(rescale_once(sum, multipliers[n], shifts[n]) + int(zero)));
+        *out++ = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
     });
 }
 
@@ -213,7 +218,7 @@ void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x,
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
         const int32_t sum = sum_of_lines<int32_t>(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
-        *at = saturate<Out>(static_cast<int32_t>(rescale_once(sum, multipliers[n], shifts[n]) + int(zero)));
+        *at = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
     });
 }
 

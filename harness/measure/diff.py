@@ -20,8 +20,9 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, load_job, open_model
-from tinyhil.harness.measure.run import check_weights, find_place
+from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.measure.variant import Device, run_variant
+from tinyhil.harness.measure.weights import check_weights
 from tinyhil.harness.wire.protocol import Values
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.program import Loop, Op, Program

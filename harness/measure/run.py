@@ -17,7 +17,8 @@ import numpy as np
 from tinyhil.agreement import Agreement, agreement
 from tinyhil.calibrate import Ranges
 from tinyhil.classes import class_count, classes_of
-from tinyhil.errors import ConfigError, DataError, DoesNotFit, LinkError
+from tinyhil.columns import scaled_columns
+from tinyhil.errors import ConfigError, DataError, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards import attached, host, simulated
@@ -33,6 +34,7 @@ from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.crash import check_memory, explain_crash
+from tinyhil.harness.measure.weights import check_weights, weigh
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
@@ -42,7 +44,7 @@ from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import formats
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program, Role, walk
+from tinyhil.program import Program, walk
 from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
 CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
@@ -118,6 +120,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     request = replace(request, load=how_loaded(request.load, board))
     with clock.stage("model"):
         opened = open_model(request.model, say)
+        weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)
         model, inputs = opened.model, job.inputs
@@ -170,7 +173,9 @@ def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreem
     written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
     samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
     graph, assignment = compiled.model.graph, compiled.assignment
-    return agreement(graph, compiled.lowered, formats(graph, assignment, ranges), x[:samples])
+    scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
+    chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
+    return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:
@@ -178,20 +183,6 @@ def check_labels(inputs: Inputs, classes: int | None) -> None:
     if inputs.y is not None and classes is not None and not ((inputs.y >= 0) & (inputs.y < classes)).all():
         worst = int(inputs.y.max() if inputs.y.max() >= classes else inputs.y.min())
         raise DataError(f"{inputs.name}: label {worst}, but the model has outputs 0 to {classes - 1}; check 'y'")
-
-
-def check_weights(program: Program, board: BoardSpec) -> None:
-    """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
-    limit = board.chip.flash_bytes
-    stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
-    total = sum(tensor.size_bytes for tensor in stored)
-    if limit is not None and total > limit:
-        stored.sort(key=lambda tensor: -tensor.size_bytes)
-        largest = ", ".join(f"{tensor.name} {tensor.size_bytes} B" for tensor in stored[:3])
-        raise DoesNotFit(
-            f"{board.name}: weights {total} B > {limit} B of flash, {total - limit} B too much; "
-            f"largest {largest}; use a lower width or a larger board"
-        )
 
 
 def _measure(job: _Sessions, program: Program, integers: np.ndarray) -> dict[str, Any]:

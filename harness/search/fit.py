@@ -8,7 +8,7 @@ from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.measure.run import check_weights
+from tinyhil.harness.measure.weights import check_weights
 from tinyhil.harness.search.task import Task
 from tinyhil.memplan.arena.regions import arrays
 from tinyhil.search.space import Candidate

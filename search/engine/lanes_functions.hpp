@@ -149,7 +149,10 @@ inline void average_pool_affine(Machine &m, const Op &op) {
             for (int64_t k = 0; k < positions; ++k) {
                 for (int l = 0; l < LANES; ++l) codes[l] += patch[k * LANES + l] - zero;
             }
-            for (int l = 0; l < LANES; ++l) codes[l] = Layer::once(codes[l], multipliers[pixel], shifts[pixel]) + op.params[2];
+            for (int l = 0; l < LANES; ++l) {
+                const int64_t size = Layer::once(codes[l] < 0 ? -codes[l] : codes[l], multipliers[pixel], shifts[pixel]);
+                codes[l] = (codes[l] < 0 ? -size : size) + op.params[2];
+            }
             keep_within(op, codes);
             store.limited(element, codes);
         }

@@ -118,6 +118,12 @@ def multiplier(factor: float) -> tuple[int, int]:
     return (0, 0) if shift < -MULTIPLIER_BITS else (fixed, shift)
 
 
+def reciprocal_above(count: int) -> tuple[int, int]:
+    """(m, shift) of the smallest 31-bit multiplier that is not below 1 / count: a half stays a half or above."""
+    _, shift = math.frexp(1 / count)
+    return min(-(-(1 << (MULTIPLIER_BITS - shift)) // count), (1 << MULTIPLIER_BITS) - 1), shift
+
+
 def rescale(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
     """sums * m * 2**(shift - 31) as MultiplyByQuantizedMultiplier rounds it; int64 arrays that hold int32 sums."""
     m, shift = np.asarray(m, np.int64), np.asarray(shift, np.int64)
@@ -133,6 +139,11 @@ def rescale_once(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int)
     """The same with one rounding: what fully connected layers do there."""
     right = MULTIPLIER_BITS - np.asarray(shift, np.int64)
     return (sums * np.asarray(m, np.int64) + (np.int64(1) << (right - 1))) >> right
+
+
+def rescale_away(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
+    """`rescale_once` with ties away from zero: what means do there."""
+    return np.sign(sums) * rescale_once(np.abs(sums), m, shift)
 
 
 def rescale_wide(sums: np.ndarray, m: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:

@@ -299,6 +299,7 @@ def _without_unused_constants(graph: Graph) -> Graph:
         dropped = set(level.constants) - set(constants)
         shapes = {name: shape for name, shape in level.shapes.items() if name not in dropped}
         nodes = tuple(replace(n, body=clean(n.body)) if n.body is not None else n for n in level.nodes)
-        return replace(level, nodes=nodes, constants=constants, shapes=shapes)
+        steps = {name: step for name, step in level.steps.items() if name not in dropped}
+        return replace(level, nodes=nodes, constants=constants, shapes=shapes, steps=steps)
 
     return clean(graph)

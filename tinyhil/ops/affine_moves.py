@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine, multiplier, rescale_once
+from tinyhil.formats.affine import Affine, multiplier, reciprocal_above, rescale_away
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
@@ -71,7 +71,7 @@ def _execute_mean(op: Op, arrays: Arrays, out: Format) -> Codes:
     counts = w.valid_counts()
     sums = _patches(arrays[2], w, p["x_zero"], "sum") - w.positions * p["x_zero"]
     at = counts - 1 if p["varies"] else np.zeros(len(counts), np.int64)
-    codes = rescale_once(sums, arrays[0].reshape(-1)[at], arrays[1].reshape(-1)[at]) + p["zero"]
+    codes = rescale_away(sums, arrays[0].reshape(-1)[at], arrays[1].reshape(-1)[at]) + p["zero"]
     return limited(codes.reshape(len(codes), -1), op, out)
 
 
@@ -88,13 +88,16 @@ def _lower_mean(_: Operator, node: Node, lowering: Lowering) -> None:
     assert isinstance(x, Affine)
     assert isinstance(out.format, Affine)
     used = range(1, int(counts.max()) + 1) if varies else counts.tolist()
-    pairs = [multiplier(x.scale / (out.format.scale * count)) for count in used]
+    # of codes of one format TensorFlow Lite takes the mean as they are, which tells on which side of zero a tie lies
+    raw = x == out.format and np.array_equal(counts, valid)
+    pairs = [reciprocal_above(count) if raw else multiplier(x.scale / (out.format.scale * count)) for count in used]
     names = (
         lowering.add_codes(f"{out.name}.multipliers", np.array([m for m, _ in pairs]), WORD),
         lowering.add_codes(f"{out.name}.shifts", np.array([shift for _, shift in pairs]), BYTE),
         lowering.operand(node.inputs[0]),
     )
-    params = {**w.params(), "x_zero": x.zero, "zero": out.format.zero, "varies": int(varies)}
+    x_zero, zero = (0, 0) if raw else (x.zero, out.format.zero)
+    params = {**w.params(), "x_zero": x_zero, "zero": zero, "varies": int(varies)}
     suffix, ends = limit_of(node, out.format)
     params |= ends
     lowering.emit(node, Op(MEAN.name + suffix, node.name, names, out.name, params))
@@ -146,7 +149,7 @@ GATHER = Kernel(
 MAX_POOL = Kernel("max_pool_codes", "largest code of each window", _execute_max, (), struct=_WINDOW, codes=(0,))
 MEAN = Kernel(
     "average_pool_affine",
-    "mean of what lies inside of the plane: exact sum, multiplier and shift, one rounding",
+    "mean of what lies inside of the plane: exact sum, multiplier and shift, one rounding, ties away from zero",
     _execute_mean,
     ("x_zero", "zero", "varies"),
     ("x_zero", "zero", "varies"),
