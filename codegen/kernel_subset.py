@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 FOLDER = "firmware/kernels/"
 ALL = "kernels.hpp"
-NAMESPACES = frozenset({"single"})  # those within hil
+NAMESPACES = frozenset({"single", "twin"})  # those within hil
 _INCLUDE = re.compile(r'#include "firmware/kernels/(\w+\.hpp)"')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(
@@ -158,6 +158,8 @@ def _words(lines: Iterable[str]) -> frozenset[str]:
     """What lines mention: names, and names with `(` where they may be those of functions."""
     found = set()
     for line in lines:
+        if line.startswith("using ") and "=" not in line:  # of a function, from a namespace within ours
+            found.add(f"{_WORD.findall(line)[-1]}(")
         for mention in _MENTION.findall(line.split("//")[0]):
             name = mention.rstrip("(< \t")
             found |= {name, f"{name}("} if mention != name else {name}
@@ -175,7 +177,8 @@ def _declared(lines: list[str]) -> Declaration:
     if head.startswith("enum"):
         return Declaration((), _words([text]))
     if head.startswith("using"):
-        return Declaration((), frozenset({_WORD.findall(head)[1]}))
+        words = _WORD.findall(head)
+        return Declaration((), frozenset({words[1]} if "=" in head else {words[-1], f"{words[-1]}("}))
     found = _CLASS.match(head)
     if found:
         special = head[found.end() :].lstrip().startswith("<")
@@ -223,7 +226,13 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
                 kept.add(id(item))
                 names |= item.words
                 grown = True
-    return kept
+    return kept - {id(item) for item in waiting if _names_nothing(item, [one for one in waiting if id(one) in kept])}
+
+
+def _names_nothing(item: Declaration, kept: list[Declaration]) -> bool:
+    """Whether it is `using inner::function;` of a function that is not kept."""
+    match = re.match(r"using (\w+)::\w+;", item.lines[-1])
+    return match is not None and not any(match[1] in one.gates and item.names & one.names for one in kept)
 
 
 def _written(headers: Mapping[str, Header], name: str, needed: set[str], kept: set[int]) -> str:
