@@ -80,7 +80,7 @@ def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Progra
         arranged = arrange(program, board.chip.core)
         core = board.chip.core if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)
-    return list(groups.values())
+    return list(groups.values()) or [(program, [])]
 
 
 @dataclass(frozen=True, slots=True)
