@@ -74,7 +74,10 @@ def _hash_of(model: Model) -> bytes:
 
 
 def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Program, list[BoardSpec]]]:
-    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order."""
+    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order.
+
+    Without boards: as it was lowered, for any core.
+    """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
         arranged = arrange(program, board.chip.core)
