@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from onnx_models import given_ranges, load, node, onnxruntime_outputs, samples_for, simple
 
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.formats.codec import dequantize, quantize
@@ -185,10 +185,15 @@ def exceptions_for(graph: Graph, mix: Mapping[str, str]) -> dict[str, str]:
     return {name: fmt for name, fmt in mix.items() if name in graph.all_shapes()}
 
 
+def whole_tensors(graph: Graph, x: np.ndarray, source: dict[str, object]) -> Ranges:
+    """One range for all columns of an input: what columns of their own do is for tests/test_columns.py."""
+    return replace(calibrate(graph, x, source), columns={})
+
+
 def check_against_exact(case: Case, graph: Graph, assignment: Assignment) -> None:
     """The integers are the exact result on the same quantized operands, rounded once (or within the stated bound)."""
     x = samples_for(case.shape, count=6, scale=2.0)
-    ranges = calibrate(graph, x, {})
+    ranges = whole_tensors(graph, x, {})
     program = lower(graph, assignment, ranges)
     chosen = formats(graph, assignment, ranges)
     integers, _ = quantize_inputs(program, x)
@@ -228,7 +233,7 @@ def test_integers_against_float(case: Case, default: str, tmp_path: Path) -> Non
     """|integer - float| <= the output's rounding + what half a step in every operand can move the result by."""
     x = samples_for(case.shape, count=6, scale=2.0)
     graph = load(case.model, tmp_path)
-    ranges = calibrate(graph, x, {})
+    ranges = whole_tensors(graph, x, {})
     assignment = Assignment(default)
     program = lower(graph, assignment, ranges)
     chosen = formats(graph, assignment, ranges)
