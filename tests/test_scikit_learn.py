@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from hil_command import hil
+from kernel_cases import Case, first_difference, run_natively
 from onnx_models import compiled
 
 from tinyhil.classes import classes_of
@@ -92,3 +93,11 @@ def test_labels_may_be_class_names(tmp_path: Path) -> None:
     )
     assert done.returncode == DataError.exit_code
     assert "label 'rosa' is none of the model's classes setosa, versicolor, virginica" in done.stderr
+
+
+def test_the_kernels_equal_the_reference(tmp_path: Path) -> None:
+    cases = []
+    for name in NAMES:
+        program = compiled(load_model(FOLDER / f"{name}.onnx").graph, X[:, None])
+        cases.append(Case(name, program, quantize_inputs(program, X[::4, None])[0]))
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
