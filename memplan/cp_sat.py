@@ -5,8 +5,10 @@ Needs the extra `tinyhil[solver]`; imported only when it is used. One worker and
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from tinyhil.errors import ConfigError
@@ -25,30 +27,42 @@ DEFAULT_SECONDS = 60.0
 def run(problem: Problem, budget: Budget) -> Plan:
     if len(problem.regions) > 1:
         raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
-    cp_model = _import_solver()
+    _import_solver()
     account = Account(replace(budget, seconds=budget.seconds or DEFAULT_SECONDS))
-    bound = lower_bound(problem)
     start = greedy_by_size.run(problem.in_region(None, problem.regions[0].name), budget)
+    start = make_plan(problem, dict(start.offsets), NAME, bound=lower_bound(problem))
+    return checked_size(problem, improved(problem, start, account))
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("ortools") is not None
+
+
+def improved(problem: Problem, start: Plan, account: Account, effort: float | None = None) -> Plan:
+    """What the solver makes of a plan of one region: a lower one, a better bound, or the same. `effort` in the
+    solver's deterministic seconds: the same plan on every machine."""
+    cp_model = _import_solver()
     model = cp_model.CpModel()
-    built = _build(model, problem, bound.bytes, start, account)
+    built = _build(model, problem, start.lower_bound_bytes, start, account)
     if built is None:  # the time went into the model
-        return checked_size(problem, make_plan(problem, dict(start.offsets), NAME, bound=bound))
+        return start
     peak, offsets = built
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
-    solver.parameters.max_time_in_seconds = account.left().seconds
+    if account.budget.seconds is not None:
+        solver.parameters.max_time_in_seconds = account.left().seconds
+    if effort is not None:
+        solver.parameters.max_deterministic_time = effort
     state = solver.solve(model)
-    if state not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found, reached = dict(start.offsets), bound.bytes
-    else:
+    found, reached = dict(start.offsets), start.lower_bound_bytes
+    if state in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = {name: solver.value(offset) for name, offset in offsets.items()}
-        reached = solver.value(peak) if state == cp_model.OPTIMAL else bound.bytes
-    statement = ""
-    if reached > bound.bytes:
-        bound = Bound(reached, "search")
-        statement = f"no plan below {reached} B: CP-SAT reports the optimum"
-    return checked_size(problem, make_plan(problem, found, NAME, bound=bound, statement=statement))
+        reached = max(reached, solver.value(peak) if state == cp_model.OPTIMAL else ceil(solver.best_objective_bound))
+    bound, statement = Bound(start.lower_bound_bytes, start.how, start.witness, start.witnesses), start.statement
+    if reached > start.lower_bound_bytes:
+        bound, statement = Bound(reached, "search"), f"no plan below {reached} B, says CP-SAT"
+    return make_plan(problem, found, start.planner, bound=bound, statement=statement)
 
 
 def _import_solver() -> Any:

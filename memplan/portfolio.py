@@ -1,6 +1,7 @@
-"""The default: simple planners until one meets the lower bound, then the exact search with the rest of the budget.
+"""The default: simple planners until one meets the lower bound, then the exact search with the rest of the budget, then
+CP-SAT where it is installed.
 
-The same problem and budget of nodes give the same plan on every machine.
+The same problem and budget of nodes give the same plan on every machine with the same solver, or all without.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhil.errors import DoesNotFit
-from tinyhil.memplan import best_fit, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
+from tinyhil.memplan import best_fit, cp_sat, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
@@ -19,6 +20,8 @@ from tinyhil.memplan.problem import Plan, Problem
 from tinyhil.memplan.several import fill_regions
 
 NAME = "portfolio"
+MOST_FOR_SOLVER, LEAST_NODES = 120, 100_000  # searches of widths, which plan by the thousand, give fewer nodes
+SOLVER_EFFORT = 2.0  # deterministic seconds, some more real ones
 SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit)
 
 
@@ -30,10 +33,30 @@ def run(problem: Problem, budget: Budget) -> Plan:
     best = _best_simple(open_ended, budget)
     done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
     if not done and not account.spent() and unsupported(problem) is None:
-        found = search_plan(open_ended, account.left(), NAME)
+        found = search_plan(open_ended, _share(problem, account.left()), NAME)
         known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
-        best = found if found.peak_bytes <= best.peak_bytes else claim(problem, best, known, found.statement)
+        best = found if found.peak_bytes <= best.peak_bytes else claim(open_ended, best, known, found.statement)
+        if _asks_solver(problem, budget, best, account):
+            best = cp_sat.improved(open_ended, best, account, SOLVER_EFFORT)
     return checked_size(problem, replace(best, planner=NAME))
+
+
+def _asks_solver(problem: Problem, budget: Budget, best: Plan, account: Account) -> bool:
+    """Where OR-Tools is installed, of few buffers that took the whole of an ample budget of nodes."""
+    done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
+    seconds = account.seconds_left()
+    return not done and (seconds is None or seconds > 0) and _may_ask(problem, budget)
+
+
+def _may_ask(problem: Problem, budget: Budget) -> bool:
+    return len(problem.buffers) <= MOST_FOR_SOLVER and budget.nodes >= LEAST_NODES and cp_sat.is_installed()
+
+
+def _share(problem: Problem, left: Budget) -> Budget:
+    """Of the seconds left half are the solver's."""
+    if left.seconds is None or not _may_ask(problem, left):
+        return left
+    return replace(left, seconds=left.seconds / 2)
 
 
 def _several(problem: Problem, budget: Budget) -> Plan:

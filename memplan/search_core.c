@@ -69,15 +69,24 @@ static void undo(Search *s, i64 changes, i64 events) {
     s->event_count = events;
 }
 
-/* Which levels made the sections a..b what they are? Walk the events backwards; a lift of c..d rests on c-1..d+1. */
-static void explain(Search *s, i64 a, i64 b, i64 events, i64 level, u64 *conflict) {
-    i64 sections = s->in->sections;
-    if (s->any_gapped) {
-        for (i64 k = 0; k < level; k++) conflict[k >> 6] |= (u64)1 << (k & 63);
-        return;
+/* The sections a..b, and all sections of every block with gaps that has one of them. */
+static void mark_span(Search *s, i64 a, i64 b) {
+    const Instance *in = s->in;
+    for (i64 t = a < 0 ? 0 : a; t <= b && t < in->sections; t++) s->mark[t] = 1;
+    for (i64 i = 0; i < in->blocks && s->any_gapped; i++) {
+        int has = 0;
+        if (!s->gapped[i]) continue;
+        for (i64 p = in->piece_start[i]; p < in->piece_start[i + 1]; p++) has |= in->first[p] <= b && a <= in->last[p];
+        for (i64 p = in->piece_start[i]; has && p < in->piece_start[i + 1]; p++)
+            memset(s->mark + in->first[p], 1, (size_t)(in->last[p] - in->first[p] + 1));
     }
-    memset(s->mark, 0, (size_t)sections);
-    for (i64 t = a < 0 ? 0 : a; t <= b && t < sections; t++) s->mark[t] = 1;
+}
+
+/* Which levels made the sections a..b what they are? Walk the events backwards; a lift of c..d rests on c-1..d+1, and
+ * what blocks with gaps may do there on all of their sections. */
+static void explain(Search *s, i64 a, i64 b, i64 events, u64 *conflict) {
+    memset(s->mark, 0, (size_t)s->in->sections);
+    mark_span(s, a, b);
     for (i64 k = events - 1; k >= 0; k--) {
         Event *e = &s->events[k];
         i64 t = e->a;
@@ -87,7 +96,7 @@ static void explain(Search *s, i64 a, i64 b, i64 events, i64 level, u64 *conflic
             conflict[e->level >> 6] |= (u64)1 << (e->level & 63);
             continue;
         }
-        for (i64 c = e->a ? e->a - 1 : 0; c <= e->b + 1 && c < sections; c++) s->mark[c] = 1;
+        mark_span(s, e->a - 1, e->b + 1);
     }
 }
 
@@ -132,13 +141,20 @@ static int gapped_rests(Search *s, i64 i) {
     return 0;
 }
 
+static int overlap(const Instance *in, i64 i, i64 j) {
+    for (i64 p = in->piece_start[i]; p < in->piece_start[i + 1]; p++)
+        for (i64 o = in->piece_start[j]; o < in->piece_start[j + 1]; o++)
+            if (in->first[p] <= in->last[o] && in->first[o] <= in->last[p]) return 1;
+    return 0;
+}
+
 /* A block with gaps that does not rest here rests on something not placed yet, perhaps at another of its runs:
  * above its runs that is as good as a neighbour of such a height. */
 static void lower_neighbours(Search *s, i64 i) {
     const Instance *in = s->in;
     i64 smallest = WALL, end = in->blocks;
     for (i64 j = s->next[end]; j != end; j = s->next[j])
-        if (j != i) smallest = smaller(smallest, s->least[j]);
+        if (j != i && s->least[j] < smallest && overlap(in, i, j)) smallest = s->least[j];
     for (i64 p = in->piece_start[i]; p < in->piece_start[i + 1]; p++)
         for (i64 t = in->first[p]; t <= in->last[p]; t++) {
             i64 q = s->run[t];
@@ -190,7 +206,7 @@ static int lift_one(Search *s, i64 level) {
         if (dead) {
             u64 *conflict = conflict_of(s, level);
             memset(conflict, 0, (size_t)s->words * 8);
-            explain(s, a - 1, b + 1, s->event_count, level, conflict);
+            explain(s, a - 1, b + 1, s->event_count, conflict);
             return -1;
         }
         if (s->event_count + 2 >= s->events_room) {
@@ -263,7 +279,7 @@ static int enter(Search *s, i64 level) {
     if (section < 0) {
         u64 *conflict = conflict_of(s, level);
         memset(conflict, 0, (size_t)s->words * 8);
-        if (dead >= 0) explain(s, s->run_a[dead] - 1, s->run_b[dead] + 1, s->event_count, level, conflict);
+        if (dead >= 0) explain(s, s->run_a[dead] - 1, s->run_b[dead] + 1, s->event_count, conflict);
         return FAILED;
     }
     i64 q = s->run[section];
@@ -301,11 +317,7 @@ static int place(Search *s, i64 i, i64 v, i64 level) {
     set(s, &s->next[i], -1); /* placed */
     for (i64 j = s->next[end]; j != end; j = s->next[j]) {
         if (!s->flagged[j]) continue;
-        int above = 0;
-        for (i64 p = in->piece_start[i]; p < in->piece_start[i + 1] && !above; p++)
-            for (i64 o = in->piece_start[j]; o < in->piece_start[j + 1] && !above; o++)
-                above = in->first[p] <= in->last[o] && in->first[o] <= in->last[p];
-        if (above) set(s, &s->flagged[j], 0);
+        if (overlap(in, i, j)) set(s, &s->flagged[j], 0);
     }
     s->events[s->event_count++] = (Event){PLACE, s->from[i], s->to[i], level};
     return 1;
@@ -350,7 +362,7 @@ static i64 backtrack(Search *s, i64 level) {
         for (i64 k = 0; k < s->words; k++) own[k] |= reason[k];
         if (take_next(s, level)) return level;
         own[level >> 6] &= ~((u64)1 << (level & 63));
-        explain(s, f->a - 1, f->b + 1, f->events, level, own);
+        explain(s, f->a - 1, f->b + 1, f->events, own);
         s->pool_used = f->pool;
     }
 }
@@ -380,7 +392,7 @@ static int run_search(Search *s) {
         }
         if (state == CHOICE) {
             Frame *f = &s->frames[level];
-            explain(s, f->a - 1, f->b + 1, f->events, level, conflict_of(s, level));
+            explain(s, f->a - 1, f->b + 1, f->events, conflict_of(s, level));
             s->pool_used = f->pool;
         }
         level = backtrack(s, level);

@@ -11,7 +11,9 @@ on one section: which block covers it, resting on the floor, or none of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from time import monotonic
 
 from tinyhil.memplan.blocks import EXHAUSTED, FEWEST, FOUND, LOWEST, STOPPED, Instance, Result, Search
@@ -75,7 +77,9 @@ class _Searcher:
         self.least = [min(size for _, _, size in pieces) for pieces in self.pieces]
         self.most = [max(size for _, _, size in pieces) for pieces in self.pieces]
         self.gapped = [any(b[0] != a[1] + 1 for a, b in pairwise(pieces)) for pieces in self.pieces]
-        self.any_gapped = any(self.gapped)
+        spans = [reduce(or_, (((1 << (b - a + 1)) - 1) << a for a, b, _ in pieces)) for pieces in self.pieces]
+        self.gapped_sections = [span for span, gapped in zip(spans, self.gapped, strict=True) if gapped]
+        self.spans = spans
         self.twin = []
         latest: dict[object, int] = {}
         for i, pieces in enumerate(self.pieces):
@@ -99,19 +103,23 @@ class _Searcher:
         del self.events[events:]
 
     def _explain(self, a: int, b: int, events: int, level: int) -> int:
-        """Which levels made the sections a..b what they are? A lift of c..d rests on c-1..d+1."""
-        if self.any_gapped:
-            return (1 << level) - 1
-        marked = ((1 << (b + 1)) - 1) & ~((1 << max(a, 0)) - 1)
+        """Which levels made the sections a..b what they are? A lift of c..d rests on c-1..d+1, what blocks with gaps
+        may do there rests on all of their sections."""
+        marked = self._span(a, b)
         conflict = 0
         for kind, first, last, at in reversed(self.events[:events]):
             if not (marked >> first) & ((1 << (last - first + 1)) - 1):
                 continue
             if kind == LIFT:
-                marked |= ((1 << (last + 2)) - 1) & ~((1 << max(first - 1, 0)) - 1)
+                marked |= self._span(first - 1, last + 1)
             else:
                 conflict |= 1 << at
         return conflict
+
+    def _span(self, a: int, b: int) -> int:
+        """The sections a..b as bits, with all sections of every block with gaps that has one of them."""
+        span = ((1 << (b + 1)) - 1) & ~((1 << max(a, 0)) - 1)
+        return reduce(or_, (sections for sections in self.gapped_sections if sections & span), span)
 
     # Looking at a state: runs of equal height, what can rest where.
 
@@ -155,7 +163,8 @@ class _Searcher:
     def _lower_neighbours(self, i: int) -> None:
         """A block with gaps that does not rest here rests on something not placed yet, perhaps at another of its
         runs: above its runs that is as good as a neighbour of such a height."""
-        smallest = min((self.least[j] for j in self._unplaced() if j != i), default=WALL)
+        rests_on = (j for j in self._unplaced() if j != i and self.spans[j] & self.spans[i])
+        smallest = min((self.least[j] for j in rests_on), default=WALL)
         for first, last, _ in self.pieces[i]:
             for t in range(first, last + 1):
                 q = self.run_at[t]

@@ -191,6 +191,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     done = hil(*args, "--inputs", "test.npz", "--calibrate", "train.npz", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "bit-exact      yes" in done.stdout
+    assert "DEGRADED" not in done.stdout
     accuracy, floats = (
         float(part.split()[0]) for part in re.findall(r"accuracy +(\S+ %), float (\S+ %)", done.stdout)[0]
     )

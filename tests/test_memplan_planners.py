@@ -18,6 +18,7 @@ from tinyhil.errors import DoesNotFit, HilError
 from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region
 from tinyhil.memplan.algorithm_x import Links, cover, encode
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
+from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact import STRATEGIES, run_strategy
 from tinyhil.memplan.native import backend, place_compiled, search_compiled
 from tinyhil.memplan.placing import Placing
@@ -196,6 +197,24 @@ def crowd(count: int) -> Problem:
         length = int(chance.expovariate(1 / mean)) + 1
         found.append(Buffer(f"b{index}", chance.choice((16, 1024, chance.randrange(1, 5000))), start, start + length))
     return Problem(tuple(found))
+
+
+def test_alignments_and_gaps_are_planned_as_well_as_by_cp_sat() -> None:
+    """15 buffers that the exact search alone left at 161 B."""
+    problem = read_problem(Path(__file__).parent / "instances" / "aligned_gapped_15.csv")
+    for budget in (Budget(), Budget(10**12, 3600.0)):
+        best = memplan.plan(problem, budget=replace(budget, nodes=min(budget.nodes, 1_000_000)))
+        assert (best.peak_bytes, best.proven) == (158, True)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(found=buffers(9, (1, 1, 1, 4)))
+def test_proofs_with_gaps_hold_against_cp_sat(found: tuple[Buffer, ...]) -> None:
+    """Backjumping over blocks with gaps leaves nothing out."""
+    ours = memplan.plan(Problem(found), "branch-and-bound")
+    theirs = memplan.plan(Problem(found), "cp-sat", Budget(seconds=600.0))
+    assert ours.peak_bytes == theirs.peak_bytes or not ours.proven
+    assert ours.lower_bound_bytes <= theirs.peak_bytes
 
 
 @pytest.mark.parametrize("name", [planner.name for planner in PLANNERS])

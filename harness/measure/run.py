@@ -17,6 +17,7 @@ import numpy as np
 from tinyhil.agreement import Agreement, agreement
 from tinyhil.calibrate import Ranges
 from tinyhil.classes import class_count, classes_of
+from tinyhil.columns import scaled_columns
 from tinyhil.errors import ConfigError, DataError, LinkError
 from tinyhil.evaluate import evaluate, shape_inputs
 from tinyhil.formats.codec import storage_dtype
@@ -172,7 +173,9 @@ def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreem
     written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
     samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
     graph, assignment = compiled.model.graph, compiled.assignment
-    return agreement(graph, compiled.lowered, formats(graph, assignment, ranges), x[:samples])
+    scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
+    chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
+    return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:

@@ -93,8 +93,10 @@ def _written(graph: Graph, program: Program, codes: np.ndarray, inputs: np.ndarr
     """What the program wrote to tensors that are values of the graph, as often as the graph computes them."""
     found: dict[str, list[Written]] = {}
     run_reference(program, codes, observe=lambda op, *made: found.setdefault(op.output, []).append(Written(op, *made)))
-    times: Counter[str] = Counter()
-    evaluate(graph, inputs[:1], lambda name, _: times.update((name,)))
+    times = Counter(name for node in graph.nodes for name in node.outputs)
+    if any(node.body is not None for node in graph.nodes):  # how often do values in loops come?
+        times.clear()
+        evaluate(graph, inputs[:1], lambda name, _: times.update((name,)))
     kept = {}
     for name, writes in found.items():
         parts, rest = divmod(len(writes), times[name]) if times[name] else (0, 1)

@@ -79,7 +79,7 @@ def _whole_values(graph: Graph) -> tuple[set[str], set[str]]:
                     flags.discard(result)
         for name in constants:  # one that a real value is computed with is no index
             used = readers.get(name, [])
-            if name not in scanned and not (used and all(_stays_whole(node, whole) for node in used)):
+            if name not in scanned and not (used and all(_stays_whole(node, whole, name) for node in used)):
                 whole.discard(name)
                 flags.discard(name)
         if len(whole) + len(flags) == before:
@@ -136,7 +136,9 @@ def _only_cast(name: str, readers: Mapping[str, list[Node]]) -> bool:
     return bool(found) and all(casts(node) for node in found)
 
 
-def _stays_whole(node: Node, whole: set[str]) -> bool:
-    """Whether `node` computes with whole numbers only and keeps them whole."""
+def _stays_whole(node: Node, whole: set[str], name: str) -> bool:
+    """Whether `node` computes with whole numbers only and keeps them whole, or chooses by `name`."""
+    if node.op == "Where" and name not in node.inputs[1:]:
+        return True
     known = node.op in CLOSED or node.op in DATA_INPUTS or node.op in FLAGS
     return known and all(name in whole for name in node.inputs if name)
