@@ -11,14 +11,10 @@ emulated Cortex-M3, regimes of at most three bits; it is no dependency of ours, 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from format_layers import Layer, layer, run
-
+from tests.format_layers import Layer, layer, run
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.minifloat import E2M1, E4M3, E5M2
 from tinyhil.formats.posit import Posit

@@ -1,12 +1,11 @@
 """Share of the wire that carries payload: a model with 64-byte inputs on the emulated Uno at true UART speed.
 
-Run as `python benchmarks/wire.py`. The emulator keeps to the wall's time.
+Run as `python -m benchmarks.wire`. The emulator keeps to the wall's time.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,10 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from wire_bench import Collected, powered, run_session, tiny_bench
-
+from tests.wire_bench import Collected, powered, run_session, tiny_bench
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.protocol import Result
 from tinyhil.harness.wire.stream import Options

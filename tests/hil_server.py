@@ -59,6 +59,11 @@ def serve(path: str) -> None:
                 data, descriptors, _, _ = socket.recv_fds(client, REQUEST_BYTES, 3)
                 pid = os.fork()
                 if pid == 0:
+                    # by name, before their numbers are reused: the selector is a cycle, collected at any time later
+                    for other in [key.data[1] for key in waiting.get_map().values() if key.data]:
+                        other.close()
+                    for ours in (waiting, listener, client):
+                        ours.close()
                     become(json.loads(data), descriptors)
                     return
                 for descriptor in descriptors:

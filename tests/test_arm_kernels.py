@@ -12,18 +12,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile
 
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CHIPS, arrange, in_blocks
+from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.pipeline import compile_model, runtime_sources
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.search.task import memory_of
 from tinyhil.memplan.arena.row_wise import chains, row_wise
 from tinyhil.program import Blocks, Program, walk
+from tinyhil.reference import run_reference
+from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
@@ -176,8 +183,6 @@ def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
 
 
 def test_the_reference_computes_the_same(tmp_path: Path) -> None:
-    from tinyhil.reference import run_reference
-
     program = program_of(mobile(), tmp_path, "fixed8")
     inputs = extreme_inputs(program, 3)
     wanted = run_reference(program, inputs)
@@ -185,3 +190,18 @@ def test_the_reference_computes_the_same(tmp_path: Path) -> None:
         found = run_reference(arrange(program, core), inputs)
         assert np.array_equal(found.outputs, wanted.outputs)
         assert np.array_equal(found.saturations, wanted.saturations)
+
+
+@pytest.mark.parametrize("board", CORES)
+def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -> None:
+    """Scratch of the chip's own kernels included."""
+    boards = load_boards()
+    path = tmp_path / "mobile.onnx"
+    onnx.save(mobile().model(), path)
+    model = load_model(path)
+    ranges = calibrate(model.graph, samples_for((1, 3, 20, 20)), {"name": "test"})
+    space = make_space(model.graph, ranges, ("fixed8", "fixed16"))
+    memory = memory_of(space, boards.board(board))
+    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board})
+    assert memory.planned_bytes(space.uniform(Choice("fixed8"))) == made.plan.peak_bytes
+    assert memory_of(space, None).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes

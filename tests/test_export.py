@@ -218,7 +218,7 @@ def test_a_compiler_that_will_not_do_gets_one_error(compiler: str, tmp_path: Pat
         (["digits_mlp", "--out", "x.zip", "--classes", "a,b"], 2, "2 class names, but the model has 10 outputs"),
         (["digits_mlp", "--out", "x.zip", "--format", "fixed99"], 2, "fixed99"),
         (["nothing_here", "--out", "x.zip"], 2, "no model 'nothing_here'"),
-        (["digits_mlp", "--out", "x.zip", "--record", "none.json"], 2, "no such record"),
+        (["digits_mlp", "--out", "x.zip", "--record", "none.json"], 2, "none.json: no such file"),
     ],
 )
 def test_what_can_not_be_exported_is_said_in_one_line(

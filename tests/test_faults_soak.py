@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-from wire_bench import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["uno", "due", "h747"])
 def test_no_run_of_twenty_flakes(board: str) -> None:
-    import soak
+    from benchmarks import soak
 
     found = soak.soak(board, runs=20, samples=2, load="direct")
     assert found.flakes == ()
@@ -22,7 +17,7 @@ def test_no_run_of_twenty_flakes(board: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["uno", "due", "h747"])
 def test_no_run_of_three_through_the_boot_loader_flakes(board: str) -> None:
-    import soak
+    from benchmarks import soak
 
     found = soak.soak(board, runs=3, samples=1, load="flash")
     assert found.flakes == ()
@@ -38,7 +33,7 @@ def test_no_run_of_three_through_the_boot_loader_flakes(board: str) -> None:
     ],
 )
 def test_each_flaw_counts(change: dict[str, object], words: str) -> None:
-    import soak
+    from benchmarks import soak
 
     link = {"attempts": 2, "damaged_frames": 0, "rx_overruns": 0}
     good = {"bit_exact": True, "equal_samples": 1, "samples": 2, "flaky": False, "link": link, "raw": {"ticks": [1, 2]}}

@@ -130,3 +130,13 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert "hil" in text
     assert modules & HEAVY == set()
     assert "tinyhil" in modules
+
+
+def test_tests_and_benchmarks_import_each_other_as_packages() -> None:
+    mentions = "sys.path." + "insert"
+    assert not [
+        path
+        for folder in ("tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if mentions in path.read_text()
+    ]

@@ -142,7 +142,7 @@ def test_bad_ranges_files(values: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     for text in ("", "{", '{"values": {}}', "\xff"):
         path.write_text(text, encoding="latin-1")
-        with pytest.raises(ModelError, match="not a ranges file"):
+        with pytest.raises(ModelError, match=r"ranges file.*run `hil calibrate` again"):
             load_ranges(path, "00")
 
 

@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx_models import node, simple
 from rich.console import Console
@@ -211,6 +212,19 @@ def test_a_model_without_ranges_is_planned_all_the_same(tmp_path: Path, capsys: 
     assert code == 0
     assert "no calibrated ranges" in err
     assert json.loads(out)["peak_bytes"] == 80
+
+
+@pytest.mark.parametrize("fmt", ["int8", "fixed8pc", "fixed8"])
+def test_dead_channels_without_ranges_are_planned(fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights of 1e-30 with a bias, as batch normalisation leaves them: sizes follow from the format alone."""
+    weights = np.ones((4, 3, 3, 3), np.float32)
+    weights[1] = 1e-30
+    constants = {"W": weights, "b": np.full(4, 3.0, np.float32)}
+    model = simple([node("Conv", "x W b", "y", kernel_shape=[3, 3])], {"x": (1, 3, 8, 8)}, constants)
+    (tmp_path / "dead.onnx").write_bytes(model.SerializeToString())
+    code, out, err = hil(capsys, "--model", tmp_path / "dead.onnx", "--format", fmt, "--json")
+    assert code == 0, err
+    assert json.loads(out)["peak_bytes"] == 4 * 6 * 6 + 3 * 3 * 3  # the output, and the patch of one window
 
 
 def test_a_model_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with
+from benchmarks.small_models import MODELS, REPORTED, instance
 from tinyhil import memplan
 from tinyhil.memplan.algorithm_x import cover, encode
 from tinyhil.memplan.arena.passes import ALL_NAMES
@@ -16,10 +17,6 @@ from tinyhil.memplan.blocks import FOUND
 from tinyhil.memplan.csv import read_problem
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # noqa: E402
-from benchmarks.small_models import MODELS, REPORTED, instance  # noqa: E402
 
 NONE, IN_PLACE = ALL_NAMES, ALL_NAMES - {"in-place"}
 

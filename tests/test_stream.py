@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import struct
-import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from wire_bench import (
-    ROOT,
     Bench,
     Collected,
     FakeBoard,
@@ -46,8 +44,6 @@ from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import QUIET, STREAM, Splitter
 from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 MODES = {"quiet": QUIET, "stream": STREAM}
 

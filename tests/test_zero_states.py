@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from onnx_models import load, node
 from scan_models import HIDDEN, STEPS, WIDTH, cell, classifier, scan
 
+from benchmarks.peers import fastgrnn_as_scan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.evaluate import evaluate
@@ -20,9 +20,6 @@ from tinyhil.formats.codec import dequantize
 from tinyhil.lower import lower
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.peers import fastgrnn_as_scan
 
 PEERS = Path(os.environ.get("HIL_DATA", "/nowhere")) / "models" / "peer_bench"
 

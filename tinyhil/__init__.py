@@ -1,0 +1,18 @@
+"""Fits trained models into microcontrollers and proves on the board that they fit: `tinyhil.load`, `tinyhil.compare`.
+
+The interface of docs/python.md, imported when it is first used: `import tinyhil` alone costs nothing.
+"""
+
+from typing import Any
+
+__all__ = ["Compiled", "Model", "Record", "compare", "errors", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("Compiled", "Model", "Record", "compare", "load"):
+        return getattr(importlib.import_module("tinyhil.harness.api"), name)
+    if name == "errors":
+        return importlib.import_module("tinyhil.errors")
+    raise AttributeError(f"module 'tinyhil' has no attribute {name!r}")

@@ -82,7 +82,10 @@ def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
 
 def load_ranges(path: Path, model_sha256: str) -> Ranges:
     """Read `ranges.json`; ModelError if it belongs to another model or is damaged."""
-    data = files.read_json(path, "ranges file", error=ModelError)
+    try:
+        data = files.read_json(path, "ranges file", error=ModelError)
+    except ModelError as error:
+        raise ModelError(f"{error}; run `hil calibrate` again") from None
     try:
         values = {str(name): (float(low), float(high)) for name, (low, high) in data["values"].items()}
         columns = {str(name): _ends(pair) for name, pair in data.get("columns", {}).items()}

@@ -74,13 +74,16 @@ def _hash_of(model: Model) -> bytes:
 
 
 def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Program, list[BoardSpec]]]:
-    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order."""
+    """The program as it is arranged for the boards' cores, each with the boards that share it, in the boards' order.
+
+    Without boards: as it was lowered, for any core.
+    """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
         arranged = arrange(program, board.chip.core)
         core = board.chip.core if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)
-    return list(groups.values())
+    return list(groups.values()) or [(program, [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Callable, Mapping
@@ -20,8 +19,8 @@ from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.export_sizes import state_sizes
-from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import formats_of
+from tinyhil.harness.records.schema import read_record
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48
@@ -106,29 +105,18 @@ def write_archive(path: Path, files: Mapping[str, str]) -> None:
     partial.replace(path)
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """A record of `hil run`; DataError if it is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        figures(found)
-        found["assignment"], found["float_accuracy"]  # which golden records do not hold
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such record") from None
-    except (ValueError, TypeError, AttributeError, KeyError):
-        raise DataError(f"{path}: not a record of hil run") from None
-    return dict(found)
-
-
 def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:
     """The figures of a record as Markdown; DataError if they are of another model or another format."""
     for what, here, there in (
         ("model", compiled.model.sha256, record["provenance"]["model_sha256"]),
-        ("format", formats_of(compiled.program), record["assignment"]),
+        ("format", formats_of(compiled.program), record.get("assignment", formats_of(compiled.program))),
     ):
         if here != there:
             raise DataError(f"{path}: measured of another {what}; measure this one with `hil run`")
     if not record["bit_exact"]:
         raise DataError(f"{path}: that run was not bit-exact: nothing to show")
+    if "float_accuracy" not in record:
+        raise DataError(f"{path}: a golden record holds no accuracy; give one of hil run")
     latency, memory = record["latency"], record["memory"]
     emulator = record["emulator"]
     board = f"{record['board']} ({emulator['name']}, emulated)" if emulator else record["board"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.calibrate import Ranges
+from tinyhil.codegen.arrange import arrange
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.boards.locate import EMULATED
@@ -178,7 +179,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(model.graph, ranges, names)
-    memory = Memory(space, placed, quick_plan, floor_bytes)
+    memory = memory_of(space, board)
     ram_bytes = _ram_bytes(request, board)
     memory.require(ram_bytes)
     examples = make_examples(model.graph, split.x, split.y)
@@ -202,6 +203,20 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         cache_dir,
         say,
         progress,
+    )
+
+
+def memory_of(space: Space, board: BoardSpec | None) -> Memory:
+    """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips."""
+
+    def arranged(program: Program) -> Program:
+        return program if board is None else arrange(program, board.chip.core)
+
+    return Memory(
+        space,
+        lambda program: placed(arranged(program)),
+        lambda program: quick_plan(arranged(program)),
+        lambda program: floor_bytes(arranged(program)),
     )
 
 

@@ -1,0 +1,293 @@
+"""The Python interface (docs/python.md): arrays in, records out; every failure is a `tinyhil.errors.HilError`.
+
+It calls what the commands call. Arrays and models that have no file get one in a folder of the `Model`, which goes
+with it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinyhil.errors import ConfigError, DataError, ModelError
+from tinyhil.harness.boards.bench_file import default_bench
+from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.job import Opened, Request, open_model
+from tinyhil.harness.records.view import Record
+
+Say = Callable[[str], None]
+Formats = str | Mapping[str, Any] | os.PathLike[str]
+
+
+def _silent(*_: Any) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that was loaded. `calibrate` and `compile` give new ones; nothing is changed in place."""
+
+    opened: Opened = field(repr=False)
+    folder: tempfile.TemporaryDirectory[str] = field(repr=False)
+    name: str
+    calibration: Path | None = None
+    formats: Mapping[str, Any] = field(default_factory=lambda: {"format": "fixed16", "assignment": None})
+    board: str | None = None
+    say: Say = field(default=_silent, repr=False)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one sample."""
+        graph = self.opened.model.graph
+        return tuple(graph.shapes[graph.inputs[0]])
+
+    def calibrate(self, x: Any) -> Model:
+        """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit."""
+        path = self._kept("calibration", x=_array(x, "x"))
+        self.opened.required_ranges(path)
+        return replace(self, calibration=path)
+
+    def compile(self, formats: Formats = "fixed16", board: str | None = None) -> Compiled:
+        """The program in one format (a name), or in one per value (a file, or what such a file holds).
+
+        Raises DoesNotFit if `board` is given and too small, DataError if no ranges are known.
+        """
+        chosen = self._chosen(formats)
+        assignment = self.opened.assignment(chosen["assignment"], chosen["format"])
+        boards = _boards()
+        wanted = [boards.board(board)] if board is not None else []
+        built = compile_model(
+            self.opened.model,
+            assignment,
+            self.opened.required_ranges(self.calibration),
+            wanted,
+            [spec.name for spec in wanted],
+        )
+        model = replace(self, formats=chosen, board=board)
+        return Compiled(model, assignment.describe(), built.plan.peak_bytes, built.plan.proven, built.sources)
+
+    def run(self, board: str, x: Any = None, y: Any = None, formats: Formats | None = None, **options: Any) -> Record:
+        """Measure on a board, attached or emulated, or on `host`. Without `x`: on the data set of a zoo model.
+
+        `x` (samples, ...), `y` one label per sample or None; `options` are those of `hil run` (samples, port,
+        timeout_s...). The record says `bit_exact`; it is not checked here. Raises HilError of the stage that failed.
+        """
+        from tinyhil.harness.measure.run import run
+        from tinyhil.harness.records.record import make_record
+
+        request = self._request(board, x, y, formats, options)
+        outcome = run(request, _boards(), default_cache_dir(), self.say, _silent)
+        record = make_record(outcome)
+        outcome.partial.discard()
+        return Record(record)
+
+    def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
+        """What every operation costs on a board; `to_pandas()` gives a row per operation."""
+        from tinyhil.harness.measure.profile import profile
+
+        request = self._request(board, x, None, formats, {"samples": 1, **options})
+        return Record(profile(request, _boards(), default_cache_dir(), self.say, _silent).as_json())
+
+    def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
+        """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
+
+        `record.assignment_file` is for `compile`; ConfigError if a limit or an option makes no sense.
+        """
+        from tinyhil.harness.search.session import run_search
+        from tinyhil.harness.search.task import SearchRequest
+
+        out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
+        common: dict[str, Any] = {"out": out, "results": out.parent, "calibrate": self.calibration}
+        if x is not None:
+            common["inputs"] = self._samples(x, y)
+        given = {**common, **options}
+        try:
+            request = SearchRequest(model=self.name, **given)
+        except TypeError as error:
+            raise ConfigError(f"search: {_option(error)}") from None
+        boards = _boards() if request.board is not None else None
+        outcome = run_search(request, default_cache_dir(), self.say, _silent, boards)
+        return Record({**outcome.printed, "assignment_file": str(given["out"])})
+
+    def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
+        """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
+
+        `options` are those of `hil export`: name, arena, classes, sizes.
+        """
+        from tinyhil.codegen.packages import KINDS
+        from tinyhil.harness.offline.export import Wanted, export_model
+
+        if kind not in KINDS:
+            raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
+        chosen = self.formats if formats is None else self._chosen(formats)
+        try:
+            wanted = Wanted(kind, self.name, Path(out), calibrate=self.calibration, **chosen, **options)
+        except TypeError as error:
+            raise ConfigError(f"export: {_option(error)}") from None
+        export_model(wanted, self.say)
+        return Path(out)
+
+    def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
+        chosen = self.formats if formats is None else self._chosen(formats)
+        given: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration, **chosen, **options}
+        if x is not None:
+            given["inputs"] = self._samples(x, y)
+            if "samples" in given:
+                given["samples"] = min(given["samples"], len(x))
+        try:
+            return Request(board=board, model=self.name, **given)
+        except TypeError as error:
+            raise ConfigError(f"run: {_option(error)}") from None
+
+    def _samples(self, x: Any, y: Any) -> Path:
+        if y is None:
+            return self._kept("samples", x=_array(x, "x"))
+        return self._kept("samples", x=_array(x, "x"), y=_array(y, "y"))
+
+    def _kept(self, name: str, **arrays: np.ndarray) -> Path:
+        path = Path(tempfile.mkdtemp(dir=self.folder.name)) / f"{name}.npz"
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        return path
+
+    def _chosen(self, formats: Formats) -> dict[str, Any]:
+        """`format` and `assignment` as the commands have them."""
+        if isinstance(formats, Mapping):
+            import yaml
+
+            path = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
+            path.write_text(yaml.safe_dump(dict(formats)), encoding="utf-8")
+            return {"format": "fixed16", "assignment": path}
+        if isinstance(formats, os.PathLike) or Path(formats).suffix in (".yaml", ".yml", ".json"):
+            return {"format": "fixed16", "assignment": Path(formats)}
+        return {"format": formats, "assignment": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A model in its formats, planned. `sources` are the files of its firmware, path -> text."""
+
+    model: Model = field(repr=False)
+    format: str
+    arena_bytes: int
+    proven: bool  # whether no plan takes less
+    sources: Mapping[str, str] = field(repr=False)
+
+    def run(self, board: str | None = None, x: Any = None, y: Any = None, **options: Any) -> Record:
+        """As `Model.run`, on the board it was compiled for unless another is named."""
+        return self.model.run(self._board(board), x, y, **options)
+
+    def profile(self, board: str | None = None, x: Any = None, **options: Any) -> Record:
+        """As `Model.profile`."""
+        return self.model.profile(self._board(board), x, **options)
+
+    def export(self, kind: str, out: str | os.PathLike[str], **options: Any) -> Path:
+        """As `Model.export`."""
+        return self.model.export(kind, out, **options)
+
+    def _board(self, board: str | None) -> str:
+        name = board or self.model.board
+        if name is None:
+            raise ConfigError("no board is named; give one, `hil boards` lists them")
+        return name
+
+
+def load(source: Any, example: Any = None, *, name: str = "model", say: Say | None = None) -> Model:
+    """A model of the zoo (its name), of a file (.onnx, .dsl, ...), or an object.
+
+    Objects: `onnx.ModelProto`, a torch module and a scikit-learn estimator (both with an `example` input, samples
+    first), a Keras model. `say` is told what there is to tell. Raises ModelError for what can not be read.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
+    listener = say or _silent
+    if isinstance(source, str | os.PathLike):
+        where = os.fspath(source)
+        return Model(open_model(where, listener), folder, where, say=listener)
+    path = Path(folder.name) / f"{name}.onnx"
+    _write_onnx(source, example, path)
+    return Model(open_model(str(path), listener), folder, str(path), say=listener)
+
+
+def _write_onnx(source: Any, example: Any, path: Path) -> None:
+    families = {base.__module__.split(".")[0] for base in type(source).__mro__}
+    if "onnx" in families and hasattr(source, "SerializeToString"):
+        path.write_bytes(source.SerializeToString())
+    elif "keras" in families:
+        source.export(str(path), format="onnx", verbose=False)
+    elif "torch" in families:
+        import torch
+
+        sample = torch.as_tensor(np.asarray(_needed(example, "torch module"), np.float32)[:1])
+        torch.onnx.export(source.eval(), (sample,), str(path), dynamo=True, external_data=False)
+    elif "sklearn" in families:
+        path.write_bytes(_from_sklearn(source, np.asarray(_needed(example, "scikit-learn estimator"), np.float32)))
+    else:
+        raise ModelError(
+            f"{type(source).__module__}.{type(source).__qualname__}: no model; give a name of the zoo, a path, an "
+            "onnx.ModelProto, a torch module, a Keras model or a scikit-learn estimator"
+        )
+
+
+def _from_sklearn(estimator: Any, example: np.ndarray) -> bytes:
+    try:
+        from skl2onnx import to_onnx
+    except ImportError:
+        raise ConfigError("a scikit-learn estimator needs the package skl2onnx; type: pip install skl2onnx") from None
+    try:
+        return bytes(to_onnx(estimator, example[:1]).SerializeToString())
+    except Exception as error:  # its own errors have no common base
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{type(estimator).__name__}: skl2onnx can not convert it ({first[:160]})") from None
+
+
+def _needed(example: Any, what: str) -> Any:
+    if example is None:
+        raise ModelError(f"a {what} needs an example input: tinyhil.load(model, example=x[:1])")
+    return example
+
+
+def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
+    """What differs from record `a` in record `b`: `name`, `text`, `fails` (a gate would), `better`.
+
+    DataError if one is no record of a run.
+    """
+    from dataclasses import asdict
+
+    from tinyhil.harness.records.compare import compare as differences
+    from tinyhil.harness.records.figures import figures
+
+    try:
+        before, now = figures(_plain(a)), figures(_plain(b))
+    except (KeyError, TypeError) as error:
+        raise DataError(f"not a record of a run: {error} is missing; compare what run() returned") from None
+    return [Record(asdict(found)) for found in differences(before, now)]
+
+
+def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return record.to_dict() if isinstance(record, Record) else record
+
+
+def _boards() -> Boards:
+    return load_boards(None, default_bench())
+
+
+def _array(values: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+        if array.dtype != object:
+            return array
+    except ValueError:  # numpy has no array for rows of different lengths
+        pass
+    raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")
+
+
+def _option(error: TypeError) -> str:
+    """What a dataclass says of a field it does not have, as a user reads it."""
+    return str(error).split("__init__() ")[-1].replace("got an unexpected keyword argument", "there is no option")

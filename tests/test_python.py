@@ -1,0 +1,142 @@
+"""The Python interface: arrays in, records out, typed errors; the notebook runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tinyhil
+from tests.onnx_models import node, simple
+from tinyhil import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+X = np.random.default_rng(0).uniform(0, 16, (12, 1, 1, 8, 8)).astype(np.float32)
+Y = np.arange(12) % 10
+
+
+@pytest.fixture(scope="module")
+def host() -> tinyhil.Record:
+    return tinyhil.load("digits_mlp").run("host", X, Y, formats="fixed8")
+
+
+def test_a_record_is_attributes_dictionary_table_and_series(host: tinyhil.Record) -> None:
+    assert (host.board, host.samples, host.bit_exact) == ("host", 12, True)
+    assert host.latency.median == host["latency"]["median"] == host.to_dict()["latency"]["median"]
+    assert host.to_pandas()["latency.median"] == host.latency.median
+    assert "<th>bit_exact</th><td>True</td>" in host._repr_html_()
+    assert len(repr(host)) < 3000
+    copy = host.to_dict()
+    copy["samples"] = 0
+    assert host.samples == 12
+    with pytest.raises(AttributeError, match="no 'nothing' in this record"):
+        _ = host.nothing
+
+
+def test_a_board_equals_the_host(host: tinyhil.Record) -> None:
+    compiled = tinyhil.load("digits_mlp").compile("fixed8", "uno")
+    assert compiled.arena_bytes == 42
+    assert "model/model.cpp" in compiled.sources
+    record = compiled.run(x=X, y=Y)
+    assert (record.board, record.bit_exact) == ("uno", True)
+    assert record.raw.outputs == host.raw.outputs
+    assert tinyhil.compare(record, record) == []
+    found = tinyhil.compare(host, record)
+    assert found
+    assert not [difference for difference in found if difference.fails]
+
+
+def test_formats_by_name_file_and_mapping(tmp_path: Path) -> None:
+    model = tinyhil.load("digits_mlp")
+    (tmp_path / "widths.yaml").write_text("default: fixed8\nvalues:\n  relu1: fixed16\n")
+    of_file = model.compile(tmp_path / "widths.yaml")
+    of_mapping = model.compile({"default": "fixed8", "values": {"relu1": "fixed16"}})
+    assert (of_file.format, of_file.arena_bytes) == (of_mapping.format, of_mapping.arena_bytes)
+    assert model.compile("fixed8").arena_bytes < of_file.arena_bytes
+
+
+def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> None:
+    weights = np.random.default_rng(2).normal(0, 1, (4, 3)).astype(np.float32)
+    proto = simple([node("MatMul", "x w", "y")], {"x": (1, 4)}, {"w": weights})
+    x = np.random.default_rng(3).normal(0, 1, (40, 1, 4)).astype(np.float32)
+    y = (x[:, 0] @ weights).argmax(axis=1)
+    model = tinyhil.load(proto, name="small").calibrate(x)
+    assert model.input_shape == (1, 4)
+    found = model.search(x, y, ram=100, evaluations=5)
+    record = model.run("host", x, y, formats=found.assignment_file)
+    assert (record.bit_exact, record.float_accuracy) == (True, 1.0)
+    assert model.export("cmake", tmp_path / "small.zip", formats="fixed8").is_file()
+
+
+def test_scikit_learn(tmp_path: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = load_digits(return_X_y=True)
+    x = x.astype(np.float32)
+    model = tinyhil.load(LogisticRegression(max_iter=100).fit(x[:500], y[:500]), x).calibrate(x[:500])
+    record = model.run("host", x[500:600], y[500:600], formats="fixed16")
+    assert record.bit_exact
+    assert record.accuracy == pytest.approx(record.float_accuracy, abs=0.02)
+
+
+def test_a_profile_has_a_row_per_operation() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = tinyhil.load("digits_mlp").profile("uno", X[:1], formats="fixed8").to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert list(table["name"]) == ["fc1", "fc2"]
+
+
+BAD: dict[str, tuple[Callable[[], object], type[errors.HilError], str]] = {
+    "no model": (lambda: tinyhil.load(3), errors.ModelError, "builtins.int: no model"),
+    "no name": (lambda: tinyhil.load("nothing_here"), errors.ModelError, "no model 'nothing_here'"),
+    "no file": (lambda: tinyhil.load(Path("none.onnx")), errors.ModelError, "no such file"),
+    "damaged": (lambda: tinyhil.load(onnx.ModelProto()), errors.ModelError, "model"),
+    "format": (lambda: tinyhil.load("digits_mlp").compile("fixed99"), errors.ConfigError, "fixed99"),
+    "board": (lambda: tinyhil.load("digits_mlp").run("mars", X), errors.BoardError, "no board named 'mars'"),
+    "option": (lambda: tinyhil.load("digits_mlp").run("host", X, rom=1), errors.ConfigError, "no option 'rom'"),
+    "limit": (lambda: tinyhil.load("digits_mlp").search(X, Y), errors.ConfigError, "a limit is needed"),
+    "ragged": (lambda: tinyhil.load("digits_mlp").run("host", [[1], [1, 2]]), errors.DataError, "different lengths"),
+    "shape": (lambda: tinyhil.load("digits_mlp").run("host", X[:, 0, 0, :3]), errors.DataError, "shape"),
+    "labels": (lambda: tinyhil.load("digits_mlp").run("host", X, Y + 90), errors.DataError, "label"),
+    "kind": (lambda: tinyhil.load("digits_mlp").export("zephyr", "x.zip"), errors.ConfigError, "no kind 'zephyr'"),
+    "record": (lambda: tinyhil.compare({}, {}), errors.DataError, "not a record"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_failures_are_typed_and_one_line(case: str) -> None:
+    call, kind, said = BAD[case]
+    with pytest.raises(kind) as caught:
+        call()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_importing_costs_nothing_and_the_package_is_typed() -> None:
+    code = "import sys, tinyhil; print(sorted({'numpy', 'onnx', 'tinyhil.harness.api'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert (ROOT / "tinyhil" / "py.typed").is_file()
+    stub = (ROOT / "tinyhil" / "__init__.pyi").read_text()
+    assert not [name for name in tinyhil.__all__ if f"as {name}" not in stub]
+    assert not [name for name in tinyhil.__all__ if not hasattr(tinyhil, name)]
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = json.loads((ROOT / "examples" / "first_steps.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) >= 8
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "cell", "exec"), names)
+    assert names["host"].bit_exact  # type: ignore[attr-defined]
+    assert names["record"].bit_exact  # type: ignore[attr-defined]
