@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 from hil_command import hil
+from kernel_cases import Case, first_difference, run_natively
 from onnx_models import compiled
 
 from tinyhil.classes import classes_of
@@ -92,3 +94,25 @@ def test_labels_may_be_class_names(tmp_path: Path) -> None:
     )
     assert done.returncode == DataError.exit_code
     assert "label 'rosa' is none of the model's classes setosa, versicolor, virginica" in done.stderr
+
+
+def test_the_kernels_equal_the_reference(tmp_path: Path) -> None:
+    cases = []
+    for name in NAMES:
+        program = compiled(load_model(FOLDER / f"{name}.onnx").graph, X[:, None])
+        cases.append(Case(name, program, quantize_inputs(program, X[::4, None])[0]))
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+def test_damaged_files_end_in_one_line(tmp_path: Path) -> None:
+    rng, contents = random.Random(7), [(FOLDER / f"{name}.onnx").read_bytes() for name in NAMES]
+    for _ in range(400):
+        data = bytearray(rng.choice(contents))
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        (tmp_path / "m.onnx").write_bytes(data)
+        try:
+            load_model(tmp_path / "m.onnx")
+        except ModelError as error:
+            said = str(error)
+            assert len(said.splitlines()) == 1, said

@@ -69,7 +69,7 @@ __attribute__((always_inline)) inline void add_four(Sums<2> &s, const int8_t *&w
         : "r4", "r5", "r6", "r8", "memory");
 }
 #elif !defined(__AVR__)
-using twin::add_four;
+inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { twin::add_four(s, w, x); }
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -91,7 +91,7 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
 }
 #undef HIL_ROW_OF_TWO
 #elif !defined(__AVR__)
-using twin::add_one;
+inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { twin::add_one(s, w, x); }
 #endif
 
 template <class Weights> struct TwoPixels;

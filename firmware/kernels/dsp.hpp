@@ -58,11 +58,11 @@ inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return __smlabb(static_cast<int32_t>(pair), factor, sum); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return __smlatb(static_cast<int32_t>(pair), factor, sum); }
 #elif !defined(__AVR__)
-using twin::add_high;
-using twin::add_low;
-using twin::add_products;
-using twin::even_bytes;
-using twin::odd_bytes;
+inline uint32_t even_bytes(uint32_t word) { return twin::even_bytes(word); }
+inline uint32_t odd_bytes(uint32_t word) { return twin::odd_bytes(word); }
+inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return twin::add_products(sum, a, b); }
+inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_low(sum, pair, factor); }
+inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_high(sum, pair, factor); }
 #endif
 
 #ifndef __AVR__

@@ -49,7 +49,9 @@ def load_onnx(path: Path) -> Model:
         proto, digest = _checked(data, path)
         return model_of(proto, path, digest)
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from None  # names may hold line breaks
+    except UnicodeError:
+        raise ModelError(f"{path}: not a valid ONNX model (a name that is no UTF-8)") from None
 
 
 def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:

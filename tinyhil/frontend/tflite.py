@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.rewrite_quantized import KINDS
-from tinyhil.frontend.tflite_file import ACTIVATIONS, MAX_FILE_BYTES, File, Operation, Tensor, read_file, whole
+from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor, read_file, whole
 from tinyhil.ops.quantize import codes_format
 
 TO_PLANES, TO_FILE = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -31,15 +32,11 @@ def load_tflite(path: Path) -> Model:
 
     ModelError on a damaged file, an unsupported operator or option, or values that are not finite.
     """
+    data = files.read_bytes(path, "model", files.MOST_MODEL_BYTES, ModelError)
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelError(f"{path.stat().st_size} B, the limit is {MAX_FILE_BYTES} B")
-        data = path.read_bytes()
         return tflite_model(data, path)
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
     except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{path}: {' '.join(str(error).split())}") from None  # names may hold line breaks
 
 
 def tflite_model(data: bytes, path: Path, output: int | None = None) -> Model:

@@ -21,7 +21,6 @@ IDENTIFIER = b"TFL3"
 TYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 16: "uint16"}
 TYPE_NAMES = {number: name for name, number in vars(tflite.TensorType).items() if isinstance(number, int)}
 ACTIVATIONS = {number: name for name, number in vars(tflite.ActivationFunctionType).items() if isinstance(number, int)}
-MAX_FILE_BYTES = 1 << 30
 MAX_AXES = 8
 DAMAGE = (
     struct.error,
@@ -95,8 +94,6 @@ class File:
 
 def read_file(data: bytes) -> File:
     """The main subgraph; ModelError if the file is damaged, or holds what has no place here."""
-    if len(data) > MAX_FILE_BYTES:
-        raise ModelError(f"{len(data)} B, the limit is {MAX_FILE_BYTES} B")
     if data[4:8] != IDENTIFIER:
         raise ModelError("not a valid TensorFlow Lite model (no 'TFL3' at its fifth byte)")
     return whole(lambda: _read(data))
