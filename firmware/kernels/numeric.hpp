@@ -15,6 +15,8 @@ namespace hil {
 #ifdef HIL_UNCOUNTED  // an exported library has no variables beside its arena
 struct Uncounted {
     const Uncounted &operator++() const { return *this; }
+    const Uncounted &operator=(uint32_t) const { return *this; }
+    operator uint32_t() const { return 0; }
 };
 constexpr Uncounted saturations{};
 #else
