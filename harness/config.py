@@ -46,7 +46,6 @@ class Emulator(Record):
 
 class Uart(Record):
     name: NonEmpty
-    rx_fifo_bytes: PositiveInt
 
 
 class DebugId(Record):
