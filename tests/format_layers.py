@@ -76,7 +76,7 @@ def layer(fmt: Format, outputs: int, inner: int, accumulator: str = "", far: boo
     weights, operand = fmt.encode(w)[0], fmt.encode(x)[0]
     if accumulator:
         return Layer(fmt, weights, operand, accumulator)
-    return Layer(fmt, weights, operand, place(fmt.decode(weights), fmt, 1.0, 0.0, fmt.granule))
+    return Layer(fmt, weights, operand, place(fmt.decode(weights), fmt, 1.0, 0.0, (fmt.granule, None)))
 
 
 def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost]:

@@ -56,6 +56,9 @@ def test_an_erased_uno_waits_in_its_boot_loader(tmp_path: Path) -> None:
 
 # ---- the Due's SAM-BA monitor ----
 
+EEFC_FCR, EEFC_FSR, EEFC_FRR = 0x400E0A04, 0x400E0A08, 0x400E0A0C
+FRDY, FCMDE = 1, 2
+
 
 class Monitor:
     """The SAM-BA monitor of an erased Due, binary answers."""
@@ -74,9 +77,22 @@ class Monitor:
     def write(self, address: int, value: int) -> None:
         self.port.write(f"W{address:08X},{value:08X}#".encode())
 
+    def start_flash_command(self, command: int, argument: int = 0) -> None:
+        self.write(EEFC_FCR, 0x5A << 24 | argument << 8 | command)
+
+    def reads_until_ready(self) -> int:
+        """How often the status was read until FRDY was set; a command that was refused is an error."""
+        for reads in range(1, 100):
+            status = self.read(EEFC_FSR)
+            assert status in (0, FRDY)
+            if status == FRDY:
+                return reads
+        raise AssertionError("the flash controller stays busy")
+
     def flash_command(self, command: int, argument: int = 0) -> int:
-        self.write(0x400E0A04, 0x5A << 24 | argument << 8 | command)
-        return self.read(0x400E0A0C)
+        self.start_flash_command(command, argument)
+        self.reads_until_ready()
+        return self.read(EEFC_FRR)
 
     def call(self, table: int, code: Sequence[int]) -> None:
         """Put a stack pointer, an entry and 16-bit instructions at `table`, and call them."""
@@ -136,9 +152,33 @@ def test_general_purpose_bits(tmp_path: Path) -> None:
         assert m.flash_command(0xD) == 2
         m.flash_command(0xC, 1)
         assert m.flash_command(0xD) == 0
-        m.write(0x400E0A04, 0x0000000D)  # without the key
-        assert m.read(0x400E0A08) == 3  # ready, command error
-        assert m.read(0x400E0A08) == 1
+        m.write(EEFC_FCR, 0x0000000D)  # without the key
+        assert m.read(EEFC_FSR) == FRDY | FCMDE
+        assert m.read(EEFC_FSR) == FRDY
+
+
+@pytest.mark.parametrize(
+    ("command", "argument", "duration_us"),
+    [(0x1, 0, 4600), (0x5, 0, 10000), (0xB, 1, 4600), (0xD, 0, 0)],
+    ids=["write page", "erase all", "set bit", "get bits"],
+)
+def test_a_command_takes_its_time(command: int, argument: int, duration_us: int, tmp_path: Path) -> None:
+    """A status read is 12 bytes of question and 4 of answer, ten bits each at 115200 Bd: that is the clock."""
+    byte_us = 10e6 / 115200
+    with monitor(tmp_path) as m:
+        m.start_flash_command(command, argument)
+        reads = m.reads_until_ready()
+        asked_at_us = (16 * (reads - 1) + 12) * byte_us  # the read that found it ready
+    assert duration_us <= asked_at_us < duration_us + 16 * byte_us
+
+
+def test_a_command_to_a_busy_controller_is_refused(tmp_path: Path) -> None:
+    with monitor(tmp_path) as m:
+        m.start_flash_command(0xB, 1)
+        m.start_flash_command(0xC, 1)  # 19 bytes, 1.6 ms later
+        assert m.read(EEFC_FSR) == FCMDE
+        m.reads_until_ready()
+        assert m.flash_command(0xD) == 2
 
 
 def test_the_touch_erases_and_other_speeds_do_not(images: dict[str, Image], tmp_path: Path) -> None:

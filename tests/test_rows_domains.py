@@ -26,7 +26,7 @@ from tinyhil.program import Program, walk
 Made = tuple[Graph, Ranges, np.ndarray]
 # one of each kind of element
 KINDS = ("fixed5", "fixed8", "fixed12", "fixed16", "fixed32", "posit8es0", "posit16es1", "posit32es2", "fp8e4m3")
-KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8")
+KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8", "fixed8pc", "fp8e4m3pc")
 MIXTURES, MOST_SEEDS = 24, 200
 
 
@@ -112,6 +112,8 @@ def possible() -> set[tuple[str, str]]:
             domains = {INTEGER}
         else:
             domains = {INTEGER, SINGLE} | ({CODED} if base.coded != SINGLE else set())
+        if name.startswith("conv_channels_coded"):  # a scale per channel of coded weights
+            domains.remove(INTEGER)
         found |= {(name + rows.SUFFIX, domain) for domain in domains}
     return found
 

@@ -489,8 +489,8 @@ def test_unknown_strategies_and_options_list_the_known_ones() -> None:
         make_strategy("haunter", ["factor=2"])
     with pytest.raises(ConfigError, match="percentile=high is no float"):
         make_strategy("haunter", ["percentile=high"])
-    with pytest.raises(ConfigError, match="between 1 and a million"):
-        make_strategy("haunter", ["soft_limit_factor=0.5"])
+    with pytest.raises(ConfigError, match="above 0 and at most a million"):
+        make_strategy("haunter", ["soft_limit_factor=0"])
     assert make_strategy("haunter", ["permit_overflow=true"]) == Haunter(permit_overflow=True)
 
 

@@ -81,6 +81,8 @@ def test_each_operator_in_every_width(name: str, engine: Engine, tmp_path: Path)
     if name == "matmul":  # two operands of run time
         second = [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "x t", "y"), node("Relu", "y", "z")]
         main = graph(second, {"x": shape}, "z", {})
+    if name == "conv":  # an addition would be its bias
+        main = graph([made, node("Abs", "y", "z")], {"x": shape}, "z", constants)
     if name == "arg_max":
         main = graph([made], {"x": shape}, "y", constants)
     loaded = load(model(main), tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from hil_command import check_failure, finished_samples, start_hil, wait_until
 
 DEADLINE_S = 2.0
-SAMPLES = 950
+SAMPLES = 100
 
 
 def emulator_of(process: subprocess.Popen[str]) -> int:

@@ -92,6 +92,11 @@ class Codebook:
     def scaled(self, exponent: int) -> Codebook:
         return Codebook(self.entries, self.entry_bits, exponent)
 
+    def coarser(self, exponent: int) -> Codebook:
+        """The same values in units of 2**exponent, rounded; as many entries, some of them equal."""
+        units = np.floor(np.ldexp(np.array(self.entries, np.float64), self.exponent - exponent) + 0.5)
+        return Codebook(tuple(int(entry) for entry in units), self.entry_bits, exponent)
+
     def fitted(self, magnitude: float) -> Codebook:
         """The same entries in proportion."""
         largest = self.largest * 2.0**self.exponent

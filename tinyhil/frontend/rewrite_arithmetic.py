@@ -308,7 +308,7 @@ def _lp_normalization(site: Site) -> Results:
 def _matmul(site: Site) -> Results:
     """Batches of matrices, and vectors, which are a row or a column; everything else stands for itself."""
     a, b = (site.shape(name) for name in site.call.inputs)
-    if len(b) == 1 and a and b != (1,):
+    if len(b) == 1 and a and b != (1,) and site.value(site.input(1)) is not None:
         column = site.make("Unsqueeze", site.input(1), site.constant("axis", [1], np.int64))
         row = [site.constant("axis", [0], np.int64)] if len(a) == 1 else []
         x = site.make("Unsqueeze", site.input(0), *row) if row else site.input(0)

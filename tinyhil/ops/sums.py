@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
@@ -75,9 +75,10 @@ def emit_layer(
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
         largest = float(np.abs(bias.array).max(initial=0.0))
         least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
-        is_scaled = isinstance(weights.format, Fixed)  # entries of a codebook would grow with the exponent
-        if is_scaled and least is not None and least > weights.format.exponent:
-            weights = replace(weights, format=weights.format.scaled(least))
+        if least is not None and least > weights.format.exponent:
+            fmt = weights.format
+            coarse = fmt.coarser(least) if isinstance(fmt, Codebook) else fmt.scaled(least)
+            weights = replace(weights, format=coarse)
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
     bias_shift = 0
