@@ -22,7 +22,6 @@ from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
-from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.program import Program
@@ -31,8 +30,11 @@ DATA = Path(os.environ.get("HIL_DATA", "/nowhere"))
 SHARED = ("mlperftiny_kws_dscnn", "mlperftiny_ad_autoencoder", "resnet20_cifar10", "squeezenet1_1")
 
 
-def read(proto: onnx.ModelProto) -> Model:
-    return model_of(proto, Path("m.onnx"), "")
+def read(proto: onnx.ModelProto, folder: Path) -> Model:
+    """The model as every command reads it: what is written is read back through all of the front end, too."""
+    path = folder / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return load_model(path)
 
 
 def odd_names() -> onnx.ModelProto:
@@ -120,7 +122,7 @@ def round_trip(first: Model, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_loops_and_names(name: str, tmp_path: Path) -> None:
-    round_trip(read(GRAPHS[name]()), tmp_path)
+    round_trip(read(GRAPHS[name](), tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("style", [QuantFormat.QDQ, QuantFormat.QOperator], ids=str)
@@ -128,7 +130,7 @@ def test_loops_and_names(name: str, tmp_path: Path) -> None:
 def test_quantized_models(style: QuantFormat, kind: str, tmp_path: Path) -> None:
     """Their integers, scales and zero points come back in either language, and onnxruntime reads what is written."""
     proto = quantized(tmp_path, style, kind)
-    first = read(proto)
+    first = read(proto, tmp_path)
     round_trip(first, tmp_path)
     again, x = onnx.load(tmp_path / "third.onnx"), inputs_of(first.graph)
     np.testing.assert_array_equal(*(onnxruntime_outputs(made, x, optimized=False) for made in (proto, again)))
@@ -148,12 +150,12 @@ def test_texts(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_operators(name: str, tmp_path: Path) -> None:
     nodes, shape, constants = SHAPES[name]
-    round_trip(read(simple(nodes, {"x": shape}, constants)), tmp_path)
+    round_trip(read(simple(nodes, {"x": shape}, constants), tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows(name: str, tmp_path: Path) -> None:
-    round_trip(read(WINDOWS[name](name)[0]), tmp_path)
+    round_trip(read(WINDOWS[name](name)[0], tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("name", zoo_names())
@@ -165,7 +167,7 @@ def random_round_trips(first: int, count: int, folder: Path) -> int:
     done = 0
     for seed in range(first, first + count):
         try:
-            made = read(random_model(np.random.default_rng(seed)))
+            made = read(random_model(np.random.default_rng(seed)), folder)
         except ModelError:  # e.g. the output became constant
             continue
         round_trip(made, folder)
@@ -227,6 +229,8 @@ def test_arrays_in_the_side_file_are_checked(tmp_path: Path) -> None:
         ({"W": np.ones((3, 2))}, r"2:9: 'W' is declared as \[2, 3\], its array has \[3, 2\]"),
         ({"W": np.full((2, 3), 1.5)}, r"2:9: 'W' is declared in \[-1, 1\], its array holds 1.5 to 1.5"),
         ({"W": np.full((2, 3), np.nan)}, "2:9: weights 'W' hold 6 values that are NaN"),
+        ({"W": np.array([[0, np.nan, 0]] * 2)}, "2:9: weights 'W' hold 2 values that are NaN"),
+        ({"W": np.full((2, 3), np.inf)}, r"2:9: 'W' is declared in \[-1, 1\], its array holds inf to inf"),
         ({"W": np.full((2, 3), "a")}, "2:9: weights 'W' hold <U1 values"),
         ({"W": np.full((2, 3), None)}, "2:9: m.npz: not a readable .npz"),
     ):

@@ -30,13 +30,15 @@ class Weights:
         self._arrays: dict[str, np.ndarray] | None = None
 
     def read(self, declared: syntax.Declaration, name: str) -> np.ndarray:
-        """The array `name`; DslError unless it has the declared shape and lies in the declared range."""
+        """The array `name`; ModelError unless it holds numbers of the declared shape within the declared range."""
         arrays = self._load()
         if name not in arrays:
             raise ModelError(f"{self.path.name} has no array '{name}'; it holds {', '.join(arrays) or 'nothing'}")
         array = checked_weights(arrays[name], name)
         if array.shape != declared.shape:
             raise ModelError(f"'{name}' is declared as {list(declared.shape)}, its array has {list(array.shape)}")
+        if missing := int(np.isnan(array).sum()):
+            raise ModelError(f"weights '{name}' hold {missing} values that are NaN; train or export again")
         low, high = np.float32(declared.low), np.float32(declared.high)
         if array.size and not low <= array.min() <= array.max() <= high:
             found = f"{array.min():g} to {array.max():g}"
