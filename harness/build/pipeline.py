@@ -22,6 +22,7 @@ from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.program import Program
+from tinyhil.verify import checked
 
 ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini that a generated project does not have
 
@@ -80,7 +81,7 @@ def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Progra
     """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
-        arranged = arrange(program, board.chip.core)
+        arranged = checked(arrange(program, board.chip.core), "arrangement for a core")
         core = board.chip.core if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)
     return list(groups.values()) or [(program, [])]
