@@ -10,6 +10,9 @@
 #include "firmware/kernels/conv.hpp"
 #include "firmware/kernels/curve.hpp"
 #include "firmware/kernels/dense.hpp"
+#ifndef __AVR__
+#include "firmware/kernels/dense_blocks.hpp"
+#endif
 #include "firmware/kernels/division.hpp"
 #include "firmware/kernels/elementwise.hpp"
 #include "firmware/kernels/exponential.hpp"
