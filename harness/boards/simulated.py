@@ -68,6 +68,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
     program = emulator_program(board.chip)
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
         values = {
+            "chip": board.chip.name,
             "image": session.image,
             "static_bytes": session.static_bytes,
             "link": Path(folder) / board.name,

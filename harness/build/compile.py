@@ -21,6 +21,7 @@ from tinyhil import files
 from tinyhil.errors import BuildError, DataError
 from tinyhil.harness.build.errors import explain
 from tinyhil.harness.build.image import Image, read_contents
+from tinyhil.harness.build.platformio import defines
 from tinyhil.harness.build.prune import mark_used, prune_daily
 from tinyhil.harness.build.toolchain import (
     Compiler,
@@ -89,7 +90,7 @@ def _recipe(sources: Mapping[str, str], board: BoardSpec, compiler: Compiler, ca
     identity = {
         "sources": {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sources.items()},
         "board": board.name,
-        "chip": board.chip.name,
+        "defines": defines(board),
         "clock_hz": board.chip.clock_hz,
         "compiler": str(compiler),
         "host_flags": HOST_FLAGS if board.is_host else [],
@@ -148,21 +149,17 @@ def _platformio_commands(recipe: Recipe) -> list[list[str]]:
 
 
 def _host_commands(sources: Mapping[str, str], recipe: Recipe) -> list[list[str]]:
-    chip = recipe.board.chip
+    board = recipe.board
     units = sorted(
         name
         for name in sources
         if name == "firmware/main.cpp"
-        or PurePosixPath(name).match(f"firmware/hal/{chip.name}/*.cpp")
+        or PurePosixPath(name).match(f"firmware/hal/{board.chip.hal}/*.cpp")
         or PurePosixPath(name).match("model/*.cpp")
     )
-    defines = [
-        f"-DF_CPU={chip.clock_hz}L",
-        f"-DHIL_BOARD_{recipe.board.name.upper()}",
-        f"-DHIL_CHIP_{chip.name.upper()}",
-    ]
+    told = [f"-D{name}" for name in (f"F_CPU={board.chip.clock_hz}L", *defines(board))]
     recipe.elf.parent.mkdir(exist_ok=True)
-    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *defines, "-I.", *units, "-o", str(recipe.elf), "-lm"]
+    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *told, "-I.", *units, "-o", str(recipe.elf), "-lm"]
     return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
 
 
