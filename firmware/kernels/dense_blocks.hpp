@@ -122,7 +122,7 @@ struct OnePixel<Blocks<int8_t, 4, 4>> {
         add_words(sums, w, x, inner / 4);
         if ((inner & 3) == 0) return;
         uint32_t last = 0;
-        __builtin_memcpy(&last, x + (inner & ~Size(3)), inner & 3);
+        for (Size k = inner & 3; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[(inner & ~Size(3)) + k - 1]);
         add_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
     }
 };
