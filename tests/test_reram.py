@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from hil_command import check_failure, hil
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_models import node, simple
 
-from tinyhil.assignment import Assignment
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.harness.config import load_boards
 from tinyhil.reram.array import Mapped, matmul, read, sliced_matmul
-from tinyhil.reram.cost import cost_of, crossbar_mw, layer_cost
+from tinyhil.reram.cost import crossbar_mw, layer_cost
 from tinyhil.reram.hardware import Hardware, column_bits
 from tinyhil.reram.mapping import Matrix
 
@@ -139,3 +143,97 @@ def test_out_of_range_hardware_is_refused() -> None:
         with pytest.raises(ConfigError, match=f"{name} {value} is out of range"):
             replace(HARDWARE, **{name: value})
     assert isinstance(HARDWARE, Hardware)
+
+
+def board_file(folder: Path, **changes: float) -> Path:
+    """A board file: the accelerator with other values."""
+    values = ", ".join(f"{name}: {value}" for name, value in changes.items())
+    entry = "  other:\n    title: changed\n    chip: reram\n    reset: on_start\n    upload: none\n"
+    entry += f"    crossbars: {{{values}}}\n"
+    path = folder / "boards.yaml"
+    path.write_text(f"boards:\n{entry}")
+    return path
+
+
+def run_on(board: str, folder: Path, *options: str) -> dict:
+    done = hil("run", "--board", board, "--samples", 20, "--results", folder, "--json", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("model", "fmt", "changes"),
+    [
+        ("digits_cnn", "fixed5", {}),
+        ("digits_cnn", "fixed8", {"adc_bits": 4, "rows": 70}),
+        ("digits_cnn", "fixed8pc", {"adc_bits": 6, "cell_bits": 2, "dac_bits": 3}),
+    ],
+)
+def test_the_board_computes_what_numpy_says_of_its_readings(model, fmt, changes, tmp_path) -> None:
+    record = run_on(
+        "other", tmp_path, "--model", model, "--format", fmt, "--boards-file", str(board_file(tmp_path, **changes))
+    )
+    assert record["bit_exact"]
+    accelerator = record["accelerator"]
+    assert record["latency"]["median_us"] == pytest.approx(accelerator["latency_us"])  # the clock of the kernels
+    assert record["latency"]["truth"].startswith("modelled")
+    host = run_on("host", tmp_path, "--model", model, "--format", fmt)
+    same = record["raw"]["outputs"] == host["raw"]["outputs"]
+    assert same == (not changes)  # narrow converters change the outputs, wide ones do not
+    assert host["accelerator"] is None
+
+
+def test_depthwise_layers_are_read_window_by_window(tmp_path: Path) -> None:
+    """Windows that hang over the edge, strides, groups; converters too narrow for them."""
+    random = np.random.default_rng(3)
+    depthwise = node("Conv", "x w", "z", group=4, pads=[1, 1, 1, 1], strides=[2, 1])
+    grouped = node("Conv", "z v", "y", group=2, dilations=[1, 2])
+    weights = {"w": random.normal(size=(4, 1, 3, 3)), "v": random.normal(size=(6, 2, 2, 2))}
+    model = simple([depthwise, grouped], {"x": (1, 4, 7, 6)}, weights)
+    path, inputs = tmp_path / "depthwise.onnx", tmp_path / "x.npz"
+    onnx.save(model, path)
+    np.savez(inputs, x=random.normal(size=(20, 4, 7, 6)).astype(np.float32))
+    given = ("--model", str(path), "--inputs", str(inputs), "--format", "fixed6")
+    record = run_on("other", tmp_path, *given, "--boards-file", str(board_file(tmp_path, adc_bits=2, rows=16)))
+    assert record["bit_exact"]
+    assert record["raw"]["outputs"] != run_on("host", tmp_path, *given)["raw"]["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("model", "fmt", "said"),
+    [
+        ("digits_mlp", "int8", "'dense_affine' is no product with a constant"),
+        ("digits_mlp", "posit8es0", "are posit8es0"),
+        ("digits_mlp", "kmeans16", "weights"),
+        (
+            "protonn_usps2",
+            "fixed8",
+            "'sparse_dense_bias' is no product with a constant matrix",
+        ),
+    ],
+)
+def test_what_crossbars_can_not_hold_is_named_in_one_line(model, fmt, said, tmp_path) -> None:
+    done = hil("run", "--board", "reram", "--model", model, "--format", fmt, "--results", tmp_path, cwd=tmp_path)
+    check_failure(done, ModelError.exit_code, "reram: crossbars can not hold layer", said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"adc_bits": 20}, "adc_bits 20 is out of range, 1 to 16"), ({"volts": 3}, "crossbars have no 'volts'")],
+)
+def test_a_board_file_with_other_crossbars_is_checked(changes: dict, said: str, tmp_path: Path) -> None:
+    path = board_file(tmp_path, **changes)
+    done = hil("run", "--board", "other", "--model", "digits_mlp", "--boards-file", path, cwd=tmp_path)
+    check_failure(done, ConfigError.exit_code, said)
+
+
+def test_the_profile_shows_energy_and_crossbars_per_layer(tmp_path: Path) -> None:
+    options = ("--model", "digits_cnn", "--format", "fixed8", "--samples", 2, "--results", tmp_path, "--json")
+    done = hil("profile", "--board", "reram", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    layers = {layer["name"]: layer for layer in found["accelerator"]["layers"]}
+    ticks = {operation["name"]: operation["ticks"] for operation in found["operations"]}
+    assert layers
+    assert all(ticks[name] == pytest.approx(layer["latency_us"] * 1e3) for name, layer in layers.items())
+    assert sum(layer["energy_uj"] for layer in layers.values()) == pytest.approx(found["accelerator"]["energy_uj"])

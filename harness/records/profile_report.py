@@ -42,9 +42,9 @@ def print_profile(found: Profile, console: Console) -> None:
         total = sum(operation.instructions or 0 for operation in found.operations)
         lines["instructions"] = f"{total:,.0f} in operations, {found.whole_instructions:,.0f} without a profile"
     if found.accelerator is not None:
-        total = found.accelerator
-        lines["energy"] = f"{total['energy_uj']:.4g} uJ, {total['power_mw']:,.0f} mW with all layers at work"
-        lines["crossbars"] = f"{total['crossbars']:,} in {total['tiles']:,} tiles"
+        cost = found.accelerator
+        lines["energy"] = f"{cost['energy_uj']:.4g} uJ, {cost['power_mw']:,.0f} mW with all layers at work"
+        lines["crossbars"] = f"{cost['crossbars']:,} in {cost['tiles']:,} tiles"
     for name, text in lines.items():
         console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
 

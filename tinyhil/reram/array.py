@@ -18,7 +18,7 @@ from tinyhil.reram.hardware import Hardware, column_bits
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """An operation on crossbars: their shape, the widths of its weights and inputs, and the `ticks` (ns) of one call."""
+    """An operation on crossbars: their shape, the widths of weights and inputs, the `ticks` (ns) of one call."""
 
     rows: int
     cell_bits: int

@@ -13,7 +13,7 @@ NOMINAL_ADC_BITS = 8  # of the converter that `adc_mw` is the power of
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Crossbars of `rows` x `rows` cells of `cell_bits`, inputs driven `dac_bits` at a time, columns read in `adc_bits`.
+    """Arrays of `rows` x `rows` cells of `cell_bits`, inputs driven `dac_bits` at a time, columns read in `adc_bits`.
 
     `cycle_ns`: one read of an array; `adc_gsps`: conversions per nanosecond of the one converter that an array's
     columns share. Powers are those of one unit while it works; `tile_mw` is spent per tile in use all the time.

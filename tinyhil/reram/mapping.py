@@ -52,7 +52,7 @@ def require_held(program: Program) -> None:
         template = kernel.template or kernel.name
         if template not in (*DENSE, *CONV):
             if kernel.is_sum or kernel.coded == "quire":
-                raise _refused(op, f"'{template}' is no product with a constant matrix", _OTHER.get(template, _NONE))
+                raise _refused(op, f"'{template}' is no product with a constant matrix", _remedy(template))
             continue
         for name, what in zip(op.inputs[:2], ("weights", "inputs"), strict=True):
             tensor = program.tensors[name]
@@ -64,11 +64,12 @@ def require_held(program: Program) -> None:
 
 
 _NONE = "run this model on another board"
-_OTHER = {
-    "sparse_dense": "its weights became index lists: run it on another board, or keep its zeros dense",
-    "dense_affine": "give it fixed8 instead of int8",
-    "conv_affine": "give it fixed8 instead of int8",
-}
+
+
+def _remedy(template: str) -> str:
+    if template.endswith("_affine"):
+        return "give it fixed8 instead of int8"
+    return _NONE
 
 
 def _refused(op: Op, why: str, remedy: str) -> ModelError:
