@@ -36,8 +36,10 @@ class Chip:
     copied_bytes: int
 
 
+DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2)
 CHIPS = {
-    "cortex-m7": Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2),
+    "cortex-m4": DSP,
+    "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0),
 }
 TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")

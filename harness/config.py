@@ -60,7 +60,7 @@ class ChipSpec(Record):
     """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator."""
 
     name: Name
-    core: Literal["avr", "cortex-m3", "cortex-m7", "host"]
+    core: Literal["avr", "cortex-m3", "cortex-m4", "cortex-m7", "host"]
     flash_bytes: PositiveInt | None = None
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
