@@ -1,4 +1,4 @@
-"""The emulated Due, STM32H747 and STM32L4R5: exact counts, a model within its bounds, interrupts, faults, life cycle."""
+"""The emulated Due, STM32H747 and STM32L4R5: exact counts, a model within its bounds, interrupts, faults, ending."""
 
 from __future__ import annotations
 

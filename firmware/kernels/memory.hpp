@@ -9,8 +9,8 @@
 #define HIL_FLASH
 #endif
 
-// A memory of the chip beside its main RAM; its linker script has a section of this name. Elsewhere all is one memory.
-#ifdef HIL_CHIP_STM32H747
+// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name. Elsewhere all is one memory.
+#ifdef HIL_HAS_REGIONS
 #define HIL_REGION(name) __attribute__((section(".arena_" #name)))
 #else
 #define HIL_REGION(name)

@@ -1,5 +1,5 @@
 // STM32H747 and H745, Cortex-M7 core, on the 64 MHz internal oscillator: caches, and the USART behind the ST-LINK's port:
-// USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_CHIP_STM32H745).
+// USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_UART_USART3).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
 //
 // The PWR registers are touched only if boards.yaml says how the board is wired (HIL_SUPPLY_SMPS, HIL_SUPPLY_LDO): a
@@ -12,7 +12,7 @@
 #include "firmware/hal/cortexm/startup.hpp"
 
 namespace usart {
-#ifdef HIL_CHIP_STM32H745
+#ifdef HIL_UART_USART3
 constexpr uint32_t base = 0x40004800;  // USART3
 #else
 constexpr uint32_t base = 0x40011000;  // USART1
@@ -29,7 +29,7 @@ namespace {
 
 constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200;
 
-#ifdef HIL_CHIP_STM32H745
+#ifdef HIL_UART_USART3
 constexpr uint32_t USART_IRQ = 39, TX_PIN = 8, PORT_GATE = 3, USART_GATE = 18;
 constexpr uint32_t GPIO_MODER = 0x58020C00, GPIO_PUPDR = 0x58020C0C, GPIO_AFRH = 0x58020C24;
 constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244E8;  // APB1LENR
