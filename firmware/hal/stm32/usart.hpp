@@ -1,5 +1,5 @@
 // The USART of STM32 families with the registers CR1, BRR, ISR, ICR, RDR and TDR (L4, H7), LPUART included: what of hal.hpp
-// is the same for all of them. A chip's hal.cpp includes it once and says which one it is: `usart::base`.
+// is the same for all of them. A chip's hal.cpp includes it once and says which one it is: `usart::USART_BASE`.
 #pragma once
 #include <stdint.h>
 
@@ -8,7 +8,7 @@
 
 namespace usart {
 
-constexpr uint32_t CR1 = base, BRR = base + 0x0C, ISR = base + 0x1C, ICR = base + 0x20, RDR = base + 0x24, TDR = base + 0x28;
+constexpr uint32_t CR1 = USART_BASE, BRR = CR1 + 0x0C, ISR = CR1 + 0x1C, ICR = CR1 + 0x20, RDR = CR1 + 0x24, TDR = CR1 + 0x28;
 constexpr uint32_t CR1_UE = 1u << 0, CR1_RE = 1u << 2, CR1_TE = 1u << 3, CR1_RXNEIE = 1u << 5;
 constexpr uint32_t ISR_ORE = 1u << 3, ISR_RXNE = 1u << 5, ISR_TXE = 1u << 7;
 

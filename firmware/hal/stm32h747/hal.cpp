@@ -13,9 +13,9 @@
 
 namespace usart {
 #ifdef HIL_UART_USART3
-constexpr uint32_t base = 0x40004800;  // USART3
+constexpr uint32_t USART_BASE = 0x40004800;  // USART3
 #else
-constexpr uint32_t base = 0x40011000;  // USART1
+constexpr uint32_t USART_BASE = 0x40011000;  // USART1
 #endif
 }  // namespace usart
 

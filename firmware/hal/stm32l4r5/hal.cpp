@@ -7,7 +7,7 @@
 #include "firmware/hal/cortexm/startup.hpp"
 
 namespace usart {
-constexpr uint32_t base = 0x40008000;  // LPUART1
+constexpr uint32_t USART_BASE = 0x40008000;  // LPUART1
 }
 
 #include "firmware/hal/stm32/usart.hpp"
