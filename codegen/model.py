@@ -158,7 +158,7 @@ def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_has
         "#pragma once",
         "#include <stdint.h>",
         "",
-        '#include "firmware/kernels/memory.hpp"',
+        '#include "firmware/kernels/common/memory.hpp"',
         "",
         "namespace model {",
         "",

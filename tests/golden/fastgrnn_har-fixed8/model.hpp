@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
