@@ -159,7 +159,7 @@ def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_has
         "#pragma once",
         "#include <stdint.h>",
         "",
-        '#include "firmware/kernels/memory.hpp"',
+        '#include "firmware/kernels/common/memory.hpp"',
         "",
         "namespace model {",
         "",
@@ -212,7 +212,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str, b
         '#include "model/model.hpp"',
         "",
         '#include "firmware/kernels/kernels.hpp"',
-        *(['#include "firmware/kernels/crossbar.hpp"'] if any(op.crossbar for op in walk(program.body)) else []),
+        *(['#include "firmware/kernels/common/crossbar.hpp"'] if any(op.crossbar for op in walk(program.body)) else []),
         '#include "firmware/wire/input.hpp"',
         "",
         "// Planned peak of all run-time tensors.",
@@ -307,7 +307,7 @@ def operand_of(tensor: Tensor, name: str) -> str:
 
 
 def on_crossbar(mapped: Mapped, weights: str) -> str:
-    """Weights as crossbars hold them (firmware/kernels/crossbar.hpp)."""
+    """Weights as crossbars hold them (firmware/kernels/common/crossbar.hpp)."""
     shape = (mapped.rows, mapped.cell_bits, mapped.dac_bits, mapped.adc_bits, mapped.weight_bits, mapped.input_bits)
     return f"hil::on_crossbar<{', '.join(map(str, shape))}>({weights})"
 

@@ -30,12 +30,12 @@ def boards() -> Boards:
 
 
 def test_the_boards_of_the_project(boards: Boards) -> None:
-    assert boards.names == ("uno", "due", "h747", "host", "qemu_m3", "qemu_m7", "nucleo_h745", "reram")
+    assert boards.names == ("uno", "due", "h747", "host", "qemu_m3", "qemu_m7", "nucleo_h745", "nucleo_l4r5", "reram")
     assert [name for name in boards.names if boards.board(name).is_host] == ["host", "reram"]
     assert load_boards(ROOT / "boards.yaml") == boards
 
 
-@pytest.mark.parametrize("name", ["uno", "due", "h747"])
+@pytest.mark.parametrize("name", ["uno", "due", "h747", "nucleo_l4r5"])
 def test_every_microcontroller_has_limits_an_emulator_and_an_identity(name: str, boards: Boards) -> None:
     board = boards.board(name)
     chip = board.chip
@@ -70,7 +70,10 @@ def test_an_unknown_board_lists_the_known_ones(name: str, hint: str, boards: Boa
     with pytest.raises(BoardError) as caught:
         boards.board(name)
     message = str(caught.value)
-    assert f"no board named {name!r}; known: uno, due, h747, host, qemu_m3, qemu_m7, nucleo_h745, reram" in message
+    assert (
+        f"no board named {name!r}; known: uno, due, h747, host, qemu_m3, qemu_m7, nucleo_h745, nucleo_l4r5, reram"
+        in message
+    )
     assert message.endswith(hint)
     assert caught.value.exit_code == EXIT_NO_BOARD
 
