@@ -26,6 +26,7 @@ from tinyhil.memplan.arena.regions import declarations, symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.reram.array import Mapped
 
 MAX_RANK = 16
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
@@ -158,7 +159,7 @@ def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_has
         "#pragma once",
         "#include <stdint.h>",
         "",
-        '#include "firmware/kernels/memory.hpp"',
+        '#include "firmware/kernels/common/memory.hpp"',
         "",
         "namespace model {",
         "",
@@ -211,6 +212,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str, b
         '#include "model/model.hpp"',
         "",
         '#include "firmware/kernels/kernels.hpp"',
+        *(['#include "firmware/kernels/common/crossbar.hpp"'] if any(op.crossbar for op in walk(program.body)) else []),
         '#include "firmware/wire/input.hpp"',
         "",
         "// Planned peak of all run-time tensors.",
@@ -304,6 +306,12 @@ def operand_of(tensor: Tensor, name: str) -> str:
     return f"hil::flash({name})"
 
 
+def on_crossbar(mapped: Mapped, weights: str) -> str:
+    """Weights as crossbars hold them (firmware/kernels/common/crossbar.hpp)."""
+    shape = (mapped.rows, mapped.cell_bits, mapped.dac_bits, mapped.adc_bits, mapped.weight_bits, mapped.input_bits)
+    return f"hil::on_crossbar<{', '.join(map(str, shape))}>({weights})"
+
+
 def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
     """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
     operand, fmt = operand_of(tensor, name), tensor.format
@@ -368,7 +376,8 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     kernel = KERNEL_BY_NAME[op.kernel]
     arguments = [_result(op, names[op.output]), *((names[op.scratch],) if op.scratch else ())]
     for index, name in enumerate(op.inputs):
-        arguments.append(_loaded(program.tensors[name], names[name], index in kernel.codes))
+        operand = _loaded(program.tensors[name], names[name], index in kernel.codes)
+        arguments.append(on_crossbar(op.crossbar, operand) if op.crossbar and index == 0 else operand)
     if kernel.struct is not None:
         record, fields = kernel.struct
         arguments.append(f"hil::{record}{{{', '.join(str(op.params[field]) for field in fields)}}}")
@@ -383,6 +392,8 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
         lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
+    if op.crossbar is not None:
+        lines.insert(-1, f"hal::spend({op.crossbar.ticks});")
     return lines
 
 

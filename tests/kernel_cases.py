@@ -108,7 +108,7 @@ def _inputs(case: Case) -> str:
 
 MODEL_HPP = """#pragma once
 #include <stdint.h>
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 namespace model { constexpr bool streamed = false; }
 """
 
