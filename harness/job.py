@@ -15,6 +15,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
 from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.preference import BALANCED
 
 Say = Callable[[str], None]
 
@@ -32,6 +33,7 @@ class Request:
     samples: int | None = None
     port: str | None = None
     mode: str = "quiet"
+    prefer: str = BALANCED
     uart: str = "lifted"
     realtime: bool = False
     load: str | None = "direct"  # or flash; None: as how_loaded() says

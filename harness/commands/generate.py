@@ -8,6 +8,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -16,12 +17,19 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
+@common.prefer_option(BALANCED)
 @common.BOARDS_OPTION
 def generate(
-    model: str, out: Path, format_: str, assignment: Path | None, calibrate: Path | None, boards_file: Path | None
+    model: str,
+    out: Path,
+    format_: str,
+    assignment: Path | None,
+    calibrate: Path | None,
+    prefer: str,
+    boards_file: Path | None,
 ) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
     from tinyhil.harness.offline.generate import generate_project
 
-    written, total = generate_project(model, out, format_, assignment, calibrate, read_boards(boards_file), say)
+    written, total = generate_project(model, out, format_, assignment, calibrate, read_boards(boards_file), prefer, say)
     click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -13,19 +13,27 @@ from tinyhil.harness.build.pipeline import compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
 from tinyhil.harness.job import open_model
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 
 
 def generate_project(
-    name: str, out: Path, format_: str, assignment: Path | None, calibration: Path | None, boards: Boards, say: Say
+    name: str,
+    out: Path,
+    format_: str,
+    assignment: Path | None,
+    calibration: Path | None,
+    boards: Boards,
+    prefer: str,
+    say: Say,
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all)."""
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
     opened = open_model(name)
     formats, ranges = opened.assignment(assignment, format_), opened.required_ranges(calibration)
-    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
+    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=Wish(prefer))
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
         say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
