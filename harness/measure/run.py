@@ -34,6 +34,7 @@ from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.crash import check_memory, explain_crash
+from tinyhil.harness.measure.operations import saturation_counter
 from tinyhil.harness.measure.weights import check_weights, weigh
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
@@ -80,6 +81,7 @@ class Outcome:
     reference: ReferenceRun
     float_outputs: np.ndarray
     agreement: Agreement
+    node_saturations: Mapping[int, int]  # by the number of the operation
     outputs: np.ndarray
     ticks: np.ndarray
     saturations: np.ndarray
@@ -130,7 +132,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
-        reference = run_reference(compiled.program, integers)
+        clipped_by_node, observe = saturation_counter(compiled.program)
+        reference = run_reference(compiled.program, integers, observe=observe)
         float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
         agreed = check_agreement(compiled, job.ranges, x)
         check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
@@ -162,6 +165,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         reference=reference,
         float_outputs=float_outputs,
         agreement=agreed,
+        node_saturations=clipped_by_node,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,
@@ -170,12 +174,17 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
 
 def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
     """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
-    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
-    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    samples = checked_samples(compiled)
     graph, assignment = compiled.model.graph, compiled.assignment
     scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
     chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
     return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
+
+
+def checked_samples(compiled: Compiled) -> int:
+    """On how many samples operations are compared with the float model: fewer of larger models."""
+    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
+    return max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:
