@@ -71,6 +71,7 @@ class Profile:
     clock_hz: int
     flash_bytes: int
     record: str
+    accelerator: dict[str, Any] | None = None  # of boards that are one, as in the record
 
     @property
     def summed(self) -> float:
@@ -113,6 +114,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         clock_hz=outcome.board.chip.clock_hz,
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
+        accelerator=record["accelerator"],
     )
     add_profile(record, path, found.as_json())
     return found

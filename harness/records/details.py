@@ -14,9 +14,10 @@ from tinyhil.codegen.profile_calls import number_of, stored_bytes
 from tinyhil.columns import scaled_columns
 from tinyhil.harness.build.parts import parts_of
 from tinyhil.harness.measure.collapse import tensor_errors
+from tinyhil.harness.measure.expected import checked_samples
 from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
 from tinyhil.harness.measure.product_limits import least_ticks
-from tinyhil.harness.measure.run import Outcome, checked_samples
+from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.measure.sensitivity import sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe

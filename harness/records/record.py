@@ -24,6 +24,7 @@ from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
+from tinyhil.harness.records.accelerator import accelerator_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
@@ -69,6 +70,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
         "input_saturations": outcome.input_saturations,
         "input_elements": int(outcome.integers.shape[1]),
         "latency": _latency(outcome),
+        "accelerator": accelerator_of(outcome.board, outcome.compiled.program),
         "memory": _memory(outcome),
         "flash_bytes": outcome.image.flash_bytes,
         "flash_limit_bytes": outcome.board.chip.flash_bytes,
