@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.code_tables import with_tables
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
@@ -40,12 +41,15 @@ CHIPS = {
     "cortex-m7": Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2),
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0),
 }
+CORES = ("avr", *CHIPS)
 TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 
 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
-    chip = CHIPS.get(core)
+    if core not in CORES:
+        return program
+    program, chip = with_tables(program), CHIPS.get(core)
     if chip is None:
         return program
     tensors = dict(program.tensors)

@@ -50,7 +50,7 @@ def stored_bytes(tensor: Tensor) -> int:
     """Of a constant: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
     if tensor.role == Role.TABLE:
-        return 2 * tensor.count
+        return tensor.size_bytes
     if isinstance(fmt, Codebook):
         return -(-tensor.count * fmt.bits // 8) + np.array(fmt.entries).size * (int(fmt.entry_type.strip("uint_")) // 8)
     return -(-tensor.count * fmt.bits // 8) if fmt.bits < 8 else tensor.size_bytes

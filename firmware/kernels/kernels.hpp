@@ -5,6 +5,7 @@
 #include "firmware/kernels/batched.hpp"
 #include "firmware/kernels/block.hpp"
 #include "firmware/kernels/channels.hpp"
+#include "firmware/kernels/code_table.hpp"
 #include "firmware/kernels/codebook.hpp"
 #include "firmware/kernels/compare.hpp"
 #include "firmware/kernels/conv.hpp"

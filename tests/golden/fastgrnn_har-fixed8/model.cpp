@@ -136,13 +136,6 @@ void run(const uint8_t *input, uint8_t *output) {
     int8_t *const uh_low = reinterpret_cast<int8_t *>(hil_arena + 64);  // 8 x fixed8 * 2^-5
     int8_t *const wx = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
     int8_t *const c = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
-    int8_t *const c_z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-4
-    int8_t *const z = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
-    int8_t *const c_h = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-4
-    int8_t *const h_tilde = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-7
-    int8_t *const keep = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
-    int8_t *const gate = reinterpret_cast<int8_t *>(hil_arena + 64);  // 32 x fixed8 * 2^-7
-    int8_t *const update = reinterpret_cast<int8_t *>(hil_arena + 32);  // 32 x fixed8 * 2^-7
     int8_t *const h_next = reinterpret_cast<int8_t *>(hil_arena + 0);  // 32 x fixed8 * 2^-7
     int8_t *const logits = reinterpret_cast<int8_t *>(hil_arena + 32);  // 6 x fixed8 * 2^-4
     hil::fill<hil::Wide<32>>(h, 32, 0);
@@ -154,22 +147,31 @@ void run(const uint8_t *input, uint8_t *output) {
         hil::dense<hil::Sum<25>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<5>());
         // uh: every intermediate value fits 18 bits
         hil::dense_sum<hil::Sum<25>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), 1, 32, 8, hil::Const<8>(), hil::Const<8>());
-        // c_z: every intermediate value fits 10 bits
-        hil::add<hil::Wide<10>>(c_z, hil::ram(c), hil::flash(b_z), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
-        // z: every intermediate value fits 19 bits
-        hil::sigmoid<hil::Wide<19>>(z, hil::flash(sigmoid_table), hil::ram(c_z), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<1>(), hil::Const<10>());
-        // c_h: every intermediate value fits 12 bits
-        hil::add<hil::Wide<12>>(c_h, hil::ram(c), hil::flash(b_h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
-        // h_tilde: every intermediate value fits 19 bits
-        hil::tanh<hil::Wide<19>>(h_tilde, hil::flash(sigmoid_table), hil::ram(c_h), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<2>(), hil::Const<9>());
-        // keep: every intermediate value fits 16 bits
-        hil::mul<hil::Wide<16>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<7>());
-        // gate: every intermediate value fits 10 bits
-        hil::sub<hil::Wide<10>>(gate, hil::flash(one), hil::ram(z), hil::Const<32>(), hil::Const<1>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
-        // update: every intermediate value fits 16 bits
-        hil::mul<hil::Wide<16>>(update, hil::ram(gate), hil::ram(h_tilde), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<7>());
-        // h_next: every intermediate value fits 10 bits
-        hil::add<hil::Wide<10>>(h_next, hil::ram(keep), hil::ram(update), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
+        for (hil::Size n = 0; n < 32; ++n) {
+            int8_t c_z_n;
+            // c_z: every intermediate value fits 10 bits
+            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(c) + n, hil::flash(b_z) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
+            int8_t z_n;
+            // z: every intermediate value fits 19 bits
+            hil::sigmoid<hil::Wide<19>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Const<1>(), hil::Const<0>(), hil::Const<0>(), hil::Const<1>(), hil::Const<10>());
+            int8_t c_h_n;
+            // c_h: every intermediate value fits 12 bits
+            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(c) + n, hil::flash(b_h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
+            int8_t h_tilde_n;
+            // h_tilde: every intermediate value fits 19 bits
+            hil::tanh<hil::Wide<19>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Const<1>(), hil::Const<0>(), hil::Const<0>(), hil::Const<2>(), hil::Const<9>());
+            int8_t keep_n;
+            // keep: every intermediate value fits 16 bits
+            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<7>());
+            int8_t gate_n;
+            // gate: every intermediate value fits 10 bits
+            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
+            int8_t update_n;
+            // update: every intermediate value fits 16 bits
+            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<7>());
+            // h_next: every intermediate value fits 10 bits
+            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
+        }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
