@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from tinyhil.codegen.value_log import HEADER, is_logged, log_call
 from tinyhil.errors import ModelError
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codebook import Codebook, pack
+from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
 from tinyhil.memplan import Plan
@@ -31,6 +34,9 @@ NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
 TERMS_THAT_PAY = 48
 VALUES, OPERATIONS = "values", "operations"
 TOLD = {"": [], VALUES: HEADER, OPERATIONS: PROFILE_HEADER}
+BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
+CONSTANTS = "model/constants-*.bin"
+Source = str | bytes  # what a generated file holds
 MAX_OUTPUT_BYTES = 60_000  # one frame carries it; lengths are counted in 16 bits
 
 
@@ -45,8 +51,8 @@ class Target:
 
 def emit_model(
     program: Program, plan: Plan, targets: Iterable[Target], model_hash: bytes, *, told: str = ""
-) -> dict[str, str]:
-    """The generated files, path -> text. `model_hash` (8 bytes) identifies the model file in HELLO.
+) -> dict[str, Source]:
+    """The generated files, path -> content. `model_hash` (8 bytes) identifies the model file in HELLO.
 
     `told`: what the firmware sends to the host besides results: every tensor once it is computed (VALUES), the ticks
     of every operation (OPERATION), nothing; docs/protocol.md.
@@ -54,21 +60,57 @@ def emit_model(
     _check_limits(program)
     names = identifiers(program.tensors)
     header = _header(program, plan, tuple(targets), model_hash)
+    binary = Binary()
+    source = _source(program, plan, names, told, binary)
     return {
         "model/model.hpp": header.replace("#pragma once", "\n".join(["#pragma once", *TOLD[told]])),
-        "model/model.cpp": _source(program, plan, names, told),
+        "model/model.cpp": source.replace(Binary.PATH, binary.path),
+        **({binary.path: bytes(binary.content)} if binary.content else {}),
     }
 
 
-def join(parts: Sequence[tuple[Sequence[str], dict[str, str]]]) -> dict[str, str]:
+@dataclass(slots=True)
+class Binary:
+    """The file of large constants, filled array by array; named by its content, so that builds see it change."""
+
+    PATH: ClassVar[str] = "@BINARY@"
+    content: bytearray = field(default_factory=bytearray)
+
+    @property
+    def path(self) -> str:
+        return CONSTANTS.replace("*", hashlib.sha256(self.content).hexdigest()[:16])
+
+    def array(self, kind: str, name: str, values: np.ndarray) -> list[str]:
+        """A constant of C++ type `kind` whose elements, little endian, are bytes of the file."""
+        self.content += bytes(-len(self.content) % BINARY_ALIGNMENT)
+        start, symbol = len(self.content), f"constant_{name}"
+        self.content += values.tobytes()
+        steps = (
+            '.pushsection .rodata.hil,\\"a\\",%progbits',
+            f".balign {BINARY_ALIGNMENT}",
+            f".type {symbol}, %object",
+            f".size {symbol}, {values.nbytes}",
+            f"{symbol}:",
+            f'.incbin \\"{self.PATH}\\", {start}, {values.nbytes}',
+            ".popsection",
+        )
+        return [
+            f'extern "C" const {kind} {name}[{values.size}] __asm__("{symbol}");',
+            "__asm__(" + "\n        ".join(f'"{step}\\n"' for step in steps) + ");",
+        ]
+
+
+def join(parts: Sequence[tuple[Sequence[str], dict[str, Source]]]) -> dict[str, Source]:
     """The generated files of programs that differ from board to board, each for the boards named with it."""
     parts = [part for part in parts if part[0]] or list(parts[:1])
     if len(parts) == 1:
         return parts[0][1]
     conditions = [" || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names) for names, _ in parts]
-    joined = {}
-    for path in parts[0][1]:
-        texts = [f"#{'el' if at else ''}if {conditions[at]}\n{files[path]}" for at, (_, files) in enumerate(parts)]
+    joined: dict[str, Source] = {}
+    for _, files in parts:
+        joined |= {path: content for path, content in files.items() if isinstance(content, bytes)}
+    for path in [path for path in parts[0][1] if path not in joined]:
+        texts = [f"#{'el' if at else ''}if {conditions[at]}\n{files[path]!s}" for at, (_, files) in enumerate(parts)]
         joined[path] = "".join([*texts, '#else\n#error "this model was generated for other boards"\n#endif\n'])
     return joined
 
@@ -165,7 +207,7 @@ def _describe(fmt: Format, shape: tuple[int, ...]) -> bytes:
     return head + b"".join(dim.to_bytes(2, "little") for dim in shape)
 
 
-def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str) -> str:
+def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str, binary: Binary) -> str:
     lines = [
         f"// Generated by tinyhil from {comment(program.name)}. Weights, calls and arena offsets.",
         '#include "model/model.hpp"',
@@ -179,7 +221,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str) -
         "namespace {",
         "",
     ]
-    lines += constant_lines(program, names)
+    lines += constant_lines(program, names, binary)
     lines += ["}  // namespace", "", "namespace model {", ""]
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
@@ -199,13 +241,13 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str) -
     return "\n".join(lines)
 
 
-def constant_lines(program: Program, names: Mapping[str, str]) -> list[str]:
-    """The constants and tables of a program as arrays in flash."""
+def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | None = None) -> list[str]:
+    """The constants and tables of a program as arrays in flash; with `binary` the large ones lie in that file."""
     lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
         lines.append(f"// {comment(name)}: {tensor.format if tensor.role == 'constant' else 'look-up table'}")
-        lines += [*_array(tensor, names[name], values), ""]
+        lines += [*_array(tensor, names[name], values, binary), ""]
     return lines
 
 
@@ -238,20 +280,27 @@ def pointer_lines(program: Program, plan: Plan, names: Mapping[str, str], used: 
     return lines
 
 
-def _array(tensor: Tensor, name: str, codes: np.ndarray) -> list[str]:
+def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) -> list[str]:
     """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
+    if tensor.role == Role.TABLE:
+        return _defined("uint16_t", name, codes.astype("<u2"), binary)
     if tensor.blocks is not None:
-        stored = in_blocks(codes, tensor.blocks)
-        return [f"alignas(4) const {c_type(tensor)} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored), "};"]
-    if tensor.role == Role.TABLE or (fmt.bits >= 8 and not isinstance(fmt, Codebook)):
-        return [f"const {c_type(tensor)} {name}[{tensor.count}] HIL_FLASH = {{", *_numbers(codes), "};"]
-    packed = pack(codes, fmt.bits)
-    lines = [f"const uint8_t {name}[{packed.size}] HIL_FLASH = {{", *_numbers(packed), "};"]
+        stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
+        return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
+    if fmt.bits >= 8 and not isinstance(fmt, Codebook):
+        return _defined(c_type(tensor), name, codes.astype(storage_dtype(fmt)), binary)
+    lines = _defined("uint8_t", name, pack(codes, fmt.bits), binary)
     if isinstance(fmt, Codebook):
         entries = np.array(fmt.entries)
         lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *_numbers(entries), "};"]
     return lines
+
+
+def _defined(kind: str, name: str, stored: np.ndarray, binary: Binary | None, alignment: str = "") -> list[str]:
+    if binary is not None and stored.nbytes > BINARY_BYTES:
+        return binary.array(kind, name, stored)
+    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored.reshape(-1)), "};"]
 
 
 def operand_of(tensor: Tensor, name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.build.pipeline import compile_model
@@ -172,13 +173,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A model in its formats, planned. `sources` are the files of its firmware, path -> text."""
+    """A model in its formats, planned. `sources`: the files of its firmware, path -> text (bytes: large constants)."""
 
     model: Model = field(repr=False)
     format: str
     arena_bytes: int
     proven: bool  # whether no plan takes less
-    sources: Mapping[str, str] = field(repr=False)
+    sources: Mapping[str, Source] = field(repr=False)
 
     def run(self, board: str | None = None, x: Any = None, y: Any = None, **options: Any) -> Record:
         """As `Model.run`, on the board it was compiled for unless another is named."""

@@ -37,7 +37,7 @@ def by_name() -> dict[str, Check]:
 
 def test_this_machine_can_compile() -> None:
     found = by_name()
-    for name in ("Python", *COMPILERS, "PlatformIO", "libsimavr"):
+    for name in ("Python", *COMPILERS, "PlatformIO", "emulator of uno"):
         assert found[name].status == "ok", found[name]
     assert found["g++"].found.endswith("/g++")
     assert found["avr-gcc"].found[0].isdigit()

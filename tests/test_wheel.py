@@ -53,3 +53,21 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
     assert record["bit_exact"] is True
     assert record["provenance"]["commit"] is None  # an installed tinyhil knows no checkout
     assert not list(installed.rglob("*.partial.jsonl"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["due", "uno"])
+def test_hil_run_on_emulated_boards_outside_the_checkout(wheel: Path, tmp_path: Path, board: str) -> None:
+    """The emulator is compiled into the cache, and nothing is written where tinyhil is installed."""
+    installed = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(installed)
+    before = {path: path.stat().st_mtime_ns for path in installed.rglob("*")}
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = ["run", "--board", board, "--model", "fastgrnn_har", "--samples", "1", "--load", "flash", "--json"]
+    command = [sys.executable, "-m", "tinyhil.harness.cli", *run]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["bit_exact"] is True
+    assert len([path for path in (cache / "emulators").iterdir() if path.suffix != ".lock"]) == 1
+    assert {path: path.stat().st_mtime_ns for path in installed.rglob("*")} == before

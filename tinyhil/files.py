@@ -32,6 +32,11 @@ MOST_YAML_NODES = 100_000  # with aliases followed
 MOST_HEADER_BYTES = 10_000  # of a .npy, as numpy has it
 
 
+def as_bytes(content: str | bytes) -> bytes:
+    """What a file of this content holds."""
+    return content.encode() if isinstance(content, str) else content
+
+
 def read_bytes(path: Path, what: str, most: int, error: type[HilError] = DataError) -> bytes:
     """The content of a regular file of at most `most` bytes; `error` names `what` it should have been."""
     try:

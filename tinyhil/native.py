@@ -1,11 +1,13 @@
-"""Libraries compiled on this machine: one place, built once under a lock, and no compiler outlives who started it."""
+"""What is compiled on this machine: one place, built once under a lock, and no compiler outlives who started it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +21,15 @@ from tinyhil.processes import run
 Notice = Callable[[str], None]
 
 
+def to_stderr(line: str) -> None:
+    """A notice where nobody else listens."""
+    print(line, file=sys.stderr)
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What to compile, and `title` for messages. `key`: what else the result depends on, such as the processor."""
+    """What to compile, and `title` for messages. `links`: what follows the sources on the command line; `suffix` is
+    empty for a program. `key`: what else the result depends on, such as the processor."""
 
     title: str
     name: str
@@ -29,6 +37,8 @@ class Library:
     flags: tuple[str, ...]
     headers: tuple[Path, ...] = ()
     key: str = ""
+    links: tuple[str, ...] = ()
+    suffix: str = ".so"
 
 
 def default_cache_dir() -> Path:
@@ -38,11 +48,11 @@ def default_cache_dir() -> Path:
 
 
 def compiled(library: Library, compiler: str, cache_dir: Path, notice: Notice) -> Path:
-    """The shared library, compiled on first use, of which `notice` is told before and after; who comes second waits.
+    """The library or program, compiled on first use, of which `notice` is told before and after; who is second waits.
 
     BuildError if the compiler fails or the cache can not be written. There is no time limit: a busy machine is slow.
     """
-    path = cache_dir / f"{library.name}-{_fingerprint(library, compiler)}.so"
+    path = cache_dir / f"{library.name}-{_fingerprint(library, compiler)}{library.suffix}"
     if path.exists():
         return path
     try:
@@ -60,7 +70,7 @@ def compiled(library: Library, compiler: str, cache_dir: Path, notice: Notice) -
 def _alone(path: Path, title: str, notice: Notice) -> Iterator[None]:
     import filelock
 
-    lock = filelock.FileLock(path.with_suffix(".lock"))
+    lock = filelock.FileLock(f"{path}.lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
@@ -73,7 +83,7 @@ def _alone(path: Path, title: str, notice: Notice) -> Iterator[None]:
 
 
 def _fingerprint(library: Library, compiler: str) -> str:
-    digest = hashlib.sha256(repr((compiler, library.flags, os.uname().machine, library.key)).encode())
+    digest = hashlib.sha256(repr((compiler, library.flags, library.links, platform.machine(), library.key)).encode())
     for source in (*library.sources, *library.headers):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
@@ -86,6 +96,7 @@ def _build(library: Library, compiler: str, path: Path, notice: Notice) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         command = [*compiler.split(), *library.flags, "-o", str(made), *map(str, library.sources)]
+        command += library.links
         returncode, text = run_watched(command)
         lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()
         if returncode or not made.exists():

@@ -26,10 +26,7 @@ FLAGS = (
 
 def optiboot(cache_dir: Path) -> Path:
     """Intel hex of Optiboot for an Uno; compiled only once."""
-    if not SOURCE.is_file():
-        raise FlashError(f"no source of the Uno's boot loader ({SOURCE}); type: sudo apt-get install {PACKAGE}")
-    if shutil.which("avr-gcc") is None:
-        raise FlashError("the Uno's boot loader needs avr-gcc; type: sudo apt-get install gcc-avr avr-libc")
+    check_source()
     key = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
     done = cache_dir / "boot" / f"optiboot-{key}.hex"
     if not done.is_file():
@@ -40,6 +37,14 @@ def optiboot(cache_dir: Path) -> Path:
         except OSError as error:
             raise cache_full(cache_dir, error) from None
     return done
+
+
+def check_source() -> None:
+    """FlashError if what it is made of is not installed."""
+    if not SOURCE.is_file():
+        raise FlashError(f"no source of the Uno's boot loader ({SOURCE}); type: sudo apt-get install {PACKAGE}")
+    if shutil.which("avr-gcc") is None:
+        raise FlashError("the Uno's boot loader needs avr-gcc; type: sudo apt-get install gcc-avr avr-libc")
 
 
 def _compile(folder: Path) -> Path:

@@ -168,11 +168,7 @@ TOOLS = {
 
 def flash(image: Image, board: BoardSpec, port: str, log: Path) -> None:
     """Write `image` into the board on `port` and have the program verify it; FlashError if that fails."""
-    tool = TOOLS.get(board.upload)
-    if tool is None:
-        raise FlashError(f"{board.name}: boards.yaml knows no way to flash it (upload: {board.upload})")
-    if shutil.which(tool.program) is None:
-        raise FlashError(f"{board.name}: {tool.program} is not installed; type: sudo apt-get install {tool.package}")
+    tool = required_tool(board.name, board.upload)
     if board.upload == "stlink":
         check_openocd(board)
     device = _local_port(board, port) if tool.serial_port else port
@@ -181,6 +177,16 @@ def flash(image: Image, board: BoardSpec, port: str, log: Path) -> None:
     _run(tool, tool.command(image, board, device), board, port, log)
     if board.upload == "sam-ba":
         leave_boot_loader(image, board, device, log)
+
+
+def required_tool(board: str, upload: str) -> Tool:
+    """What flashes by the way `upload`; FlashError if there is none, or it is not installed."""
+    tool = TOOLS.get(upload)
+    if tool is None:
+        raise FlashError(f"{board}: boards.yaml knows no way to flash it (upload: {upload})")
+    if shutil.which(tool.program) is None:
+        raise FlashError(f"{board}: {tool.program} is not installed; type: sudo apt-get install {tool.package}")
+    return tool
 
 
 def leave_boot_loader(image: Image, board: BoardSpec, port: str, log: Path) -> None:

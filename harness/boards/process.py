@@ -33,7 +33,7 @@ class ProcessBoard:
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
                 )
             except OSError as error:
-                raise BoardError(f"{command[0]} can not be started: {error.strerror}; run `make setup`") from None
+                raise BoardError(f"{command[0]} can not be started: {error.strerror}; see `hil doctor`") from None
         self._reader = threading.Thread(target=self._follow, daemon=True)
         self._reader.start()
         self.port = self._wait_ready(command[0])

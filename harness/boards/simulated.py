@@ -8,15 +8,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tinyhil.errors import BoardError
-from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards import qemu, renode
-from tinyhil.harness.boards.boot_loader import optiboot
+from tinyhil.harness.boards.boot_loader import check_source, optiboot
 from tinyhil.harness.boards.connection import Connection, Session
-from tinyhil.harness.boards.flash import NoAnswer, flash
+from tinyhil.harness.boards.flash import NoAnswer, flash, required_tool
 from tinyhil.harness.boards.process import ProcessBoard
+from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.config import BoardSpec, ChipSpec
+from tinyhil.harness.config import BoardSpec
+from tinyhil.native import to_stderr
 
 BANNER_S = 2.0
 FLASH_ATTEMPTS = 8  # the boot loader is certainly there: a programmer that misses its second got no processor
@@ -44,7 +45,7 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     if emulator is not None and not emulator.loader_args:
         raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")
     if emulator is None:
-        raise _no_emulator(board.chip)
+        raise BoardError(f"{board.chip.name} has no emulator; attach a board or use --board host")
     banner_s = FLASHED_BANNER_S if board.reset == "on_open" else 0.0
     changes = {"upload": emulator.upload, "flash_deadline_s": EMULATED_FLASH_DEADLINE_S}
     log = session.log_dir / "flash.log"
@@ -63,9 +64,18 @@ def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterato
     )
 
 
+def check_flasher(board: BoardSpec) -> None:
+    """FlashError if the emulated board can not be flashed for want of a program."""
+    emulator = board.chip.emulator
+    if emulator is not None and emulator.loader_args:
+        required_tool(board.name, emulator.upload)
+        if any("{boot_loader}" in arg for arg in emulator.loader_args):
+            check_source()
+
+
 @contextmanager
 def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: float) -> Iterator[ProcessBoard]:
-    program = emulator_program(board.chip)
+    program = compiled_emulator(board.chip, default_cache_dir(), to_stderr)
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
         values = {
             "image": session.image,
@@ -80,19 +90,3 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
             command.append("--realtime")
         with ProcessBoard(command, session.log_dir / "emulator.log", banner_s) as process:
             yield process
-
-
-def _no_emulator(chip: ChipSpec) -> BoardError:
-    return BoardError(f"{chip.name} has no emulator; attach a board or use --board host")
-
-
-def emulator_program(chip: ChipSpec) -> Path:
-    """The compiled emulator of `chip`; BoardError says how to get it."""
-    if chip.emulator is None:
-        raise _no_emulator(chip)
-    relative = Path(chip.emulator.program)
-    program = asset(relative.parts[0]).joinpath(*relative.parts[1:])
-    if not program.is_file():
-        how = "run `make setup`" if in_checkout() else f"compile it: make -C {program.parent.parent}"
-        raise BoardError(f"the emulator of {chip.name} is not compiled ({program}); {how}")
-    return program

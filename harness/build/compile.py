@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 import filelock
 
 from tinyhil import files
+from tinyhil.codegen.model import Source
 from tinyhil.errors import BuildError, DataError
 from tinyhil.harness.build.errors import explain
 from tinyhil.harness.build.image import Image, read_contents
@@ -56,8 +57,8 @@ class Recipe:
     load_path: Path
 
 
-def build(sources: Mapping[str, str], board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
-    """The image of `sources` (project-relative path -> text) for `board`; built only if it is not there yet."""
+def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
+    """The image of `sources` (project-relative path -> content) for `board`; built only if it is not there yet."""
     compiler = find_compiler(board, cache_dir)
     recipe = _recipe(sources, board, compiler, cache_dir)
     try:
@@ -85,9 +86,9 @@ def cache_full(cache_dir: Path, error: OSError) -> BuildError:
     return BuildError(f"{where}: {error.strerror or error}; make room in the cache, or set HIL_CACHE to another folder")
 
 
-def _recipe(sources: Mapping[str, str], board: BoardSpec, compiler: Compiler, cache_dir: Path) -> Recipe:
+def _recipe(sources: Mapping[str, Source], board: BoardSpec, compiler: Compiler, cache_dir: Path) -> Recipe:
     identity = {
-        "sources": {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sources.items()},
+        "sources": {path: hashlib.sha256(files.as_bytes(content)).hexdigest() for path, content in sources.items()},
         "board": board.name,
         "chip": board.chip.name,
         "clock_hz": board.chip.clock_hz,
@@ -103,16 +104,17 @@ def _recipe(sources: Mapping[str, str], board: BoardSpec, compiler: Compiler, ca
     return Recipe(project, board, compiler, cache_dir, output / "firmware.elf", output / f"firmware.{board.chip.load}")
 
 
-def _write_sources(sources: Mapping[str, str], project: Path) -> bool:
+def _write_sources(sources: Mapping[str, Source], project: Path) -> bool:
     """Make the source tree equal to `sources`; True if anything had to change. Equal files keep their time stamps."""
     changed = False
-    for name, text in sources.items():
+    for name, content in sources.items():
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise BuildError(f"source path {name!r} leads out of the project")
         path = project / name
-        if not path.is_file() or path.read_bytes() != text.encode():
+        data = files.as_bytes(content)
+        if not path.is_file() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
+            path.write_bytes(data)
             changed = True
     for folder in ("firmware", "model"):
         for path in (project / folder).rglob("*"):
@@ -123,7 +125,7 @@ def _write_sources(sources: Mapping[str, str], project: Path) -> bool:
     return changed
 
 
-def _build_anew(sources: Mapping[str, str], recipe: Recipe, log: Log) -> None:
+def _build_anew(sources: Mapping[str, Source], recipe: Recipe, log: Log) -> None:
     # SCons does not notice outputs that were altered: none may be left.
     for path in (recipe.project_dir / STAMP, recipe.elf, recipe.load_path):
         path.unlink(missing_ok=True)
@@ -147,7 +149,7 @@ def _platformio_commands(recipe: Recipe) -> list[list[str]]:
     return [[*platformio_command(), "run", "-d", str(recipe.project_dir), "-e", recipe.board.name]]
 
 
-def _host_commands(sources: Mapping[str, str], recipe: Recipe) -> list[list[str]]:
+def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[str]]:
     chip = recipe.board.chip
     units = sorted(
         name

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tinyhil import files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.model import Target, emit_model, join
+from tinyhil.codegen.model import CONSTANTS, Source, Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
@@ -39,7 +40,7 @@ class Compiled:
     problem: Problem
     plan: Plan
     transfers: dict[str, Transfer]
-    sources: dict[str, str]
+    sources: dict[str, Source]
 
 
 def compile_model(
@@ -64,7 +65,7 @@ def compile_model(
     parts = [_compile(program, same, required, without) for program, same in groups]
     mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
     names = [[target.name for target in part.targets] for part in parts]
-    sources = with_supplies(runtime_sources(), boards) | join(list(zip(names, mains, strict=True)))
+    sources = {**with_supplies(runtime_sources(), boards), **join(list(zip(names, mains, strict=True)))}
     first = parts[0].placed
     transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
     return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
@@ -150,14 +151,20 @@ def with_supplies(sources: dict[str, str], boards: Sequence[BoardSpec]) -> dict[
     return changed
 
 
-def write_sources(sources: dict[str, str], folder: Path) -> int:
-    """Write the files whose text differs; returns how many. Equal files are left alone, so nothing is rebuilt."""
+def write_sources(sources: Mapping[str, Source], folder: Path) -> int:
+    """Write the files whose content differs; returns how many. Equal files are left alone, so nothing is rebuilt.
+
+    Constants of another model that lay in `folder` go.
+    """
+    for path in folder.glob(CONSTANTS):
+        if path.relative_to(folder).as_posix() not in sources:
+            path.unlink()
     written = 0
-    for name, text in sources.items():
-        path = folder / name
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
+    for name, content in sources.items():
+        path, data = folder / name, files.as_bytes(content)
+        if path.is_file() and path.read_bytes() == data:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
         written += 1
     return written

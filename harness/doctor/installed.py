@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tinyhil.errors import EXIT_GATE, EXIT_OK
-from tinyhil.harness.assets import in_checkout
+from tinyhil.errors import EXIT_GATE, EXIT_OK, BoardError
 from tinyhil.harness.boards.flash import OPENOCD_MINIMUM
 from tinyhil.harness.boards.heal import find_uhubctl
+from tinyhil.harness.build.emulators import check_emulator
 from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
-from tinyhil.harness.config import load_boards
+from tinyhil.harness.config import BoardSpec, load_boards
 from tinyhil.harness.doctor import ports
 from tinyhil.harness.doctor.checks import Check
 from tinyhil.processes import run
@@ -25,7 +25,6 @@ from tinyhil.processes import run
 if TYPE_CHECKING:
     from rich.console import Console
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON_MINIMUM = (3, 11)
 DISTRIBUTION = "tinyhil"
 COMPILER_MINIMUM = {"avr-gcc": (5, 4), "arm-none-eabi-gcc": (10,), "g++": (9,)}
@@ -51,7 +50,6 @@ def checks() -> list[Check]:
         *_packages(),
         *(_compiler(name) for name in COMPILER_MINIMUM),
         _platformio(),
-        _simavr(),
         *_emulators(),
         _data_set(),
         *(_flasher(name) for name in FLASHERS),
@@ -153,35 +151,26 @@ def _platformio() -> Check:
     return Check("PlatformIO", "ok", found)
 
 
-def _simavr() -> Check:
-    """The library at run time; its headers matter only while the emulator is not compiled."""
-    for base in ("/usr/include", "/usr/local/include"):
-        if Path(base, "simavr/sim_avr.h").is_file():
-            return Check("libsimavr", "ok", f"{base}/simavr")
-    if (CHECKOUT / "emulators/uno/build/unosim").is_file():
-        return Check("libsimavr", "warn", "no headers, emulator compiled already", "sudo apt-get install libsimavr-dev")
-    return Check("libsimavr", "missing", "", "sudo apt-get install libsimavr-dev libelf-dev")
-
-
 def _emulators() -> list[Check]:
-    programs: dict[str, list[str]] = {}
-    in_path: dict[str, list[str]] = {}
+    """What `hil run` would say of each emulator."""
+    named: dict[tuple[str, str], list[BoardSpec]] = {}
     for spec in load_boards().entries.values():
         if spec.chip.emulator:
-            known = programs if spec.chip.emulator.kind == "process" else in_path
-            known.setdefault(spec.chip.emulator.program, []).append(spec.name)
-    found = [_emulator_in_path(program, boards) for program, boards in in_path.items()]
-    for program, boards in programs.items():
-        path = CHECKOUT / program
-        name = f"emulator of {', '.join(boards)}"
-        remedy = f"make -C {Path(program).parent.parent} PYTHON={sys.executable}"
-        if not in_checkout():
-            remedy = "emulators are compiled in a checkout of the sources: make setup"
-        if os.access(path, os.X_OK):
-            found.append(Check(name, "ok", program))
-        else:
-            found.append(Check(name, "missing", "not compiled", remedy))
+            named.setdefault((spec.chip.emulator.kind, spec.chip.emulator.program), []).append(spec)
+    found = []
+    for (kind, program), specs in named.items():
+        boards = [spec.name for spec in specs]
+        found.append(_emulator(specs[0], boards) if kind == "process" else _emulator_in_path(program, boards))
     return found
+
+
+def _emulator(spec: BoardSpec, boards: list[str]) -> Check:
+    name = f"emulator of {', '.join(boards)}"
+    try:
+        return Check(name, "ok", check_emulator(spec.chip))
+    except BoardError as error:
+        why, _, remedy = str(error).partition("; type: ")
+        return Check(name, "missing", why, remedy)
 
 
 def _emulator_in_path(program: str, boards: list[str]) -> Check:

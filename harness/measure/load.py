@@ -16,7 +16,7 @@ from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Request, Say, open_model
-from tinyhil.harness.measure.run import find_place, log_folder
+from tinyhil.harness.measure.run import check_tools, find_place, log_folder
 from tinyhil.memplan.arena.regions import arrays
 
 
@@ -36,6 +36,7 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
     board = place.board
     if board.is_host:
         raise ConfigError("the host board has no flash: `hil run --board host` starts its program")
+    check_tools(place, request, cache_dir)
     image = build_image(request, board, boards, cache_dir, say)
     with claim(place, boards.bench.locks, request.wait_s, say) as port, log_folder(image.project_dir) as logs:
         began = time.monotonic()

@@ -27,8 +27,10 @@ from tinyhil.harness.boards.connection import Connection, Session
 from tinyhil.harness.boards.flash import flash, runs
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.build.compile import build, cache_full
+from tinyhil.harness.build.emulators import check_emulator, compiled_emulator
 from tinyhil.harness.build.image import Image, check_arena, check_fits
 from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
@@ -118,6 +120,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     place = find_place(request, boards)
     board = place.board
     request = replace(request, load=how_loaded(request.load, board))
+    check_tools(place, request, cache_dir)
     with clock.stage("model"):
         opened = open_model(request.model, say)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
@@ -144,6 +147,8 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         check_fits(image, board)
         if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
             check_arena(image, arrays(compiled.plan))
+        if is_simulated(place):
+            compiled_emulator(board.chip, cache_dir, say)
     with claim(place, boards.bench.locks, request.wait_s, say) as port:
         if port is not None and not request.no_flash:
             with clock.stage("flash"):
@@ -290,6 +295,23 @@ def find_place(request: Request, boards: Boards) -> Place:
     if request.port:
         raise ConfigError("--emulator and --port exclude each other: a board on a port is not emulated")
     return Place(request.board, boards.board(request.board).emulated_by(request.emulator))
+
+
+def is_simulated(place: Place) -> bool:
+    """Whether a program of ours will be the board."""
+    emulator = place.board.chip.emulator
+    return place.port is None and emulator is not None and emulator.kind == "process"
+
+
+def check_tools(place: Place, request: Request, cache_dir: Path) -> None:
+    """BoardError or BuildError, before anything slow is done, if what the run needs is not installed."""
+    find_compiler(place.board, cache_dir)
+    if not place.board.is_host:
+        platformio_command()
+    if is_simulated(place):
+        check_emulator(place.board.chip)
+        if request.load == "flash":
+            simulated.check_flasher(place.board)
 
 
 def how_loaded(wanted: str | None, board: BoardSpec) -> str:

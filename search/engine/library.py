@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.errors import BuildError
-from tinyhil.native import Library, compiled
+from tinyhil.native import Library, compiled, to_stderr
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 from tinyhil.search.engine.by_numpy import ByNumpy
@@ -59,10 +58,6 @@ class _Job(ctypes.Structure):
     )
 
 
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
 class _Latest:
     """The program that ran last: it often runs on several parts of the samples."""
 
@@ -86,7 +81,7 @@ class Engine:
 
     library: ctypes.CDLL
     threads: int
-    notice: Callable[[str], None] = _to_stderr
+    notice: Callable[[str], None] = to_stderr
     kept: Kept = field(default_factory=Kept)
     least_work: int = LEAST_WORK
     _told: set[str] = field(default_factory=set)
@@ -143,7 +138,7 @@ class Engine:
             self.notice(line)
 
 
-def load_engine(cache_dir: Path, threads: int | None = None, notice: Callable[[str], None] = _to_stderr) -> Engine:
+def load_engine(cache_dir: Path, threads: int | None = None, notice: Callable[[str], None] = to_stderr) -> Engine:
     """The engine of this machine, built on first use into the cache, which `notice` is told; BuildError without a C++
     compiler.
     """

@@ -1,0 +1,99 @@
+"""Large constants are embedded as they are, not as C++ text: every storage, every core, every way into a project."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hil_command import hil
+from onnx_models import node, simple
+
+import tinyhil
+from tinyhil.codegen.model import BINARY_BYTES, Source
+
+SIDE = 400  # 64 KB and more in every format below
+X = np.random.default_rng(5).normal(0, 1, (2, SIDE, 1, 1)).astype(np.float32)
+STORED = {"w0": "fixed8", "w1": "fixed16", "w2": "fixed5", "w3": "fixed12", "w4": "nf4", "w5": "float32"}
+CODED = {"w0": "posit16es1", "w1": "bfloat16"}
+
+
+def layers(count: int) -> onnx.ModelProto:
+    """1 x 1 convolutions in a row; on ARM those of 8 bits are stored in blocks."""
+    rng = np.random.default_rng(1)
+    nodes = [node("Conv", f"x{at} w{at}", f"x{at + 1}" if at < count - 1 else "y") for at in range(count)]
+    weights = {f"w{at}": rng.normal(0, 1 / SIDE**0.5, (SIDE, SIDE, 1, 1)) for at in range(count)}
+    return simple(nodes, {"x0": (1, SIDE, 1, 1)}, weights)
+
+
+def made(count: int) -> tinyhil.Model:
+    return tinyhil.load(layers(count), name="large").calibrate(X)
+
+
+def sizes(sources: dict[str, Source]) -> tuple[int, list[int]]:
+    """Bytes of generated text, and of each file of constants."""
+    model = {path: content for path, content in sources.items() if path.startswith("model/")}
+    binary = [len(content) for content in model.values() if isinstance(content, bytes)]
+    return sum(len(content) for content in model.values() if isinstance(content, str)), binary
+
+
+@pytest.mark.parametrize(
+    ("default", "formats", "stored"),
+    [("fixed16", STORED, (8 + 16 + 5 + 16 + 4 + 32) * SIDE**2 // 8), ("fixed16", CODED, (16 + 16) * SIDE**2 // 8)],
+)
+def test_every_storage_on_the_host(default: str, formats: dict[str, str], stored: int) -> None:
+    compiled = made(len(formats)).compile({"default": default, "values": formats}, "host")
+    text, binary = sizes(dict(compiled.sources))
+    assert text < BINARY_BYTES
+    assert len(binary) == 1
+    assert 0 <= binary[0] - stored <= 16  # packed codes end in whole words
+    assert compiled.run(x=X).bit_exact
+
+
+@pytest.mark.parametrize("board", ["due", "h747"])
+def test_blocks_on_arm(board: str) -> None:
+    compiled = made(2).compile({"default": "fixed8", "values": {"w1": "fixed16"}}, board)
+    assert sizes(dict(compiled.sources))[1] == [3 * SIDE**2]
+    record = compiled.run(x=X)
+    assert record.bit_exact
+    assert record.flash_bytes > 3 * SIDE**2
+
+
+def test_a_project_for_several_cores_has_a_file_for_each_and_none_of_before(tmp_path: Path) -> None:
+    """Weights in blocks differ from core to core; PlatformIO finds them below the project, wherever it stands."""
+    for seed in (1, 2):
+        proto = layers(1)
+        proto.graph.initializer[0].raw_data = (
+            np.random.default_rng(seed).normal(0, 0.05, SIDE**2).astype("f4").tobytes()
+        )
+        onnx.save(proto, tmp_path / "m.onnx")
+        np.savez(tmp_path / "x.npz", x=X)
+        out = tmp_path / "project"
+        hil(
+            "generate",
+            tmp_path / "m.onnx",
+            "--calibrate",
+            tmp_path / "x.npz",
+            "--out",
+            out,
+            "--format",
+            "fixed8",
+            cwd=tmp_path,
+        )
+        text = (out / "model/model.cpp").read_text()
+        found = {path.name for path in (out / "model").glob("*.bin")}
+        assert len(found) == 3  # plain, and in the blocks of Cortex-M3 and Cortex-M7
+        assert all(text.count(f"model/{name}") == 1 for name in found)
+
+
+def test_an_exported_library_is_text(tmp_path: Path) -> None:
+    """Its one source is compiled by build systems of others, with link-time optimisation too: nothing to search for."""
+    path = made(1).export("arduino", tmp_path / "large.zip", formats="fixed8")
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        text = archive.read("large/src/large.cpp").decode()
+    assert not [name for name in names if name.endswith((".bin", ".S", ".s"))]
+    assert "incbin" not in text
+    assert f"[{SIDE**2}] HIL_FLASH" in text
