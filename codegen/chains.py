@@ -25,6 +25,10 @@ class Chain:
     count: int
     stored: frozenset[str]
 
+    @property
+    def name(self) -> str:
+        return f"{self.ops[0].name}..{self.ops[-1].name}"
+
 
 Item = Op | Loop | Chain
 
@@ -35,13 +39,10 @@ def is_elementwise(op: Op) -> bool:
     return kernel.in_place and not kernel.in_place_at and not op.scratch and "count" in op.params
 
 
-def period_of(program: Program, op: Op, index: int) -> int:
+def period_of(op: Op, index: int) -> int:
     """Elements after which operand `index` of an element-wise operation repeats; 0: it is a table, read anywhere."""
-    name = op.inputs[index]
-    if program.tensors[name].role == Role.TABLE:
-        return 0
-    place = sum(program.tensors[other].role != Role.TABLE for other in op.inputs[:index])
-    return op.params.get(("a_period", "b_period")[place], op.params["count"]) if place < 2 else op.params["count"]
+    periods = [op.params[name] for name in ("a_period", "b_period") if name in op.params] or [op.params["count"]]
+    return ([0] * (len(op.inputs) - len(periods)) + periods)[index]
 
 
 class Chains:
@@ -82,7 +83,7 @@ class Chains:
         shared = {name for other in ops for name in other.inputs} & set(op.inputs)
         if not (read or shared) or op.output in made:
             return False
-        if any(period_of(self._program, op, at) != op.params["count"] for at, n in enumerate(op.inputs) if n in made):
+        if any(period_of(op, at) != op.params["count"] for at, n in enumerate(op.inputs) if n in made):
             return False
         longer = (*ops, op)
         return self._keeps_order(longer, self._stored(longer))
@@ -107,7 +108,7 @@ class Chains:
         count, made = ops[0].params["count"], set[str]()
         loads: list[tuple[str, int]] = []
         for op in ops:
-            loads += [(n, period_of(self._program, op, at)) for at, n in enumerate(op.inputs) if n not in made]
+            loads += [(n, period_of(op, at)) for at, n in enumerate(op.inputs) if n not in made]
             made.add(op.output)
         return all(
             self._is_behind(name, loaded, period == count) for name in stored for loaded, period in loads if period
@@ -137,13 +138,13 @@ def in_chains(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> list[I
     return Chains(program, plan).within(body)
 
 
-def executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterator[tuple[Op | Chain, int]]:
-    """What the board carries out, in order, with how often in one sample; bodies of loops once."""
+def carried_out(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterator[Op | Chain]:
+    """What the board carries out, in order, bodies of loops once: what the plan has done is left out."""
     for item in in_chains(program, plan, body):
         if isinstance(item, Loop):
-            yield from ((inner, times * item.count) for inner, times in executed(program, plan, item.body))
+            yield from carried_out(program, plan, item.body)
         elif isinstance(item, Chain) or not is_done_by_plan(program, plan, item):
-            yield item, 1
+            yield item
 
 
 def locals_of(chain: Chain, names: Mapping[str, str]) -> dict[str, str]:

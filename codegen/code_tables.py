@@ -15,12 +15,11 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.ops.code_table import CODE_TABLE
-from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 CODE_BITS = 8
-FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "lookup", "hard_sigmoid", "hard_swish")
+FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "hard_sigmoid", "hard_swish")
 SINGLE = "single_"  # functions in single precision; `single_div` has two operands
 
 

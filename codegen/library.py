@@ -326,7 +326,9 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     lines += _part(library, names, program.body[:at])
     lines += ["}", "", f"void hil_step({_parameters(library, 'uint16_t step1', 'const uint8_t *input')}) {{"]
     lines += ["    (void)step1;"]
-    lines += pointer_lines(program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}})
+    lines += pointer_lines(
+        program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}}
+    )
     for sequence, row in loop.slices:
         kind = c_type(program.tensors[row])
         if sequence == program.input:

@@ -251,9 +251,7 @@ def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | 
     return lines
 
 
-def tensors_of(
-    program: Program, plan: Plan, body: tuple[Op | Loop, ...], told: str = ""
-) -> dict[str, None]:
+def tensors_of(program: Program, plan: Plan, body: tuple[Op | Loop, ...], told: str = "") -> dict[str, None]:
     """The names of all tensors that lie in memory and that operations of `body` touch, each once."""
     found: dict[str, None] = {}
     for item in body if told == VALUES else in_chains(program, plan, body):
@@ -284,7 +282,7 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
     if tensor.role == Role.TABLE:
-        return _defined("uint16_t", name, codes.astype("<u2"), binary)
+        return _defined(c_type(tensor), name, codes.astype(f"<u{fmt.storage_bytes}"), binary)
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
         return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
@@ -346,7 +344,7 @@ def statements(
         if isinstance(item, Chain):
             call = _chain(program, item, names)
             if where.told == OPERATIONS:
-                call = timed(number_of(program, item.ops[0]), call)
+                call = timed(number_of(program, item), call)
             lines += [indent + line for line in call]
             continue
         if isinstance(item, Op):
@@ -394,19 +392,20 @@ def _chain(program: Program, chain: Chain, names: Mapping[str, str]) -> list[str
         operands = []
         for at, name in enumerate(op.inputs):
             text = _loaded(program.tensors[name], f"&{own[name]}" if name in made else names[name], _as_codes(op, at))
-            period = period_of(program, op, at)
+            period = period_of(op, at)
             if name not in made and period > 1:
                 counter = "n" if period == chain.count else repeats.setdefault(period, f"n_{period}")
                 text = f"{text} + {counter}"
             operands.append(text)
         one = {name: 1 for name in ("count", "a_period", "b_period") if name in op.params}
         single = replace(op, params={**op.params, **one})
-        is_read = any(op.output in other.inputs for other in chain.ops)
-        result = f"&{own[op.output]}" if is_read else f"{names[op.output]} + n"
-        if is_read:
+        is_stored = op.output in chain.stored
+        is_held = not is_stored or any(op.output in other.inputs for other in chain.ops)
+        result = f"&{own[op.output]}" if is_held else f"{names[op.output]} + n"
+        if is_held:
             body.append(f"{c_type(program.tensors[op.output])} {own[op.output]};")
         body += _call_of(program, single, _result(op, result), operands)
-        if is_read and op.output in chain.stored:
+        if is_held and is_stored:
             body.append(f"{names[op.output]}[n] = {own[op.output]};")
         made.add(op.output)
     starts = "".join(f", {name} = 0" for name in repeats.values())
@@ -420,7 +419,7 @@ def _shared(program: Program, chain: Chain) -> list[str]:
     found: list[str] = []
     for op in chain.ops:
         for at, name in enumerate(op.inputs):
-            if program.tensors[name].role in (Role.ARENA, Role.INPUT, Role.SLICE) and period_of(program, op, at) == chain.count:
+            if program.tensors[name].role in (Role.ARENA, Role.INPUT, Role.SLICE) and period_of(op, at) == chain.count:
                 found.append(name)
     made = {op.output for op in chain.ops}
     return [name for name, times in Counter(found).items() if times > 1 and name not in made]
@@ -459,7 +458,9 @@ def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> 
 
 def signature_of(program: Program, item: Op | Chain) -> str:
     """The call with the kinds of its operands instead of their names: equal ones make equal code."""
-    return "; ".join(_call(program, op, kinds(program))[-1] for op in (item.ops if isinstance(item, Chain) else (item,)))
+    return "; ".join(
+        _call(program, op, kinds(program))[-1] for op in (item.ops if isinstance(item, Chain) else (item,))
+    )
 
 
 def _result(op: Op, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.codegen.chains import Chain
 from tinyhil.formats.codebook import Codebook
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
@@ -11,9 +12,10 @@ HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PRO
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two
 
 
-def number_of(program: Program, op: Op) -> int:
-    """Names the operation on the wire: its place in the program, loop bodies once."""
-    return next(number for number, other in enumerate(walk(program.body)) if other is op)
+def number_of(program: Program, item: Op | Chain) -> int:
+    """Names the operation on the wire: its place in the program, loop bodies once; a chain has that of its first."""
+    first = item.ops[0] if isinstance(item, Chain) else item
+    return next(number for number, other in enumerate(walk(program.body)) if other is first)
 
 
 def empty_number(program: Program) -> int:

@@ -175,15 +175,16 @@ void run(const uint8_t *input, uint8_t *output) {
         // uh: every intermediate value fits 34 bits
         hil::dense_sum<hil::Sum<34>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), 1, 32, 8, hil::Const<16>(), hil::Const<16>());
         for (hil::Size n = 0; n < 32; ++n) {
+            const int16_t c_n = c[n];
             int16_t c_z_n;
             // c_z: every intermediate value fits 18 bits
-            hil::add<hil::Wide<18>>(&c_z_n, hil::ram(c) + n, hil::flash(b_z) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
+            hil::add<hil::Wide<18>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
             int16_t z_n;
             // z: every intermediate value fits 26 bits
             hil::sigmoid<hil::Wide<26>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Const<1>(), hil::Const<0>(), hil::Const<7>(), hil::Const<0>(), hil::Const<9>());
             int16_t c_h_n;
             // c_h: every intermediate value fits 20 bits
-            hil::add<hil::Wide<20>>(&c_h_n, hil::ram(c) + n, hil::flash(b_h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
+            hil::add<hil::Wide<20>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
             int16_t h_tilde_n;
             // h_tilde: every intermediate value fits 25 bits
             hil::tanh<hil::Wide<25>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Const<1>(), hil::Const<0>(), hil::Const<6>(), hil::Const<0>(), hil::Const<7>());
