@@ -2,7 +2,7 @@
 
 A pass between lowering and planning. Nothing a program computes changes: its constants stay in the order of their
 kernels, for the reference; `Tensor.blocks` says how they lie in flash, and the scratch of a convolution becomes what
-its blocks need for the patches of two pixels (firmware/kernels/patches.hpp). What a chip has no blocks for stays.
+its blocks need for the patches of two pixels (firmware/kernels/arm/patches.hpp). What a chip has no blocks for stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BAND = 8  # rows of results of a depthwise layer at a time
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """Rows and elements of the blocks of a core (firmware/kernels/blocks.hpp).
+    """Rows and elements of the blocks of a core (firmware/kernels/arm/blocks.hpp).
 
     Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
     """
@@ -37,8 +37,10 @@ class Chip:
     copied_bytes: int
 
 
+DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2)
 CHIPS = {
-    "cortex-m7": Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2),
+    "cortex-m4": DSP,
+    "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0),
 }
 CORES = ("avr", *CHIPS)
@@ -110,7 +112,7 @@ def _patch_bytes(op: Op, chip: Chip) -> int:
 
 
 def _line_bytes(op: Op) -> int:
-    """Lines of one channel for a band of results (firmware/kernels/depthwise.hpp)."""
+    """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
     return line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.kernel_subset import FOLDER, entries, subset
+from tinyhil.codegen.kernel_subset import entries, files_of, subset
 from tinyhil.codegen.model import (
     Where,
     c_type,
@@ -91,7 +91,7 @@ def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]
     """
     _check(library)
     source = _source(library)
-    plain = {path.removeprefix(FOLDER): text for path, text in kernels.items() if path.startswith(FOLDER)}
+    plain = files_of(kernels)
     needed = subset(plain, re.findall(r"\bhil::(\w+)", source))
     includes = [f'#include "{library.prefix}_kernels/{name}"' for name in entries(plain, needed)]
     files = {

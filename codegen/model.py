@@ -28,6 +28,7 @@ from tinyhil.memplan.arena.regions import declarations, symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.reram.array import Mapped
 
 MAX_RANK = 16
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
@@ -160,7 +161,7 @@ def _header(program: Program, plan: Plan, targets: tuple[Target, ...], model_has
         "#pragma once",
         "#include <stdint.h>",
         "",
-        '#include "firmware/kernels/memory.hpp"',
+        '#include "firmware/kernels/common/memory.hpp"',
         "",
         "namespace model {",
         "",
@@ -213,6 +214,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str, b
         '#include "model/model.hpp"',
         "",
         '#include "firmware/kernels/kernels.hpp"',
+        *(['#include "firmware/kernels/common/crossbar.hpp"'] if any(op.crossbar for op in walk(program.body)) else []),
         '#include "firmware/wire/input.hpp"',
         "",
         "// Planned peak of all run-time tensors.",
@@ -313,6 +315,12 @@ def operand_of(tensor: Tensor, name: str) -> str:
     if tensor.blocks is not None:
         return f"hil::blocks<{tensor.blocks.together}, {tensor.blocks.step}>({name})"
     return f"hil::flash({name})"
+
+
+def on_crossbar(mapped: Mapped, weights: str) -> str:
+    """Weights as crossbars hold them (firmware/kernels/common/crossbar.hpp)."""
+    shape = (mapped.rows, mapped.cell_bits, mapped.dac_bits, mapped.adc_bits, mapped.weight_bits, mapped.input_bits)
+    return f"hil::on_crossbar<{', '.join(map(str, shape))}>({weights})"
 
 
 def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
@@ -431,6 +439,8 @@ def _as_codes(op: Op, index: int) -> bool:
 
 def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     operands = [_loaded(program.tensors[n], names[n], _as_codes(op, at)) for at, n in enumerate(op.inputs)]
+    if op.crossbar:
+        operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
     return _call_of(program, op, _result(op, names[op.output]), [*scratch, *operands])
 
@@ -453,6 +463,8 @@ def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> 
     lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
         lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
+    if op.crossbar is not None:
+        lines.insert(-1, f"hal::spend({op.crossbar.ticks});")
     return lines
 
 

@@ -24,7 +24,7 @@ from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CHIPS, arrange, in_blocks
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.pipeline import compile_model, runtime_sources
+from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
 from tinyhil.memplan.arena.row_wise import chains, row_wise
@@ -116,7 +116,7 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", CORES)
 def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
-    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([spec]).items() if name != "firmware/main.cpp"}
     sources |= {
         "model/model.hpp": "#pragma once\nnamespace model { constexpr bool streamed = false; }\n",
         "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),

@@ -26,7 +26,7 @@ from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.boards import host
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.pipeline import compile_model, runtime_sources
+from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
@@ -248,7 +248,7 @@ def test_too_large(streamable: bool, arena: int, ram: int, input_bytes: int, tmp
 def stream_on_host(program: Program, transfer: Transfer, inputs: np.ndarray, folder: Path, mode: int) -> np.ndarray:
     """The real session of the host board with this transfer."""
     board = load_boards().board("host")
-    sources = dict(runtime_sources()) | emitted(program, transfer)
+    sources = project_sources([board]) | emitted(program, transfer)
     image = build(sources, board, cache_dir=folder / "cache", log=lambda line: None)
     storage = storage_dtype(program.tensors[program.input].format)
     outputs: dict[int, bytes] = {}

@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 
 from tinyhil.formats.format import INTEGER, Domain, Format
+from tinyhil.reram.array import Mapped
 
 
 class Role(StrEnum):
@@ -70,6 +71,7 @@ class Op:
     `scratch` names an arena tensor that means something during the call only; empty if there is none.
     `domain` is that of its operands; in the coded one sums live in a window of
     `accumulator_bits` whose lowest weighs 2**`low` and whose top `guard` bits no product reaches (0: none overflows).
+    `crossbar`: how an accelerator holds a layer, on boards that are one.
     """
 
     kernel: str
@@ -82,6 +84,7 @@ class Op:
     domain: Domain = INTEGER
     low: int = 0
     guard: int = 0
+    crossbar: Mapped | None = None
 
     @property
     def tensors(self) -> tuple[str, ...]:

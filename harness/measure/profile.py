@@ -77,6 +77,7 @@ class Profile:
     clock_hz: int
     flash_bytes: int
     record: str
+    accelerator: dict[str, Any] | None = None  # of boards that are one, as in the record
 
     @property
     def summed(self) -> float:
@@ -119,6 +120,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         clock_hz=outcome.board.chip.clock_hz,
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
+        accelerator=record["accelerator"],
     )
 
 

@@ -19,7 +19,7 @@ from tinyhil.codegen.model import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
-from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.build.toolchain import find_compiler
 from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.measure.profile import OperationCost, described, elements_of, executions_of, macs_of
@@ -44,7 +44,7 @@ class Version:
 
     @classmethod
     def of(cls, board: BoardSpec, truth: str, cache_dir: Path, model: str) -> Version:
-        text = json.dumps(runtime_sources(), sort_keys=True)
+        text = json.dumps(project_sources([board]), sort_keys=True)
         firmware = hashlib.sha256(text.encode()).hexdigest()[:16]
         return cls(board.name, truth, firmware, str(find_compiler(board, cache_dir)), model)
 

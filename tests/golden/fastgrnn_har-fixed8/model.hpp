@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
@@ -36,7 +36,7 @@ void run(const uint8_t *input, uint8_t *output);
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
@@ -77,7 +77,7 @@ void run(const uint8_t *input, uint8_t *output);
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
@@ -105,6 +105,14 @@ constexpr uint32_t sample_bytes = 1152;
 constexpr uint16_t chunk_bytes = 128;
 constexpr uint16_t steps_per_chunk = 0;
 constexpr uint16_t step_bytes = 0;
+#elif defined(HIL_BOARD_NUCLEO_L4R5)
+constexpr uint32_t clock_hz = 120000000;
+constexpr bool streamed = false;
+constexpr uint8_t slots = 2;
+constexpr uint32_t sample_bytes = 1152;
+constexpr uint16_t chunk_bytes = 128;
+constexpr uint16_t steps_per_chunk = 0;
+constexpr uint16_t step_bytes = 0;
 #else
 #error "this model was generated for other boards"
 #endif
@@ -126,7 +134,7 @@ void run(const uint8_t *input, uint8_t *output);
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
