@@ -35,7 +35,8 @@ class Blocks:
     """An order in which a chip reads a layer's weights (codegen/arrange.py).
 
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
-    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row.
+    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
+    the blocks after the last whole one; 0: as many.
     """
 
     together: int
@@ -43,6 +44,7 @@ class Blocks:
     multiple: int
     axes: tuple[int, ...]
     order: tuple[int, ...]
+    rest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@
 #include "firmware/kernels/common/conv.hpp"
 #include "firmware/kernels/common/curve.hpp"
 #include "firmware/kernels/common/dense.hpp"
+#ifndef __AVR__
+#include "firmware/kernels/arm/dense_blocks.hpp"
+#endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/exponential.hpp"
