@@ -45,13 +45,9 @@ CHIPS = {
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
-<<<<<<< HEAD
 CORES = ("avr", *CHIPS)
-TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
-=======
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
->>>>>>> main
 
 
 def arrange(program: Program, core: str) -> Program:
