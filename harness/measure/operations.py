@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tinyhil.codegen.profile_calls import number_of
+from tinyhil.codegen.chains import Chain, in_chains
+from tinyhil.codegen.profile_calls import format_name, number_of
 from tinyhil.kernel import Kernel
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import is_done_by_plan
@@ -16,16 +17,20 @@ from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.reference import Observe
 
+CHAIN = "chain"  # what stands for the kernel of a chain
+
 
 def executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterator[int]:
     """Numbers of the operations that the board carries out, in order."""
     numbers = {id(op): number_of(program, op) for op in walk(program.body)}
 
     def visit(items: Sequence[Op | Loop]) -> Iterator[int]:
-        for item in items:
+        for item in in_chains(program, plan, items):
             if isinstance(item, Loop):
                 inner = list(visit(item.body))
                 yield from inner * item.count
+            elif isinstance(item, Chain):
+                yield numbers[id(item.ops[0])]
             elif not is_done_by_plan(program, plan, item):
                 yield numbers[id(item)]
 
@@ -37,9 +42,21 @@ def executions_of(program: Program, plan: Plan) -> Counter[int]:
     return Counter(executed(program, plan, program.body))
 
 
-def elements_of(program: Program, op: Op, times: int) -> int:
+def last_of(item: Op | Chain) -> Op:
+    return item.ops[-1] if isinstance(item, Chain) else item
+
+
+def described(program: Program, item: Op | Chain) -> tuple[str, str, tuple[str, ...]]:
+    """Name, kernel and formats of what is carried out; a chain's formats are those of its results."""
+    if isinstance(item, Chain):
+        return item.name, CHAIN, tuple(format_name(program.tensors[op.output]) for op in item.ops)
+    return item.name, item.kernel, tuple(format_name(program.tensors[name]) for name in (*item.inputs, item.output))
+
+
+def elements_of(program: Program, item: Op | Chain, times: int) -> int:
     """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
     which rows it makes; its buffer may hold more of them, or fewer."""
+    op = last_of(item)
     if op.kernel not in ROWED:
         return program.tensors[op.output].count * times
     sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
@@ -56,9 +73,10 @@ def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
             yield from _loops(item.body)
 
 
-def macs_of(program: Program, op: Op, elements: int) -> int | None:
+def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
     """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
     out count."""
+    op = last_of(item)
     kernel: Kernel = KERNEL_BY_NAME[op.kernel]
     if not kernel.is_sum:
         return None
@@ -67,6 +85,10 @@ def macs_of(program: Program, op: Op, elements: int) -> int | None:
     weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
     outputs = op.params.get("outputs", 0)
     return elements * max(weights) // outputs if weights and outputs else None
+
+
+def ops_of(item: Op | Chain) -> tuple[Op, ...]:
+    return item.ops if isinstance(item, Chain) else (item,)
 
 
 def saturation_counter(program: Program) -> tuple[Counter[int], Observe]:

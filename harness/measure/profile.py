@@ -15,20 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.model import OPERATIONS, signature_of
-from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, format_name
+from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.operations import elements_of, executed, macs_of
+from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Told, run_variant
 from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
-from tinyhil.program import Op, Program, walk
+from tinyhil.program import Op, Program
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
@@ -149,26 +150,27 @@ def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...
     executions = Counter(order)
     instructions = _instructions(told.trace, empty)
     costs = []
-    for number, op in enumerate(walk(program.body)):
+    for item in carried_out(program, compiled.plan, program.body):
+        number = number_of(program, item)
         times = executions[number]
-        if times:
-            net = ticks[number] / samples - times * reading
-            counted = instructions[number] / samples if instructions else None
-            costs.append(_cost(program, op, times, net, counted))
+        net = ticks[number] / samples - times * reading
+        counted = instructions[number] / samples if instructions else None
+        costs.append(_cost(program, item, times, net, counted))
     return tuple(costs), outside, reading
 
 
-def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
-    elements = elements_of(program, op, times)
+def _cost(program: Program, item: Op | Chain, times: int, ticks: float, instructions: float | None) -> OperationCost:
+    name, kernel, formats = described(program, item)
+    elements = elements_of(program, item, times)
     return OperationCost(
-        name=op.name,
-        output=op.output,
-        kernel=op.kernel,
-        formats=tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output)),
-        signature=signature_of(program, op),
+        name=name,
+        output=last_of(item).output,
+        kernel=kernel,
+        formats=formats,
+        signature=signature_of(program, item),
         executions=times,
         elements=elements,
-        macs=macs_of(program, op, elements),
+        macs=macs_of(program, item, elements),
         ticks=ticks,
         instructions=instructions,
     )

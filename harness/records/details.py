@@ -5,23 +5,31 @@ Everything here is computed from what the run has at hand; nothing is measured o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.chains import carried_out
 from tinyhil.codegen.profile_calls import number_of, stored_bytes
 from tinyhil.columns import scaled_columns
 from tinyhil.harness.build.parts import parts_of
 from tinyhil.harness.measure.collapse import tensor_errors
 from tinyhil.harness.measure.expected import checked_samples
-from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
+from tinyhil.harness.measure.operations import (
+    described,
+    elements_of,
+    executions_of,
+    last_of,
+    macs_of,
+    ops_of,
+)
 from tinyhil.harness.measure.product_limits import least_ticks
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.measure.sensitivity import sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe
-from tinyhil.program import Op, Program, Role, walk
+from tinyhil.program import Program, Role, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 
 MOST_CLASSES = 100  # of a confusion matrix
@@ -35,31 +43,35 @@ def layers_of(outcome: Outcome) -> list[dict[str, Any]]:
     program, plan = outcome.compiled.program, outcome.compiled.plan
     times = executions_of(program, plan)
     errors, sensitivity = _beside_float(outcome)
-    last = {op.output: op for op in walk(program.body)}  # what is written part by part is whole then
+    whole = {op.output: op for op in walk(program.body)}  # what is written part by part is so after the last of them
     found = []
-    for op in walk(program.body):
-        number = number_of(program, op)
-        if not times[number]:
-            continue
-        elements = elements_of(program, op, times[number])
+    for item in carried_out(program, plan, program.body):
+        ops, last, number = ops_of(item), last_of(item), number_of(program, item)
+        name, kernel, _ = described(program, item)
+        elements = elements_of(program, item, times[number])
+        made = {op.output for op in ops}
+        read = dict.fromkeys(name for op in ops for name in op.inputs if name not in made)
+        constants = [name for name in read if _kept(program, name)]
+        is_whole = whole[last.output] is last
         found.append(
             {
                 "number": number,
-                "name": op.name,
-                "kernel": op.kernel,
-                "output": op.output,
-                "inputs": [name for name in op.inputs if program.tensors[name].role not in (Role.TABLE, Role.CONSTANT)],
-                "formats": _formats(program, op),
+                "name": name,
+                "kernel": kernel,
+                "operations": [op.name for op in ops],
+                "output": last.output,
+                "inputs": [name for name in read if not _kept(program, name)],
+                "formats": _formats(program, (*read, *made)),
                 "executions": times[number],
                 "elements": elements,
-                "macs": macs_of(program, op, elements),
-                "accumulator_bits": op.accumulator_bits,
-                "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in op.inputs if _kept(program, name)),
-                "activation_bytes": program.tensors[op.output].size_bytes,
-                "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, op),
-                "saturations": outcome.node_saturations.get(number, 0),
-                "error": errors.get(op.output) if last[op.output] is op else None,
-                "sensitivity": sensitivity.get(op.output) if last[op.output] is op else None,
+                "macs": macs_of(program, item, elements),
+                "accumulator_bits": max(op.accumulator_bits for op in ops),
+                "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in constants),
+                "activation_bytes": program.tensors[last.output].size_bytes,
+                "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, last),
+                "saturations": sum(outcome.node_saturations.get(number_of(program, op), 0) for op in ops),
+                "error": errors.get(last.output) if is_whole else None,
+                "sensitivity": sensitivity.get(last.output) if is_whole else None,
             }
         )
     return found
@@ -69,10 +81,9 @@ def _kept(program: Program, name: str) -> bool:
     return program.tensors[name].role in (Role.TABLE, Role.CONSTANT)
 
 
-def _formats(program: Program, op: Op) -> dict[str, str]:
-    """Tensor -> format with its scale, of what an operation reads and writes, tables left aside."""
-    names = [name for name in (*op.inputs, op.output) if program.tensors[name].role != Role.TABLE]
-    return {name: str(program.tensors[name].format) for name in names}
+def _formats(program: Program, names: Iterable[str]) -> dict[str, str]:
+    """Tensor -> format with its scale, tables left aside."""
+    return {name: str(program.tensors[name].format) for name in names if program.tensors[name].role != Role.TABLE}
 
 
 def _beside_float(outcome: Outcome) -> tuple[Mapping[str, float], Mapping[str, float]]:
