@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.kernel_subset import FOLDER, entries, subset
+from tinyhil.codegen.kernel_subset import entries, files_of, subset
 from tinyhil.codegen.model import (
     Where,
     c_type,
@@ -106,7 +106,7 @@ def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]
     """
     _check(library)
     source = _source(library)
-    plain = {path.removeprefix(FOLDER): text for path, text in kernels.items() if path.startswith(FOLDER)}
+    plain = files_of(kernels)
     needed = subset(plain, re.findall(r"\bhil::(\w+)", source))
     includes = [f'#include "{library.prefix}_kernels/{name}"' for name in entries(plain, needed)]
     files = {
@@ -352,7 +352,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     program, plan, loop = library.program, library.plan, library.loop
     if loop is None:
         lines = [f"void hil_compute({_parameters(library, 'const uint8_t *input')}) {{", "    (void)input;"]
-        lines += pointer_lines(program, plan, names, tensors_of(program.body))
+        lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body))
         if any(program.input in op.inputs for op in walk(program.body)):
             kind = c_type(library.input)
             lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
@@ -363,7 +363,9 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     lines += _part(library, names, program.body[:at])
     lines += ["}", "", f"void hil_step({_parameters(library, 'uint16_t step1', 'const uint8_t *input')}) {{"]
     lines += ["    (void)step1;"]
-    lines += pointer_lines(program, plan, names, {**tensors_of(loop.body), **{name: None for name, _ in loop.slices}})
+    lines += pointer_lines(
+        program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}}
+    )
     for sequence, row in loop.slices:
         kind = c_type(program.tensors[row])
         if sequence == program.input:
@@ -377,7 +379,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
 
 def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...]) -> list[str]:
     lines = [] if library.arena == STATIC else ["    (void)hil_arena;"]
-    lines += pointer_lines(library.program, library.plan, names, tensors_of(body))
+    lines += pointer_lines(library.program, library.plan, names, tensors_of(library.program, library.plan, body))
     return [*lines, *statements(library.program, library.plan, body, names, Where(1, ""))]
 
 

@@ -24,7 +24,7 @@ from test_ops_engine import graphs
 from tinyhil.agreement import Agreement, agreement
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
-from tinyhil.errors import ConfigError, ModelError
+from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import Format
@@ -98,7 +98,10 @@ def test_random_graphs_in_mixtures(first: int, tmp_path: Path) -> None:
             graph = load(random_model(chance), tmp_path)
         except ModelError:  # the output became constant
             continue
-        made = held(graph, mixed(graph, seed, PRECISE), samples_for(graph.shapes["x"], 4, seed))
+        try:
+            made = held(graph, mixed(graph, seed, PRECISE), samples_for(graph.shapes["x"], 4, seed))
+        except DataError:  # values that float32 can not hold
+            continue
         if made is not None:
             assert made.findings == (), seed
             assert made.unchecked == (), seed

@@ -6,13 +6,17 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 import pytest
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 
+import tinyhil
 from tinyhil.harness.commands.run import run
-from tinyhil.harness.measure.parallel import as_arguments, worst_code
+from tinyhil.harness.measure import expected
+from tinyhil.harness.measure.parallel import SHARED, as_arguments, run_all, worst_code
 
 BOARDS = ("--board", "due", "--board", "uno", "--board", "h747", "--board", "host")
 MODEL = ("--model", "fastgrnn_har")
@@ -46,6 +50,44 @@ def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
     assert host["bit_exact"]
     assert (nobody["board"], nobody["exit_code"]) == ("due@nobody", 3)
     assert "no board named 'nothing'" in nothing["error"]
+
+
+def test_the_reference_is_checked_once_and_only_of_what_is_streamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boards of the same program, one after the other as their processes would be."""
+    computed: list[tuple[str, int]] = []
+    for name in ("run_reference", "evaluate"):
+        real = getattr(expected, name)
+
+        def counted(first: Any, x: np.ndarray, name: str = name, real: Any = real) -> Any:
+            computed.append((name, len(x)))
+            return real(first, x)
+
+        monkeypatch.setattr(expected, name, counted)
+    model = tinyhil.load("digits_mlp")
+    found = model.run("host", samples=3, formats="fixed8")
+    assert (found.samples, computed) == (3, [("run_reference", 3), ("evaluate", 3)])
+    monkeypatch.setenv(SHARED, str(tmp_path))
+    computed.clear()
+    records = [model.run(board, samples=3, formats="fixed8") for board in ("host", "due", "uno")]
+    assert computed == [("run_reference", 3), ("evaluate", 3)]
+    assert [record.bit_exact for record in records] == [True] * 3
+    assert all(record.raw.outputs == found.raw.outputs for record in records)
+    model.run("host", samples=4, formats="fixed8")
+    assert computed[2:] == [("run_reference", 4), ("evaluate", 4)]
+
+
+def test_the_processes_of_a_run_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "told"
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\n[ -d "$HIL_SHARED" ] && echo "$HIL_SHARED" >>{told}\necho "{{}}"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    run_all(["uno", "due"], [], print)
+    first, second = told.read_text().split()
+    assert first == second
+    assert not Path(first).exists()
 
 
 @pytest.mark.slow

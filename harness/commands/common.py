@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-BOARDS_OPTION = click.option("--boards-file", type=click.Path(path_type=Path), help="Use this instead of boards.yaml.")
+BOARDS_OPTION = click.option(
+    "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
+)
 
 
 def _not_both(context: click.Context, parameter: click.Parameter, value: Any) -> Any:

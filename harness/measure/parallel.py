@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 END_S = 15.0  # an interrupted run switches its board off and keeps its samples
 PREFIX = "hil: "
+SHARED = "HIL_SHARED"  # a folder of the processes of one run, for what one of them computes for all
 Say = Callable[[str], None]
 
 
@@ -42,14 +45,15 @@ class BoardResult:
 def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[BoardResult]:
     """`hil run --board B --json ARGUMENTS` for every board; results in the order of `boards`.
 
-    What the runs say appears as it comes, with the board's name in front. An interruption ends all of them.
+    What the runs say appears as it comes, with the board's name in front. An interruption ends all of them. What boards
+    of the same program must give is computed by the first of them.
     """
     processes: list[Started] = []
-    with ThreadPoolExecutor(len(boards)) as pool:
+    with tempfile.TemporaryDirectory(prefix="hil-") as shared, ThreadPoolExecutor(len(boards)) as pool:
         try:
             for board in boards:
                 command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", board, "--json", *arguments]
-                processes.append(_start(command))
+                processes.append(_start(command, {**os.environ, SHARED: shared}))
             followed = [pool.submit(_follow, *pair, say) for pair in zip(boards, processes, strict=True)]
             return [future.result() for future in followed]
         except BaseException:
@@ -57,9 +61,9 @@ def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[B
             raise
 
 
-def _start(command: Sequence[str]) -> Started:
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> Started:
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return Started(command, **pipes, text=True, errors="replace")
+    return Started(command, **pipes, env=environment, text=True, errors="replace")
 
 
 def _follow(board: str, process: Started, say: Say) -> BoardResult:

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.agreement import Agreement, agreement
+from tinyhil.agreement import Agreement
 from tinyhil.calibrate import Ranges
-from tinyhil.classes import class_count, classes_of
-from tinyhil.columns import scaled_columns
+from tinyhil.classes import class_count
 from tinyhil.errors import ConfigError, DataError, LinkError
-from tinyhil.evaluate import evaluate, shape_inputs
+from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards import attached, host, simulated
 from tinyhil.harness.boards.claim import claim
@@ -34,8 +33,8 @@ from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
-from tinyhil.harness.measure.collapse import explain_collapse
 from tinyhil.harness.measure.crash import check_memory, explain_crash
+from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.weights import check_weights, weigh
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
@@ -44,12 +43,10 @@ from tinyhil.harness.wire.protocol import Stats
 from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
-from tinyhil.lower import formats
 from tinyhil.memplan.arena.regions import arrays
-from tinyhil.program import Program, walk
-from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
+from tinyhil.program import Program
+from tinyhil.reference import ReferenceRun, quantize_inputs
 
-CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
 LOADS = ("direct", "flash")
 Progress = Callable[[int, int], None]  # finished samples, all samples
 
@@ -133,15 +130,10 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
-        reference = run_reference(compiled.program, integers)
-        float_outputs = evaluate(model.graph, x).reshape(len(x), -1)
-        agreed = check_agreement(compiled, job.ranges, x)
-        check_labels(inputs, class_count(model.graph, float_outputs.shape[1]))
-        real = dequantize_outputs(compiled.program, reference.outputs)
-        decided = (classes_of(model.graph, real), classes_of(model.graph, float_outputs))
-        advice = explain_collapse(model.graph, job.assignment, job.ranges, x, decided)
-        if advice is not None:
-            say(f"{opened.source.name}: {advice}")
+        wanted = expected(compiled, job.ranges, x, integers)
+        check_labels(inputs, class_count(model.graph, wanted.float_outputs.shape[1]))
+        if wanted.advice is not None:
+            say(f"{opened.source.name}: {wanted.advice}")
     with clock.stage("build"):
         image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
         check_fits(image, board)
@@ -164,23 +156,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         image=image,
         inputs=inputs,
         integers=integers,
-        reference=reference,
-        float_outputs=float_outputs,
-        agreement=agreed,
+        reference=wanted.reference,
+        float_outputs=wanted.float_outputs,
+        agreement=wanted.agreement,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,
     )
-
-
-def check_agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
-    """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
-    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
-    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
-    graph, assignment = compiled.model.graph, compiled.assignment
-    scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
-    chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
-    return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
 
 
 def check_labels(inputs: Inputs, classes: int | None) -> None:

@@ -1,0 +1,84 @@
+"""What a board must give, and how far that is from float32: computed once for boards that run the same program."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinyhil.agreement import Agreement, agreement
+from tinyhil.calibrate import Ranges
+from tinyhil.classes import classes_of
+from tinyhil.columns import scaled_columns
+from tinyhil.evaluate import evaluate
+from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.measure.collapse import explain_collapse
+from tinyhil.harness.measure.parallel import SHARED
+from tinyhil.lower import formats
+from tinyhil.program import walk
+from tinyhil.reference import ReferenceRun, dequantize_outputs, run_reference
+
+CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each operation with the float model
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Of the samples that are streamed, in their order; `advice`: what to say of a format that loses decisions."""
+
+    reference: ReferenceRun
+    float_outputs: np.ndarray
+    agreement: Agreement
+    advice: str | None
+
+
+def expected(
+    compiled: Compiled, ranges: Ranges, x: np.ndarray, integers: np.ndarray, environment: Mapping[str, str] = os.environ
+) -> Expected:
+    """Of samples `x` whose codes are `integers`; taken from the process of another board if that has computed it."""
+    folder = environment.get(SHARED)
+    if not folder:
+        return _compute(compiled, ranges, x, integers)
+    import filelock
+
+    path = Path(folder) / _key(compiled, ranges, integers)
+    with filelock.FileLock(f"{path}.lock"):
+        if path.is_file():
+            found = pickle.loads(path.read_bytes())
+            assert isinstance(found, Expected)
+            return found
+        made = _compute(compiled, ranges, x, integers)
+        partial = path.with_suffix(".partial")  # a process that is killed leaves no half
+        partial.write_bytes(pickle.dumps(made))
+        partial.replace(path)
+        return made
+
+
+def _key(compiled: Compiled, ranges: Ranges, integers: np.ndarray) -> str:
+    """Names program and samples. How a core stores weights is no part of it, how often rows are computed is."""
+    lowered = (compiled.model.sha256, compiled.assignment, ranges, compiled.program.body)
+    return hashlib.sha256(repr(lowered).encode() + integers.tobytes()).hexdigest()[:16]
+
+
+def _compute(compiled: Compiled, ranges: Ranges, x: np.ndarray, integers: np.ndarray) -> Expected:
+    graph = compiled.model.graph
+    reference = run_reference(compiled.program, integers)
+    float_outputs = evaluate(graph, x).reshape(len(x), -1)
+    real = dequantize_outputs(compiled.program, reference.outputs)
+    decided = (classes_of(graph, real), classes_of(graph, float_outputs))
+    advice = explain_collapse(graph, compiled.assignment, ranges, x, decided)
+    return Expected(reference, float_outputs, _agreement(compiled, ranges, x), advice)
+
+
+def _agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
+    """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
+    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
+    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    graph, assignment = compiled.model.graph, compiled.assignment
+    scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
+    chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
+    return agreement(scaled.graph, compiled.lowered, chosen, x[:samples])
