@@ -166,6 +166,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "no-samples": {"samples": 0, "raw": {"outputs": []}},
     "results-missing": {"samples": 3},
     "ram-exceeded": {"memory": {"total_bytes": 3000}},
+    "stack-beyond-bound": {"memory": {"stack_limit_bytes": 1}},
+    "stack-could-overflow": {"memory": {"stack_limit_bytes": 2047}},
     "float-disagrees": {"degraded": [{"tensor": "h"}]},
     "accuracy-collapsed": {"accuracy": 0.5, "float_accuracy": 0.9},
     "inputs-clipped": {"input_saturations": 30},

@@ -69,7 +69,9 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
     found = []
     for name in SIZES:
         found += _number(name, before.sizes[name], now.sizes[name])
-    if before.stack_bytes is not None and now.stack_bytes is not None:
+    if before.stack_limit_bytes is not None and now.stack_limit_bytes is not None:
+        found += _number("stack_limit_bytes", before.stack_limit_bytes, now.stack_limit_bytes)
+    elif before.stack_bytes is not None and now.stack_bytes is not None:
         over = now.stack_bytes - before.stack_bytes
         if abs(over) > STACK_SLACK_BYTES:
             found += _number("stack_bytes", before.stack_bytes, now.stack_bytes)

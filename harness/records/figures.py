@@ -35,6 +35,7 @@ class Figures:
     instructions: tuple[int, ...]
     sizes: Mapping[str, int | None]
     stack_bytes: int | None
+    stack_limit_bytes: int | None
     accuracy: float | None
     bit_exact: bool
     boot_medians: tuple[float, ...]
@@ -71,6 +72,7 @@ def figures(record: Mapping[str, Any]) -> Figures:
         instructions=tuple(raw["instructions"]),
         sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
         stack_bytes=memory["stack_bytes"],
+        stack_limit_bytes=memory.get("stack_limit_bytes"),
         accuracy=record["accuracy"],
         bit_exact=record["bit_exact"],
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),

@@ -22,6 +22,7 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.build.stack import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
 from tinyhil.harness.records.accelerator import accelerator_of
@@ -198,6 +199,7 @@ def _memory(outcome: Outcome) -> dict[str, Any]:
         "input_bytes": outcome.compiled.transfers[outcome.board.name].input_bytes,
         "static_bytes": static,
         "stack_bytes": stats.stack_bytes,
+        "stack_limit_bytes": worst_stack_bytes(outcome.image, chip.core),
         "heap_bytes": stats.heap_bytes,
         "total_bytes": static + (stats.stack_bytes or 0) + (stats.heap_bytes or 0) if known else None,
         "limit_bytes": chip.ram_bytes,

@@ -41,6 +41,7 @@ class Memory(Part):
     arena_bytes: Count
     heap_bytes: Count | None
     stack_bytes: Count | None
+    stack_limit_bytes: Count | None = None
 
 
 class Raw(Part):

@@ -40,6 +40,19 @@ def _over_ram(record: RecordLike) -> str | None:
     return None if total is None or limit is None or total <= limit else f"{total} B of {limit} B"
 
 
+def _could_overflow(record: RecordLike) -> str | None:
+    memory = record["memory"]
+    stack, limit = memory.get("stack_limit_bytes"), memory.get("limit_bytes")
+    if stack is None or limit is None or memory["static_bytes"] + stack <= limit:
+        return None
+    return f"{memory['static_bytes']} B static + {stack} B of stack at worst > {limit} B"
+
+
+def _beyond_bound(record: RecordLike) -> str | None:
+    stack, limit = record["memory"].get("stack_bytes"), record["memory"].get("stack_limit_bytes")
+    return None if stack is None or limit is None or stack <= limit else f"{stack} B measured, {limit} B at worst"
+
+
 def _lost_results(record: RecordLike) -> str | None:
     given = len(record["raw"]["outputs"])
     return None if given == record["samples"] else f"{given} outputs of {record['samples']} samples"
@@ -90,6 +103,8 @@ ISSUES = (
     Issue("no-samples", INVALID, "nothing was compared", _nothing),
     Issue("results-missing", INVALID, "the record lacks outputs of samples", _lost_results),
     Issue("ram-exceeded", INVALID, "static data, stack and heap overlap", _over_ram),
+    Issue("stack-beyond-bound", INVALID, "more stack was used than the image can need", _beyond_bound),
+    Issue("stack-could-overflow", DEGRADED, "the deepest stack that the image can need does not fit", _could_overflow),
     Issue("float-disagrees", DEGRADED, "a tensor is further from the float model than its formats explain", _off_float),
     Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", _collapsed),
     Issue("inputs-clipped", DEGRADED, "more than 1 % of the inputs is beyond the calibrated range", _clipped),
