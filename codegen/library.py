@@ -315,7 +315,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     program, plan, loop = library.program, library.plan, library.loop
     if loop is None:
         lines = [f"void hil_compute({_parameters(library, 'const uint8_t *input')}) {{", "    (void)input;"]
-        lines += pointer_lines(program, plan, names, tensors_of(program.body))
+        lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body))
         if any(program.input in op.inputs for op in walk(program.body)):
             kind = c_type(library.input)
             lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
@@ -326,7 +326,9 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     lines += _part(library, names, program.body[:at])
     lines += ["}", "", f"void hil_step({_parameters(library, 'uint16_t step1', 'const uint8_t *input')}) {{"]
     lines += ["    (void)step1;"]
-    lines += pointer_lines(program, plan, names, {**tensors_of(loop.body), **{name: None for name, _ in loop.slices}})
+    lines += pointer_lines(
+        program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}}
+    )
     for sequence, row in loop.slices:
         kind = c_type(program.tensors[row])
         if sequence == program.input:
@@ -340,7 +342,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
 
 def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...]) -> list[str]:
     lines = [] if library.arena == STATIC else ["    (void)hil_arena;"]
-    lines += pointer_lines(library.program, library.plan, names, tensors_of(body))
+    lines += pointer_lines(library.program, library.plan, names, tensors_of(library.program, library.plan, body))
     return [*lines, *statements(library.program, library.plan, body, names, Where(1, ""))]
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tinyhil.errors import BoardError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.bench_file import Bench, parse_bench
 from tinyhil.harness.chip_like import complete_chips
+from tinyhil.harness.crossbars import WithCrossbars, make_hardware, require_known
 from tinyhil.harness.yaml_file import (
     Fault,
     Name,
@@ -24,6 +25,7 @@ from tinyhil.harness.yaml_file import (
     parse,
     read_text,
 )
+from tinyhil.reram.hardware import Hardware
 
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Supply = Literal["smps", "ldo"]
@@ -57,8 +59,11 @@ class DebugId(Record):
     value: PositiveInt
 
 
-class ChipSpec(Record):
-    """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator."""
+class ChipSpec(WithCrossbars):
+    """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator.
+
+    `crossbars`: the constants of an accelerator, whose layers are carried out by crossbars and cost what they say.
+    """
 
     name: Name
     like: Name | None = None  # has what that chip has, but what is said of this one
@@ -106,6 +111,13 @@ class _Board(Record):
     probe_reset: NonEmpty | None = None  # openocd's reset_config of this board
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
+    crossbars: dict[str, float] = Field(default_factory=dict)  # what this board's accelerator has otherwise
+
+    @field_validator("crossbars")
+    @classmethod
+    def _crossbars_are_known(cls, given: dict[str, float]) -> dict[str, float]:
+        require_known(given)
+        return given
 
 
 class _BoardEntry(_Board):
@@ -121,6 +133,11 @@ class BoardSpec(_Board):
     @property
     def is_host(self) -> bool:
         return self.chip.core == "host"
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The accelerator that this board is, if it is one; ConfigError for values that are not modelled."""
+        return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)
 
     def emulated_by(self, name: str | None) -> BoardSpec:
         """This board with another emulator of its chip; None: the usual one."""

@@ -20,9 +20,11 @@ from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.program import Program
+from tinyhil.reram.mapping import on_crossbars
 from tinyhil.verify import checked
 
 
@@ -56,8 +58,9 @@ def compile_model(
     those of the first board that is not left out.
     """
     lowered = lower(model.graph, assignment, ranges, without)
-    groups = _by_core(lowered, boards)
     required = set(required)
+    boards = [board for board in boards if board.hardware is None or board.name in required]
+    groups = _by_core(lowered, boards)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
     parts = [_compile(program, same, required, without) for program, same in groups]
@@ -80,10 +83,17 @@ def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Progra
     """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
-        arranged = checked(arrange(program, board.chip.core), "arrangement for a core")
-        core = board.chip.core if arranged is not program else ""
+        arranged = checked(arranged_for(program, board), "arrangement for a core")
+        own = board.chip.core if board.hardware is None else board.name
+        core = own if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)
     return list(groups.values()) or [(program, [])]
+
+
+def arranged_for(program: Program, board: BoardSpec) -> Program:
+    """The program as the board's core or accelerator carries it out; ModelError for layers that this can not hold."""
+    hardware = board.hardware
+    return arrange(program, board.chip.core) if hardware is None else on_crossbars(program, hardware)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,8 @@ class _Part:
 
 
 def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str]) -> _Part:
+    if any(board.hardware is not None for board in boards):
+        without = {*without, ROWS.name}  # an array holds whole windows
     placed = place(program, without)
     transfers = {}
     for board in boards:
