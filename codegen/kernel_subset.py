@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 FOLDER = "firmware/kernels/"
 ALL = "kernels.hpp"
 NAMESPACES = frozenset({"single", "twin"})  # those within hil
-_INCLUDE = re.compile(r'#include "firmware/kernels/(\w+\.hpp)"')
+_INCLUDE = re.compile(r'#include "firmware/kernels/(?:\w+/)?(\w+\.hpp)"')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(
     r"(?<![.\w])[A-Za-z_]\w*(?:\s*[(<])?"
@@ -49,6 +49,11 @@ class Header:
     @property
     def declarations(self) -> Iterator[Declaration]:
         return (item for item in self.items if isinstance(item, Declaration))
+
+
+def files_of(sources: Mapping[str, str]) -> dict[str, str]:
+    """The kernels of a project's sources, by their names alone: in an export they lie in one folder."""
+    return {path.rpartition("/")[2]: text for path, text in sources.items() if path.startswith(FOLDER)}
 
 
 def subset(kernels: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:

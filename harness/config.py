@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tinyhil.errors import BoardError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.boards.bench_file import Bench, parse_bench
+from tinyhil.harness.chip_like import complete_chips
+from tinyhil.harness.crossbars import WithCrossbars, make_hardware, require_known
 from tinyhil.harness.yaml_file import (
     Fault,
     Name,
@@ -23,6 +25,7 @@ from tinyhil.harness.yaml_file import (
     parse,
     read_text,
 )
+from tinyhil.reram.hardware import Hardware
 
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Supply = Literal["smps", "ldo"]
@@ -56,11 +59,17 @@ class DebugId(Record):
     value: PositiveInt
 
 
-class ChipSpec(Record):
-    """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator."""
+class ChipSpec(WithCrossbars):
+    """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator.
+
+    `crossbars`: the constants of an accelerator, whose layers are carried out by crossbars and cost what they say.
+    """
 
     name: Name
-    core: Literal["avr", "cortex-m3", "cortex-m7", "host"]
+    like: Name | None = None  # has what that chip has, but what is said of this one
+    hal: Name  # folder in firmware/hal/: the chip's name, or that of the one it is like
+    core: Literal["avr", "cortex-m3", "cortex-m4", "cortex-m7", "host"]
+    machine: str = ""  # the compiler's options for the core
     flash_bytes: PositiveInt | None = None
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
@@ -81,8 +90,8 @@ class ChipSpec(Record):
     def _a_microcontroller_has_limits(self) -> ChipSpec:
         if self.core == "host":
             return self
-        needed = ("flash_bytes", "ram_bytes", "stack_reserve_bytes", "uart")
-        missing = [field for field in needed if getattr(self, field) is None]
+        needed = ("machine", "flash_bytes", "ram_bytes", "stack_reserve_bytes", "uart")
+        missing = [field for field in needed if not getattr(self, field)]
         if missing:
             raise ValueError(f"a chip needs {', '.join(missing)}")
         return self
@@ -90,6 +99,8 @@ class ChipSpec(Record):
 
 class _Board(Record):
     title: NonEmpty
+    vendor: str = ""
+    url: str = ""
     usb: tuple[UsbId, ...] = ()
     usb_shared: bool = False  # boards of other kinds have the same identity: one must be named to be used
     baud: PositiveInt = 115200
@@ -100,6 +111,13 @@ class _Board(Record):
     probe_reset: NonEmpty | None = None  # openocd's reset_config of this board
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
+    crossbars: dict[str, float] = Field(default_factory=dict)  # what this board's accelerator has otherwise
+
+    @field_validator("crossbars")
+    @classmethod
+    def _crossbars_are_known(cls, given: dict[str, float]) -> dict[str, float]:
+        require_known(given)
+        return given
 
 
 class _BoardEntry(_Board):
@@ -107,7 +125,7 @@ class _BoardEntry(_Board):
 
 
 class BoardSpec(_Board):
-    """A board with its chip; `name` is also the environment in platformio.ini."""
+    """A board with its chip; `name` is also its environment in platformio.ini."""
 
     name: Name
     chip: ChipSpec
@@ -115,6 +133,11 @@ class BoardSpec(_Board):
     @property
     def is_host(self) -> bool:
         return self.chip.core == "host"
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The accelerator that this board is, if it is one; ConfigError for values that are not modelled."""
+        return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)
 
     def emulated_by(self, name: str | None) -> BoardSpec:
         """This board with another emulator of its chip; None: the usual one."""
@@ -127,8 +150,10 @@ class BoardSpec(_Board):
         return self.model_copy(update={"chip": self.chip.model_copy(update={"emulator": known[name]})})
 
 
-class _File(Record):
-    chips: dict[Name, ChipSpec]
+class Content(Record):
+    """What a board file says."""
+
+    chips: dict[Name, ChipSpec] = Field(default_factory=dict)
     boards: dict[Name, _BoardEntry]
 
 
@@ -157,9 +182,13 @@ class Boards(Record):
 
 
 def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
-    """Kinds of boards from boards.yaml, and the instances of a user's bench file if one is named (docs/bench.md)."""
-    source = path or asset("boards.yaml")
-    boards = parse_boards(read_text(source, "board file"), source)
+    """The boards of boards.yaml, those of the board file `path` beside them (or in the place of a board of that name),
+    and the instances of a user's bench file if one is named (docs/bench.md)."""
+    shipped = asset("boards.yaml")
+    content = _read(shipped, None)
+    if path is not None:
+        content = _read(path, content)
+    boards = _boards(content, path or shipped)
     if bench is None:
         return boards
     found = parse_bench(read_text(bench, "bench file"), bench, boards.names)
@@ -167,8 +196,33 @@ def load_boards(path: Path | None = None, bench: Path | None = None) -> Boards:
 
 
 def parse_boards(text: str, source: Path) -> Boards:
-    """The boards of a YAML text; ConfigError with one `file:line:col: message` line per fault."""
-    content = parse(text, source, _File, _name_the_chips, _contradictions)
+    """The boards of a YAML text alone; ConfigError with one `file:line:col: message` line per fault."""
+    return _boards(_parse(text, source, None), source)
+
+
+def _read(source: Path, beside: Content | None) -> Content:
+    return _parse(read_text(source, "board file"), source, beside)
+
+
+def _parse(text: str, source: Path, beside: Content | None) -> Content:
+    """What `text` says, together with what it stands beside."""
+    known = {} if beside is None else {name: chip.model_dump() for name, chip in beside.chips.items()}
+    others = beside or Content(boards={})
+
+    def both(own: Content) -> Content:
+        return Content(chips={**others.chips, **own.chips}, boards={**others.boards, **own.boards})
+
+    own = parse(
+        text,
+        source,
+        Content,
+        lambda data, root: complete_chips(data, root, known),
+        lambda own, root: _contradictions(own, both(own).chips, root),
+    )
+    return both(own)
+
+
+def _boards(content: Content, source: Path) -> Boards:
     entries = {
         name: BoardSpec(name=name, **{**dict(entry), "chip": content.chips[entry.chip]})
         for name, entry in content.boards.items()
@@ -176,32 +230,15 @@ def parse_boards(text: str, source: Path) -> Boards:
     return Boards(source=source, entries=entries)
 
 
-def _name_the_chips(data: Any) -> None:
-    chips = data.get("chips") if isinstance(data, dict) else None
-    for name, chip in chips.items() if isinstance(chips, dict) else ():
-        if isinstance(chip, dict):
-            chip.setdefault("name", name)
-
-
-def _contradictions(content: _File, root: yaml.Node) -> list[Fault]:
-    return [*_unknown_chips(content, root), *_wrong_supplies(content, root)]
-
-
-def _wrong_supplies(content: _File, root: yaml.Node) -> list[Fault]:
+def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) -> list[Fault]:
     faults = []
-    for name, entry in content.boards.items():
-        chip = content.chips.get(entry.chip)
-        if chip is not None and entry.supply is not None and entry.supply not in chip.supplies:
+    for name, entry in own.boards.items():
+        chip = chips.get(entry.chip)
+        if chip is None:
+            why = f"boards.{name}.chip: no chip named {entry.chip!r}; known: {', '.join(chips)}"
+            faults.append((*mark(root, ("boards", name, "chip")), why))
+        elif entry.supply is not None and entry.supply not in chip.supplies:
             known = " or ".join(chip.supplies) or "none"
             why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
             faults.append((*mark(root, ("boards", name, "supply")), why))
     return faults
-
-
-def _unknown_chips(content: _File, root: yaml.Node) -> list[Fault]:
-    known = ", ".join(content.chips)
-    return [
-        (*mark(root, ("boards", name, "chip")), f"boards.{name}.chip: no chip named {entry.chip!r}; known: {known}")
-        for name, entry in content.boards.items()
-        if entry.chip not in content.chips
-    ]

@@ -38,21 +38,23 @@ def parse(
     text: str,
     source: Path,
     model: type[Content],
-    prepare: Callable[[Any], None] = lambda data: None,
+    prepare: Callable[[Any, yaml.Node], list[Fault]] = lambda data, root: [],
     check: Callable[[Content, yaml.Node], list[Fault]] = lambda content, root: [],
 ) -> Content:
     """The text as a `model`; ConfigError with one `file:line:col: message` line per fault.
 
-    `prepare` may complete the plain data, `check` looks for faults that a single field does not show.
+    `prepare` may complete the plain data (its faults end the reading), `check` looks for faults that a single field
+    does not show.
     """
     root = _compose(text, source)
     faults: list[Fault] = []
     data = _plain(root, faults)
     unquoted = list(_unquoted_usb_ids(root))
-    prepare(data)
+    unprepared = prepare(data, root)
+    faults += unprepared
     content = None
     try:
-        content = model.model_validate(data)
+        content = None if unprepared else model.model_validate(data)
     except ValidationError as error:
         said = {(line, col) for line, col, _ in unquoted}
         found = [(*mark(root, e["loc"]), _wording(e)) for e in error.errors()]

@@ -15,7 +15,7 @@ from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_fits
-from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,7 +110,7 @@ def run_natively(cases: Sequence[Vectors], folder: Path) -> str:
 
 
 def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) -> str:
-    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
     sources |= _sources(cases) | {"firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
     check_fits(image, board)

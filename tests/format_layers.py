@@ -19,7 +19,7 @@ from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_fits
-from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
 
 FIRMWARE = Path(__file__).resolve().parent / "firmware_formats"
@@ -80,7 +80,7 @@ def layer(fmt: Format, outputs: int, inner: int, accumulator: str = "", far: boo
 
 
 def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost]:
-    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
     sources |= {
         "model/model.hpp": "#pragma once\n",
         "model/model.cpp": "",

@@ -19,7 +19,7 @@ from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_fits
-from tinyhil.harness.build.pipeline import runtime_sources
+from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
@@ -108,7 +108,7 @@ def _inputs(case: Case) -> str:
 
 MODEL_HPP = """#pragma once
 #include <stdint.h>
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 namespace model { constexpr bool streamed = false; }
 """
 
@@ -182,7 +182,7 @@ def run_natively(cases: Sequence[Case], folder: Path, *flags: str) -> Results:
 
 def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Results:
     """Built by the project's own build for `board`, run on its emulator (or on the host)."""
-    sources = {name: text for name, text in runtime_sources().items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
     sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
     check_fits(image, board)

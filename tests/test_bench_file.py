@@ -261,10 +261,12 @@ def test_the_example_of_the_page_is_a_bench() -> None:
     assert (found.locks.wait_s, found.locks.expiry_s) == (30, 3600)
 
 
-@pytest.mark.parametrize("kind", ["h747", "nucleo_h745"])
-def test_a_probe_that_other_boards_have_too_is_never_guessed(kind: str, plug: Plug) -> None:
+@pytest.mark.parametrize(
+    ("kind", "usb"), [("h747", "0483:374E"), ("nucleo_h745", "0483:374E"), ("nucleo_l4r5", "0483:374B")]
+)
+def test_a_probe_that_other_boards_have_too_is_never_guessed(kind: str, usb: str, plug: Plug) -> None:
     """Every Nucleo's ST-LINK has the identity of the Discovery board's: a run would overwrite a foreign board."""
-    port = plug("0483:374E", "0042")
+    port = plug(usb, "0042")
     boards = bench("boards: {}\n")
     with pytest.raises(BoardError, match=rf"serial number 0042\) may be a {kind} or any other board.*{kind}@SERIAL"):
         locate(boards, kind)

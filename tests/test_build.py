@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import shutil
 import struct
@@ -13,20 +12,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from boards_under_test import SPECS
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
 from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.platformio import project_files
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command, platformio_environment
 from tinyhil.harness.config import Boards, load_boards
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ROOT / "tests" / "tiny_firmware"
 PLATFORM = ROOT / "firmware" / "platform"
-CHIP_BOARDS = ("uno", "due", "h747")
+CHIP_BOARDS = tuple(name for name, board in SPECS.items() if (TINY / "firmware" / "hal" / board.chip.hal).is_dir())
 ALL_BOARDS = (*CHIP_BOARDS, "host")
 ARENA_BYTES = 256
-PREFIX = {"uno": "avr-", "due": "arm-none-eabi-", "h747": "arm-none-eabi-", "host": ""}
+PREFIX = {name: board.chip.compiler.removesuffix("gcc") for name, board in SPECS.items()} | {"host": ""}
 
 
 def read_tree(folder: Path, base: Path) -> dict[str, str]:
@@ -37,9 +38,8 @@ def read_tree(folder: Path, base: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def sources() -> dict[str, str]:
     """The tiny firmware as a generated project: our platform and platformio.ini, a model of its own."""
-    ini = (ROOT / "platformio.ini").read_text().splitlines(keepends=True)
-    project = {"platformio.ini": "".join(line for line in ini if not line.startswith("extra_scripts"))}
-    return project | read_tree(TINY, TINY) | read_tree(PLATFORM, ROOT)
+    project = project_files([load_boards().board(name) for name in ALL_BOARDS])
+    return read_tree(TINY, TINY) | read_tree(PLATFORM, ROOT) | project
 
 
 @pytest.fixture(scope="session")
@@ -225,7 +225,7 @@ LINK = {
 }
 
 
-@pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)
+@pytest.mark.parametrize("image", DIRECT, indirect=True)
 def test_the_hex_file_equals_that_of_the_compiler_alone(image, sources, boards, tmp_path) -> None:
     project, prefix = write_project(sources, tmp_path), PREFIX[image.board]
     chip = boards.board(image.board).chip.name
@@ -433,17 +433,3 @@ def test_a_project_without_a_model_says_so(sources, cache_dir, tmp_path) -> None
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode != 0
     assert "no model/*.cpp" in result.stderr
-
-
-@pytest.mark.parametrize("name", CHIP_BOARDS)
-def test_manifests_agree_with_the_board_file(name, boards) -> None:
-    manifest = json.loads((PLATFORM / "boards" / f"{name}.json").read_text())
-    board = boards.board(name)
-    chip = board.chip
-    assert manifest["build"]["chip"] == chip.name
-    assert manifest["build"]["f_cpu"] == f"{chip.clock_hz}L"
-    assert manifest["build"]["stack_reserve"] == chip.stack_reserve_bytes
-    assert manifest["upload"]["maximum_size"] == chip.flash_bytes
-    assert manifest["upload"]["maximum_ram_size"] == chip.ram_bytes
-    assert manifest["upload"]["protocol"] == board.upload
-    assert tuple(f"{vid[2:]}:{pid[2:]}" for vid, pid in manifest["build"]["hwids"]) == board.usb

@@ -71,9 +71,9 @@ def wrong_tanh(monkeypatch: pytest.MonkeyPatch) -> None:
 def broken(sources: dict[str, str]) -> dict[str, str]:
     """The firmware with a tanh whose third element is one unit of the last place too large."""
     changed = dict(sources)
-    text = sources["firmware/kernels/activation.hpp"]
+    text = sources["firmware/kernels/common/activation.hpp"]
     assert "void tanh(" in text
-    changed["firmware/kernels/activation.hpp"] = text.replace("void tanh(", "void tanh_right(").replace(
+    changed["firmware/kernels/common/activation.hpp"] = text.replace("void tanh(", "void tanh_right(").replace(
         "}  // namespace hil",
         "template <class Acc, class Out, class In, class... Rest>\n"
         "void tanh(Out *out, In in, Rest... rest) {\n"

@@ -1,4 +1,4 @@
-"""The emulated Due and STM32H747: exact counts, a model within its bounds, interrupts, faults, a clean life cycle."""
+"""The emulated Due, STM32H747 and STM32L4R5: exact counts, a model within its bounds, interrupts, faults, ending."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class Chip:
 
 DUE = Chip("sam3x8e", ("-mcpu=cortex-m3", "-mthumb"), 0x20088000, 84_000_000)
 H747 = Chip("stm32h747", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), 0x24080000, 64_000_000)
-CHIPS = (DUE, H747)
-both_chips = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+L4R5 = Chip("stm32l4r5", M4, 0x200A0000, 120_000_000)
+CHIPS = (DUE, H747, L4R5)
+every_chip = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 both_uarts = pytest.mark.parametrize("uart", ["lifted", "true"])
 
 FLAGS = (
@@ -190,13 +192,13 @@ def run_counts(start: Start, chip: Chip) -> tuple[dict[int, tuple[int, ...]], li
     return board.sections(), cycles
 
 
-@both_chips
+@every_chip
 def test_instruction_counts_are_exact(start: Start, chip: Chip) -> None:
     sections, _ = run_counts(start, chip)
     assert {tag: sections[tag][0] for tag in COUNTS} == COUNTS
 
 
-@both_chips
+@every_chip
 def test_cycle_counter_follows_the_model_within_its_bounds(start: Start, chip: Chip) -> None:
     sections, counted = run_counts(start, chip)
     for tag, cycles in zip(COUNTS, counted, strict=True):
@@ -217,12 +219,12 @@ def test_m3_cycles_are_those_of_the_reference_manual(start: Start) -> None:
     assert 64 <= straight <= 64 + 8
 
 
-@both_chips
+@every_chip
 def test_two_runs_count_the_same(start: Start, chip: Chip) -> None:
     assert run_counts(start, chip) == run_counts(start, chip)
 
 
-@both_chips
+@every_chip
 def test_trace_lines(start: Start, chip: Chip) -> None:
     board = start(chip, "counts")
     with board.open() as port:
@@ -235,7 +237,7 @@ def test_trace_lines(start: Start, chip: Chip) -> None:
     board.end()
 
 
-@both_chips
+@every_chip
 @both_uarts
 def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> None:
     board = start(chip, "echo", "--uart", uart)
@@ -254,7 +256,7 @@ def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> 
         assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 116_000
 
 
-@both_chips
+@every_chip
 def test_round_trip_is_short_and_idling_is_cheap(start: Start, chip: Chip) -> None:
     board = start(chip, "echo")
     with board.open() as port:
@@ -274,7 +276,7 @@ def test_round_trip_is_short_and_idling_is_cheap(start: Start, chip: Chip) -> No
     assert idle_ticks / os.sysconf("SC_CLK_TCK") < 0.25 * (time.perf_counter() - begun)
 
 
-@both_chips
+@every_chip
 def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: Chip) -> None:
     instructions: dict[int, int] = {}
     series = 0.0
@@ -300,10 +302,14 @@ def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: C
     assert instructions[1] > 2000 * (2042 + 9)
 
 
-BRIDGES = {"sam3x8e": 117647, "stm32h747": 115200}  # 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
+BRIDGES = {
+    "sam3x8e": 117647,
+    "stm32h747": 115200,
+    "stm32l4r5": 115200,
+}  # 16U2: 16 MHz / 8 / 17; an ST-LINK hits the rate
 
 
-@both_chips
+@every_chip
 def test_the_wire_is_as_fast_as_the_bridge_beside_it(start: Start, chip: Chip) -> None:
     """Two ends of a frame of ten bits may differ by 2 % each way; half of that is the oscillators'."""
     board = start(chip, "echo")
@@ -313,7 +319,7 @@ def test_the_wire_is_as_fast_as_the_bridge_beside_it(start: Start, chip: Chip) -
     assert abs(baud / BRIDGES[chip.name] - 1) < 0.01
 
 
-@both_chips
+@every_chip
 @both_uarts
 def test_lock_keeps_interrupts_out(start: Start, chip: Chip, uart: str) -> None:
     board = start(chip, "locked", "--uart", uart)
@@ -325,7 +331,7 @@ def test_lock_keeps_interrupts_out(start: Start, chip: Chip, uart: str) -> None:
     assert before == during < after
 
 
-@both_chips
+@every_chip
 def test_overrun_while_the_receive_interrupt_is_off(start: Start, chip: Chip) -> None:
     board = start(chip, "overrun", "--uart", "true")
     with board.open() as port:
@@ -339,7 +345,7 @@ def test_overrun_while_the_receive_interrupt_is_off(start: Start, chip: Chip) ->
     assert received == 2
 
 
-@both_chips
+@every_chip
 def test_lifted_bytes_wait_for_the_receiver(start: Start, chip: Chip) -> None:
     board = start(chip, "overrun", "--uart", "lifted")
     with board.open() as port:
@@ -349,7 +355,7 @@ def test_lifted_bytes_wait_for_the_receiver(start: Start, chip: Chip) -> None:
         assert board.end()["overruns"] == 0
 
 
-@both_chips
+@every_chip
 def test_painted_watermark_agrees_with_the_lowest_stack_pointer(start: Start, chip: Chip) -> None:
     board = start(chip, "watermark")
     peaks = []
@@ -370,7 +376,7 @@ def test_painted_watermark_agrees_with_the_lowest_stack_pointer(start: Start, ch
     assert 0 <= lowest - peaks[2] <= 8  # the innermost frame may reserve a word that nothing writes
 
 
-@both_chips
+@every_chip
 def test_linker_refuses_a_stack_that_is_too_small(chip: Chip, tmp_path: Path) -> None:
     command = [*compiler_command(chip, "echo", tmp_path / "x.elf"), "-Wl,--defsym=_min_stack=0x100000"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -386,7 +392,7 @@ FAULTS = [
 ]
 
 
-@both_chips
+@every_chip
 @pytest.mark.parametrize(("letter", "why", "place"), FAULTS, ids=[fault[1] for fault in FAULTS])
 def test_faults_are_told_with_their_place(start: Start, chip: Chip, letter: str, why: str, place: str) -> None:
     board = start(chip, "faults")
@@ -417,7 +423,7 @@ def check_stack_fault(port: serial.SerialBase, letter: bytes, large_step: int) -
     assert pc == (large_step if known else 0)
 
 
-@both_chips
+@every_chip
 @pytest.mark.parametrize("letter", [b"s", b"l"], ids=["small steps", "large step"])
 def test_the_guard_stops_the_processor_s_frame_too(start: Start, chip: Chip, letter: bytes) -> None:
     board = start(chip, "stack_fault")
@@ -439,7 +445,7 @@ def test_touching_the_power_supply_is_a_fault(start: Start) -> None:
         assert "power controller" in board.wait_event("fault")["why"]
 
 
-@both_chips
+@every_chip
 def test_firmware_can_reset_the_chip(start: Start, chip: Chip) -> None:
     board = start(chip, "faults")
     with board.open() as port:
@@ -449,7 +455,7 @@ def test_firmware_can_reset_the_chip(start: Start, chip: Chip) -> None:
     assert board.end()["resets"] == 3
 
 
-@both_chips
+@every_chip
 def test_opening_the_port_resets_the_board(start: Start, chip: Chip) -> None:
     board = start(chip, "echo")
     for _ in range(3):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.export_bench import Exported, export
-from tinyhil.codegen.kernel_subset import ALL, FOLDER, subset
+from tinyhil.codegen.kernel_subset import ALL, files_of, subset
 from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
 
@@ -33,7 +33,7 @@ CASES = [
 
 def all_kernels() -> dict[str, str]:
     """File name -> text."""
-    return {path.removeprefix(FOLDER): text for path, text in runtime_sources().items() if path.startswith(FOLDER)}
+    return files_of(runtime_sources())
 
 
 def contents(sources: Path, exported: Exported, board: str) -> list[tuple[str, str]]:
@@ -55,7 +55,9 @@ def test_all_kernels_make_the_same_code(model: str, format_: str, board: str, tm
     own, source = f"{exported.prefix}_kernels", sources / f"{exported.prefix}.cpp"
     kernels = all_kernels()
     for name, text in kernels.items():
-        text = re.sub(r'"firmware/kernels/(\w+\.hpp)"', r'"\1"', text).replace("namespace hil", f"namespace {own}")
+        text = re.sub(r'"firmware/kernels/(?:\w+/)?(\w+\.hpp)"', r'"\1"', text).replace(
+            "namespace hil", f"namespace {own}"
+        )
         (sources / own / name).write_text(text.replace("hil::", f"{own}::"))
     text = re.sub(
         rf'(#include "{own}/\w+\.hpp"\n)+',

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from boards_under_test import FLASHED, each
 from flash_bench import DEADLINE_S, Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
@@ -38,8 +39,7 @@ from tinyhil.harness.measure.load import build_image
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
 from tinyhil.harness.records.record import store
 
-BOARDS = ("uno", "due", "h747")
-every_board = pytest.mark.parametrize("name", BOARDS)
+every_board = pytest.mark.parametrize("name", each(FLASHED))
 
 
 def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
@@ -56,7 +56,7 @@ def boards() -> Boards:
 @pytest.fixture(scope="module")
 def images(boards: Boards) -> dict[str, Image]:
     request = Request(board="", model="fastgrnn_har")
-    return {name: build_image(request, boards.board(name), boards, default_cache_dir(), print) for name in BOARDS}
+    return {name: build_image(request, boards.board(name), boards, default_cache_dir(), print) for name in FLASHED}
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_hil_run_flashes_by_itself(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "option", "variable", "expected"),
     [
-        *[(name, None, None, "flash") for name in (*BOARDS, "nucleo_h745")],
+        *[(name, None, None, "flash") for name in (*FLASHED, "nucleo_h745")],
         *[(name, None, None, "direct") for name in ("qemu_m3", "qemu_m7", "host")],
         *[("qemu_m3", None, variable, "direct") for variable in ("flash", "direct")],
         *[("uno", None, variable, variable) for variable in ("flash", "direct")],
@@ -301,7 +301,7 @@ def test_the_st_link_is_chosen_by_its_serial_number(
 
 PROBE = """
 proc init {{}} {{}}
-proc mrw {{address}} {{ if {{$address != 0x5C001000}} {{ error "nothing there" }}; return {word} }}
+proc mrw {{address}} {{ if {{$address != {address}}} {{ error "nothing there" }}; return {word} }}
 proc program {{args}} {{ echo "WRITES $args"; shutdown }}
 proc reset {{args}} {{ echo "RESETS"; shutdown }}
 proc reset_config {{args}} {{ echo "reset_config $args" }}
@@ -309,20 +309,29 @@ proc reset_config {{args}} {{ echo "reset_config $args" }}
 
 
 @pytest.mark.parametrize(
-    ("word", "writes"),
+    ("board", "word", "writes"),
     [
-        ("0x20036450", True),
-        ("0x10016450", True),  # revision
-        ("0x20036483", False),  # an STM32H723 on its Nucleo
-        ("[error {bus fault}]", False),  # an STM32F4, where nothing is at this address
+        *(
+            (board, word, writes)
+            for board in ("h747", "nucleo_h745")
+            for word, writes in (
+                ("0x20036450", True),
+                ("0x10016450", True),  # revision
+                ("0x20036483", False),  # an STM32H723 on its Nucleo
+                ("[error {bus fault}]", False),  # an STM32F4, where nothing is at this address
+            )
+        ),
+        ("nucleo_l4r5", "0x10016470", True),
+        ("nucleo_l4r5", "0x10076413", False),  # an STM32F4, whose id code is at the same address
     ],
 )
-@pytest.mark.parametrize("board", ["h747", "nucleo_h745"])
 def test_the_chip_behind_an_st_link_is_asked_first(
     board: str, word: str, writes: bool, boards: Boards, images: dict[str, Image], tmp_path: Path
 ) -> None:
     """openocd itself runs our command line; only what it would do through a probe is ours."""
-    (tmp_path / "probe.tcl").write_text(PROBE.format(word=word))
+    found = boards.board(board).chip.debug_id
+    assert found is not None
+    (tmp_path / "probe.tcl").write_text(PROBE.format(word=word, address=f"0x{found.address:X}"))
     command = TOOLS["stlink"].command(images["h747"], boards.board(board), "/dev/ttyACM9")
     rest = command[command.index(next(w for w in command if w.startswith("reset_config"))) - 1 :]
     log = tmp_path / "log"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def test_each_image_is_silent_on_the_others_wire(records: dict[str, dict[str, An
     """
     assert records["nucleo_h745"]["bit_exact"] is True
     text = (ROOT / "boards.yaml").read_text()
-    swapped = text.replace("args: [--chip, stm32h745,", "args: [--chip, stm32h747,")
+    swapped = text.replace('"{chip}"', "stm32h747")
     assert swapped != text
     (tmp_path / "boards.yaml").write_text(swapped)
     arguments = ("--board", "nucleo_h745", "--boards-file", tmp_path / "boards.yaml")
@@ -51,7 +50,7 @@ def test_each_image_is_silent_on_the_others_wire(records: dict[str, dict[str, An
 
 def test_the_same_chip_by_two_names(boards: Boards) -> None:
     nucleo, discovery = boards.board("nucleo_h745").chip, boards.board("h747").chip
-    differing = {"name", "uart", "emulator", "cross_checks"}
+    differing = {"name", "like", "uart", "cross_checks"}
     assert nucleo.model_dump(exclude=differing) == discovery.model_dump(exclude=differing)
 
 
@@ -61,14 +60,3 @@ def test_its_probe_does_not_tell_it_from_a_discovery_board(boards: Boards) -> No
     assert boards.board("h747").usb_shared
     assert set(board.usb) <= set(boards.board("h747").usb)
     assert (board.upload, board.reset) == ("stlink", "by_probe")
-
-
-def test_manifest_and_board_file_agree(boards: Boards) -> None:
-    board = boards.board("nucleo_h745")
-    manifest = json.loads((ROOT / "firmware/platform/boards/nucleo_h745.json").read_text())
-    discovery = json.loads((ROOT / "firmware/platform/boards/h747.json").read_text())
-    assert manifest["name"] == board.title
-    assert manifest["build"]["chip"] == board.chip.name
-    for key in ("machine", "optimize", "f_cpu", "stack_reserve", "cpu"):
-        assert manifest["build"][key] == discovery["build"][key]
-    assert manifest["upload"] == discovery["upload"]

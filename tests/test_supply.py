@@ -12,7 +12,7 @@ from test_emulator_cortexm import ARMSIM, H747, Board, compiler_command, read_wo
 from wire_bench import ROOT
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.build.pipeline import runtime_sources, with_supplies
+from tinyhil.harness.build.platformio import MANIFESTS, defines
 from tinyhil.harness.config import load_boards, parse_boards
 
 AFTER_RESET, SMPS, LDO = 0x46, 0x44, 0x42
@@ -88,17 +88,16 @@ def test_a_run_with_a_supply(tmp_path: Path) -> None:
 def test_a_generated_project_knows_it(tmp_path: Path) -> None:
     done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", boards_file(tmp_path, "smps"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    built = {
-        path.stem: json.loads(path.read_text())["build"] for path in tmp_path.glob("p/firmware/platform/boards/*.json")
+    told = {
+        path.stem: json.loads(path.read_text())["build"]["defines"] for path in tmp_path.glob(f"p/{MANIFESTS}/*.json")
     }
-    assert {name: build.get("supply") for name, build in built.items() if "supply" in build} == {"h747": "smps"}
+    assert [name for name, names in told.items() if "HIL_SUPPLY_SMPS" in names] == ["h747"]
 
 
 def test_no_board_has_one_unasked() -> None:
-    boards = load_boards()
-    assert [board.name for board in boards.entries.values() if board.supply] == []
-    sources = runtime_sources()
-    assert with_supplies(sources, list(boards.entries.values())) == sources
+    for board in load_boards().entries.values():
+        assert board.supply is None
+        assert not [name for name in defines(board) if name.startswith("HIL_SUPPLY")]
     assert ENTRY in (ROOT / "boards.yaml").read_text()
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tinyhil.formats import FORMATS
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
+from tinyhil.harness.build.platformio import MANIFESTS, project_files
+from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
-from tools import tables, zoo_table
+from tools import reram_page, tables, zoo_table
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
@@ -113,16 +115,25 @@ def costs_file() -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
+def _project_file(name: str) -> Callable[[], str]:
+    return lambda: project_files(list(load_boards().entries.values()), bundled=True)[name]
+
+
 PAGES = {
     "tinyhil/formats/costs.json": costs_file,
     "docs/formats.md": formats.page,
     "docs/operators.md": operators_page,
+    "docs/reram.md": reram_page.page,
     "docs/zoo.md": zoo_table.page,
     "README.md": readme_page,
+    **{name: _project_file(name) for name in project_files(list(load_boards().entries.values()))},
 }
 
 
 def main() -> None:
+    for old in (ROOT / MANIFESTS).glob("*.json"):
+        if f"{MANIFESTS}/{old.name}" not in PAGES:
+            old.unlink()
     for name, page in PAGES.items():
         (ROOT / name).write_text(page())
         formats.costs.cache_clear()

@@ -1,11 +1,10 @@
-/* The boot loader in the system memory of the STM32H747, as it speaks over a USART (ST application notes AN3155 and AN2606). */
+/* The boot loader in the system memory of an STM32, as it speaks over a USART (ST application notes AN3155 and AN2606). */
 #include "machine.h"
 
 #include <string.h>
 
 enum {
-    SYNC = 0x7F, ACK = 0x79, NACK = 0x1F, PROTOCOL = 0x31, PRODUCT_ID = 0x450, SECTOR_BYTES = 128 << 10,
-    GET = 0x00, GET_VERSION = 0x01, GET_ID = 0x02, READ = 0x11, GO = 0x21, WRITE = 0x31, ERASE = 0x44,
+    SYNC = 0x7F, ACK = 0x79, NACK = 0x1F, PROTOCOL = 0x31, GET = 0x00, GET_VERSION = 0x01, GET_ID = 0x02, READ = 0x11, GO = 0x21, WRITE = 0x31, ERASE = 0x44,
     MASS_ERASE = 0xFFFF, FIRST_SPECIAL = 0xFFFD, IDLE_MS = 100, BYTE_MS = 1000
 };
 
@@ -67,8 +66,8 @@ static bool erase_sectors(struct machine *m, const uint8_t *numbers, unsigned co
     bool good = true;
     for (unsigned i = 0; i < count; ++i) {
         const uint32_t sector = numbers[2 * i] << 8 | numbers[2 * i + 1];
-        good = good && sector < m->chip->flash_size_bytes / SECTOR_BYTES &&
-               flash_erase(m, sector * SECTOR_BYTES, SECTOR_BYTES);
+        good = good && sector < m->chip->flash_size_bytes / m->chip->sector_bytes &&
+               flash_erase(m, sector * m->chip->sector_bytes, m->chip->sector_bytes);
     }
     return good;
 }
@@ -88,7 +87,8 @@ static void erase_memory(struct machine *m) {
 }
 
 static void execute(struct machine *m, int command) {
-    static const uint8_t version[] = {PROTOCOL, 0, 0, ACK}, id[] = {1, PRODUCT_ID >> 8, PRODUCT_ID & 0xFF, ACK};
+    static const uint8_t version[] = {PROTOCOL, 0, 0, ACK};
+    const uint8_t id[] = {1, m->chip->product_id >> 8, m->chip->product_id & 0xFF, ACK};
     switch (command) {
     case GET: send_commands(m); break;
     case GET_VERSION: rom_put(m, version, sizeof version); break;

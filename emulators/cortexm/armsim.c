@@ -1,4 +1,4 @@
-/* armsim: an Arduino Due or an STM32H747 board made of software. See README.md for what its numbers mean. */
+/* armsim: an Arduino Due or an STM32 board made of software. See README.md for what its numbers mean. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { SILENT_WAIT_MS = 100, NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745};
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5};
 
 struct options {
     const struct chip *chip;
@@ -19,7 +19,7 @@ struct options {
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
-    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745 --image FILE.bin --link PATH "
+    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
             "[--worn OFFSET] [--supply smps|ldo]\n", what, argument);
     exit(2);
@@ -130,6 +130,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     m->instructions = m->next_event = m->next_service = m->rom_wire_bytes = 0;
     m->taken_typical = m->taken_min = m->taken_max = 0;
     m->code_line[0] = m->code_line[1] = m->literal_line = FLASH_LINE_NONE;
+    memset(m->cached_lines, 0xFF, sizeof m->cached_lines);
     reset_core(m);
     uart_reset(m);
     idle_reset(m);
@@ -142,7 +143,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     uc_reg_write(m->uc, UC_ARM_REG_CONTROL, &zero);
     uc_reg_write(m->uc, UC_ARM_REG_SP, &vectors[0]);
     uc_reg_write(m->uc, UC_ARM_REG_LR, &ones);
-    if (m->chip->cortex_m7) uc_reg_write(m->uc, UC_ARM_REG_FPEXC, &fpexc);
+    if (m->chip->core != CORTEX_M3) uc_reg_write(m->uc, UC_ARM_REG_FPEXC, &fpexc);
     host_hold_reset();
     host_restart_pace(m);
     m->stop = RUN;

@@ -11,6 +11,8 @@ enum {
     CFSR = 0xED28, HFSR = 0xED2C, MMFAR = 0xED34, BFAR = 0xED38, DEMCR = 0xEDFC, BUS_BYTES = 0x10000, NVIC_BYTES = 0x20
 };
 
+static const uint32_t cpuid[] = {[CORTEX_M3] = 0x412FC230, [CORTEX_M4] = 0x410FC241, [CORTEX_M7] = 0x411FC271};
+
 static uint32_t words[BUS_BYTES / 4];
 static uint64_t cyccnt_zero; /* modelled cycles at which CYCCNT would read 0 */
 static uint32_t cyccnt_held;
@@ -35,10 +37,10 @@ static uint64_t read_core(uc_engine *uc, uint64_t offset, unsigned size, void *u
     switch (at) {
     case ITM_STIM0: value = 1; break; /* ready */
     case DWT_CYCCNT: value = cyccnt(m); ++m->io_count; break; /* who looks at the clock is not idle */
-    case CPUID: value = m->chip->cortex_m7 ? 0x411FC271 : 0x412FC230; break;
+    case CPUID: value = cpuid[m->chip->core]; break;
     case VTOR: value = m->nvic.vector_table; break;
-    case CCSIDR: value = m->chip->cortex_m7 ? 0xF00FE019 : 0; break; /* 16 KiB, 4 ways, 128 sets of 32 bytes */
-    case MPU_TYPE: value = (m->chip->cortex_m7 ? 16 : 8) << 8; break;
+    case CCSIDR: value = m->chip->core == CORTEX_M7 ? 0xF00FE019 : 0; break; /* 16 KiB, 4 ways, 128 sets of 32 bytes */
+    case MPU_TYPE: value = (m->chip->core == CORTEX_M7 ? 16 : 8) << 8; break;
     }
     if ((at & ~0x9Fu) == NVIC_ISER) value = m->nvic.enabled[bit_bank(at)];
     if ((at & ~0x9Fu) == NVIC_ISPR) value = m->nvic.pending[bit_bank(at)];

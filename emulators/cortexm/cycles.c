@@ -32,6 +32,16 @@ static const struct price m3_price[KINDS] = {
     [SYSTEM] = {1, 1, 2}, [BARRIER] = {4, 1, 4},
 };
 
+/* Cortex-M4 TRM r0p1, tables 3-1 and 7-1: the M3's, with every multiplication in one cycle, and the FPU. */
+static const struct price m4_price[KINDS] = {
+    [ALU] = {1, 1, 1}, [MUL] = {1, 1, 1}, [MLA] = {1, 1, 1}, [MULL] = {1, 1, 1}, [MLAL] = {1, 1, 1},
+    [DIVIDE] = {7, 2, 12}, [LOAD] = {2, 1, 2}, [LOAD_LITERAL] = {2, 1, 3}, [STORE] = {1, 1, 2},
+    [STORE_REGISTER] = {2, 1, 2}, [LOAD_MANY] = {1, 1, 1}, [STORE_MANY] = {1, 1, 1}, [BRANCH] = {1, 1, 1},
+    [BRANCH_COND] = {1, 1, 1}, [BRANCH_INDIRECT] = {1, 1, 1}, [TABLE_BRANCH] = {4, 3, 4}, [IT_BLOCK] = {1, 0, 1},
+    [SYSTEM] = {1, 1, 2}, [BARRIER] = {4, 1, 4}, [FP_MOVE] = {1, 1, 2}, [FP_LOAD] = {2, 1, 2}, [FP_STORE] = {2, 1, 2},
+    [FP_SINGLE] = {1, 1, 3}, [FP_DIV_SINGLE] = {14, 1, 14},
+};
+
 /* Cortex-M7: Arm publishes no table. Typical: one instruction a cycle with full caches; max adds result latencies. */
 static const struct price m7_price[KINDS] = {
     [ALU] = {1, 1, 1}, [MUL] = {1, 1, 2}, [MLA] = {1, 1, 2}, [MULL] = {1, 1, 2}, [MLAL] = {1, 1, 2},
@@ -55,8 +65,10 @@ static bool is_branch(const struct insn *i) {
 }
 
 /* Neighbouring single loads, and a store behind a load, overlap on the M3 unless an address waits for the load. */
-static struct price price_of(const struct insn *i, const struct insn *before, bool m7) {
-    struct price p = (m7 ? m7_price : m3_price)[i->kind];
+static struct price price_of(const struct insn *i, const struct insn *before, enum core core) {
+    static const struct price *const prices[] = {[CORTEX_M3] = m3_price, [CORTEX_M4] = m4_price, [CORTEX_M7] = m7_price};
+    const bool m7 = core == CORTEX_M7;
+    struct price p = prices[core][i->kind];
     const bool moves = i->kind >= LOAD && i->kind <= STORE_REGISTER;
     const bool after_load = before->kind == LOAD || before->kind == LOAD_LITERAL;
     if (!m7 && moves && after_load && before->dest != i->base && before->dest != i->index && p.typical == 2) {
@@ -93,9 +105,9 @@ static void add_literal(struct block *b, const uint8_t *code, uint32_t addr, con
     b->last_literal = line;
 }
 
-/* Worst case of flash: every line fetched anew, every load missing. Lines are 16 bytes (SAM3X) or 32 (STM32H7). */
+/* Worst case of flash: every line fetched anew, every load missing. Lines are 16 bytes (SAM3X) or 32 (STM32). */
 static void add_flash_bound(const struct machine *m, struct block *b, unsigned loads) {
-    const unsigned shift = m->chip->cortex_m7 ? 5 : 4;
+    const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
     const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
     b->max += (lines + loads) * m->flash_wait_states;
 }
@@ -126,14 +138,14 @@ static void add_price(struct block *b, const struct insn *i, struct price p, int
 }
 
 static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
-    const bool m7 = m->chip->cortex_m7;
+    const bool m7 = m->chip->core == CORTEX_M7;
     struct insn before = {.kind = ALU};
     unsigned it_left = 0, loads = 0, line_cycles = 0;
     int32_t sp = 0;
     *b = (struct block){.addr = addr, .size = size};
     for (uint32_t at = 0; at < size; at += before.bytes) {
         const struct insn i = decode(code + at);
-        const struct price p = price_of(&i, &before, m7);
+        const struct price p = price_of(&i, &before, m->chip->core);
         add_price(b, &i, p, &sp);
         line_cycles += p.typical;
         add_line_stall(m, b, addr + at, addr + at + i.bytes, &line_cycles);
@@ -187,6 +199,19 @@ static void wait_for_flash(struct machine *m, const struct block *b) {
         m->literal_line = b->last_literal;
     }
     m->cycles.typical += stalls;
+}
+
+/* STM32L4: 32 lines of 32 bytes, the one not used for longest makes room (RM0432, section 3.3.5). */
+static void wait_for_cached_flash(struct machine *m, const struct block *b) {
+    const uint32_t last = (b->addr + b->size - 1) >> 5;
+    for (uint32_t line = b->addr >> 5; line <= last; ++line) {
+        uint32_t *lines = m->cached_lines;
+        unsigned at = 0;
+        while (at < CACHED_LINES - 1 && lines[at] != line) ++at;
+        if (lines[at] != line) m->cycles.typical += m->flash_wait_states;
+        memmove(lines + 1, lines, at * sizeof *lines);
+        lines[0] = line;
+    }
 }
 
 static bool is_store(const struct insn *i) {
@@ -249,8 +274,9 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->taken_min = b->taken_min;
     m->taken_max = b->taken_max;
     if (b->lowest_sp < 0 || b->sp_unknown || m->check_sp) watch_stack(m, b);
-    if (m->flash_wait_states && !m->chip->cortex_m7 && (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes)
-        wait_for_flash(m, b);
+    if (!m->flash_wait_states || (uint32_t)addr - m->chip->flash_base >= m->chip->flash_size_bytes) return;
+    if (m->chip->core == CORTEX_M3) wait_for_flash(m, b);
+    if (m->chip->core == CORTEX_M4) wait_for_cached_flash(m, b);
 }
 
 void install_block_hook(struct machine *m) {

@@ -17,12 +17,14 @@ struct ram {
     uint32_t base, size_bytes, mirror;
 };
 
-enum { MAX_RAMS = 6, FLASH_LINE_NONE = ~0u };
+enum { MAX_RAMS = 6, CACHED_LINES = 32, FLASH_LINE_NONE = ~0u };
+
+enum core { CORTEX_M3, CORTEX_M4, CORTEX_M7 }; /* the latter two with an FPU */
 
 struct chip {
     const char *name;
     int cpu_model;
-    bool cortex_m7;
+    enum core core;
     uint32_t flash_base, flash_size_bytes, flash_mirror;
     struct ram rams[MAX_RAMS];
     uint32_t uart_irq;
@@ -33,13 +35,14 @@ struct chip {
     uint32_t (*clock_hz)(void);
     bool (*boots_rom)(const struct machine *m);     /* instead of the program in flash */
     uint32_t (*boot_rom)(struct machine *m);        /* address to run at, or 0 after a stop */
+    uint32_t product_id, sector_bytes;              /* what that of an STM32 says, and erases at a time */
     void (*on_1200_baud)(struct machine *m);        /* the port was closed at this speed; or NULL */
     void (*latch)(struct machine *m, uint32_t addr, unsigned size, uint64_t value); /* store to flash; or NULL */
 };
 
 enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
-extern const struct chip sam3x8e, stm32h747, stm32h745;
+extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5;
 
 /* Serial port between the pty and the chip's UART registers. */
 enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };
@@ -90,6 +93,7 @@ struct machine {
     uint32_t block_start, block_end; /* of the last block; it falls through to its end */
     uint16_t taken_typical, taken_min, taken_max; /* if the next block starts elsewhere */
     uint32_t code_line[2], literal_line;
+    uint32_t cached_lines[CACHED_LINES]; /* of code, the last used first: the STM32L4's instruction cache */
     uint32_t flash_wait_states;
     uint32_t min_sp;
     uint32_t guard_base, stack_limit; /* the MPU region that nothing may touch, and its end; 0: none */

@@ -189,7 +189,7 @@ static void reset(struct machine *m) {
 /* Chips of one kind that differ in the UART the ST-LINK is wired to. */
 #define H7_CHIP(chip_name, irq, peripherals)                                                     \
     {                                                                                            \
-        .name = chip_name, .cpu_model = UC_CPU_ARM_CORTEX_M7, .cortex_m7 = true,                 \
+        .name = chip_name, .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,                 \
         .flash_base = 0x08000000, .flash_size_bytes = 1 << 20, .flash_mirror = 0x08000000,       \
         .rams = {{0x24000000, 512 << 10, 0},                                                     \
                  {0x20000000, 128 << 10, 0},                                                     \
@@ -198,6 +198,7 @@ static void reset(struct machine *m) {
         .uart_irq = irq, .map_peripherals = peripherals, .reset = reset,                         \
         .uart_interrupt = uart_interrupt, .uart_pins_connected = uart_pins_connected,            \
         .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
+        .product_id = 0x450, .sector_bytes = 128 << 10,                                          \
     }
 
 const struct chip stm32h747 = H7_CHIP("stm32h747", 37, map_peripherals);

@@ -26,7 +26,7 @@ void init();
 void put(uint8_t byte);
 
 // Called between messages; `wait`: there is nothing else to do. Chips receive by interrupt and need nothing here.
-#if defined(HIL_CHIP_HOST) || defined(HIL_CHIP_MPS2_AN385) || defined(HIL_CHIP_MPS2_AN500)
+#if defined(HIL_CHIP_HOST) || defined(HIL_CHIP_RERAM) || defined(HIL_CHIP_MPS2)
 void idle(bool wait);
 #else
 inline void idle(bool) {}

@@ -3,7 +3,7 @@
 // Included by main.cpp alone.
 #pragma once
 #include "firmware/hal/hal.hpp"
-#include "firmware/kernels/numeric.hpp"
+#include "firmware/kernels/common/numeric.hpp"
 #include "firmware/wire/framer.hpp"
 #include "firmware/wire/input.hpp"
 #include "firmware/wire/messages.hpp"

@@ -78,6 +78,7 @@ def _start(board: BoardSpec, session: Session, args: tuple[str, ...], banner_s: 
     program = compiled_emulator(board.chip, default_cache_dir(), to_stderr)
     with tempfile.TemporaryDirectory(prefix="hil-") as folder:
         values = {
+            "chip": board.chip.name,
             "image": session.image,
             "static_bytes": session.static_bytes,
             "link": Path(folder) / board.name,

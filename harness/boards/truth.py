@@ -9,6 +9,7 @@ from tinyhil.harness.config import Boards, BoardSpec, Emulator
 
 HOST = "wall time of this computer; function only"
 MEASURED = "measured"
+MODELLED = "modelled: the crossbars alone; outputs are those of every single reading"
 MEANINGS = {
     "exact cycles": "the chip takes exactly these cycles",
     "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model with bounds",
@@ -19,6 +20,8 @@ MEANINGS = {
 
 def truth_of(board: BoardSpec, emulated: bool) -> str:
     """The statement that goes into a record."""
+    if board.hardware is not None:
+        return MODELLED
     if board.is_host:
         return HOST
     emulator = board.chip.emulator
@@ -30,7 +33,7 @@ def statements(boards: Boards) -> Iterator[str]:
     for board in boards.entries.values():
         chip = board.chip
         if board.is_host:
-            yield _line(board.name, "this computer", HOST)
+            yield _line(board.name, "this computer", truth_of(board, emulated=False))
         if chip.emulator is not None:
             yield _line(board.name, _program(chip.emulator), chip.emulator.truth)
         for name, emulator in chip.cross_checks.items():

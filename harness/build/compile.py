@@ -22,6 +22,7 @@ from tinyhil.codegen.model import Source
 from tinyhil.errors import BuildError, DataError
 from tinyhil.harness.build.errors import explain
 from tinyhil.harness.build.image import Image, read_contents
+from tinyhil.harness.build.platformio import defines
 from tinyhil.harness.build.prune import mark_used, prune_daily
 from tinyhil.harness.build.toolchain import (
     Compiler,
@@ -90,7 +91,7 @@ def _recipe(sources: Mapping[str, Source], board: BoardSpec, compiler: Compiler,
     identity = {
         "sources": {path: hashlib.sha256(files.as_bytes(content)).hexdigest() for path, content in sources.items()},
         "board": board.name,
-        "chip": board.chip.name,
+        "defines": defines(board),
         "clock_hz": board.chip.clock_hz,
         "compiler": str(compiler),
         "host_flags": HOST_FLAGS if board.is_host else [],
@@ -150,21 +151,17 @@ def _platformio_commands(recipe: Recipe) -> list[list[str]]:
 
 
 def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[str]]:
-    chip = recipe.board.chip
+    board = recipe.board
     units = sorted(
         name
         for name in sources
         if name == "firmware/main.cpp"
-        or PurePosixPath(name).match(f"firmware/hal/{chip.name}/*.cpp")
+        or PurePosixPath(name).match(f"firmware/hal/{board.chip.hal}/*.cpp")
         or PurePosixPath(name).match("model/*.cpp")
     )
-    defines = [
-        f"-DF_CPU={chip.clock_hz}L",
-        f"-DHIL_BOARD_{recipe.board.name.upper()}",
-        f"-DHIL_CHIP_{chip.name.upper()}",
-    ]
+    told = [f"-D{name}" for name in (f"F_CPU={board.chip.clock_hz}L", *defines(board))]
     recipe.elf.parent.mkdir(exist_ok=True)
-    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *defines, "-I.", *units, "-o", str(recipe.elf), "-lm"]
+    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *told, "-I.", *units, "-o", str(recipe.elf), "-lm"]
     return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,15 +16,16 @@ from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.assets import asset
+from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.program import Program
+from tinyhil.reram.mapping import on_crossbars
 from tinyhil.verify import checked
-
-ROOT_ONLY = ("extra_scripts", "; generates model/")  # lines of platformio.ini that a generated project does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,15 @@ def compile_model(
     those of the first board that is not left out.
     """
     lowered = lower(model.graph, assignment, ranges, without)
-    groups = _by_core(lowered, boards)
     required = set(required)
+    boards = [board for board in boards if board.hardware is None or board.name in required]
+    groups = _by_core(lowered, boards)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
     parts = [_compile(program, same, required, without) for program, same in groups]
     mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
     names = [[target.name for target in part.targets] for part in parts]
-    sources = {**with_supplies(runtime_sources(), boards), **join(list(zip(names, mains, strict=True)))}
+    sources = {**project_sources(boards), **join(list(zip(names, mains, strict=True)))}
     first = parts[0].placed
     transfers = {name: transfer for part in parts for name, transfer in part.transfers.items()}
     return Compiled(model, assignment, lowered, first.program, first.problem, first.plan, transfers, sources)
@@ -82,10 +83,17 @@ def _by_core(program: Program, boards: Sequence[BoardSpec]) -> list[tuple[Progra
     """
     groups: dict[str, tuple[Program, list[BoardSpec]]] = {}
     for board in boards:
-        arranged = checked(arrange(program, board.chip.core), "arrangement for a core")
-        core = board.chip.core if arranged is not program else ""
+        arranged = checked(arranged_for(program, board), "arrangement for a core")
+        own = board.chip.core if board.hardware is None else board.name
+        core = own if arranged is not program else ""
         groups.setdefault(core, (arranged, []))[1].append(board)
     return list(groups.values()) or [(program, [])]
+
+
+def arranged_for(program: Program, board: BoardSpec) -> Program:
+    """The program as the board's core or accelerator carries it out; ModelError for layers that this can not hold."""
+    hardware = board.hardware
+    return arrange(program, board.chip.core) if hardware is None else on_crossbars(program, hardware)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ class _Part:
 
 
 def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str]) -> _Part:
+    if any(board.hardware is not None for board in boards):
+        without = {*without, ROWS.name}  # an array holds whole windows
     placed = place(program, without)
     transfers = {}
     for board in boards:
@@ -127,28 +137,19 @@ def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Place
 
 @lru_cache
 def runtime_sources() -> dict[str, str]:
-    """The parts of a project that do not depend on the model: `firmware/` and `platformio.ini`."""
+    """The part of a project that depends neither on the model nor on the boards: `firmware/`."""
     root = asset("firmware").parent
     sources = {}
     for path in sorted((root / "firmware").rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            sources[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
-    lines = (root / "platformio.ini").read_text(encoding="utf-8").splitlines(keepends=True)
-    sources["platformio.ini"] = "".join(line for line in lines if not line.startswith(ROOT_ONLY))
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and "__pycache__" not in path.parts and not name.startswith(MANIFESTS):
+            sources[name] = path.read_text(encoding="utf-8")
     return sources
 
 
-def with_supplies(sources: dict[str, str], boards: Sequence[BoardSpec]) -> dict[str, str]:
-    """The sources with the supplies of the board file in PlatformIO's manifests, from where the firmware has them."""
-    changed = dict(sources)
-    for board in boards:
-        path = f"firmware/platform/boards/{board.name}.json"
-        manifest = json.loads(sources[path]) if path in sources else None
-        if manifest is None or manifest["build"].get("supply") == board.supply:
-            continue
-        manifest["build"]["supply"] = board.supply
-        changed[path] = json.dumps(manifest, indent=2) + "\n"
-    return changed
+def project_sources(boards: Sequence[BoardSpec]) -> dict[str, str]:
+    """A project without its model: the firmware, and what PlatformIO must know of `boards`."""
+    return runtime_sources() | project_files(boards)
 
 
 def write_sources(sources: Mapping[str, Source], folder: Path) -> int:

@@ -17,11 +17,15 @@ def print_profile(found: Profile, console: Console) -> None:
     counted = found.whole_instructions is not None
     titles = ["operation", "kernel", "formats", "times", "MACs", found.unit, "share", f"{found.unit}/MAC"]
     table = Table(title=None)
-    for title in (*titles, *(["instructions"] if counted else [])):
+    layers = {layer["name"]: layer for layer in (found.accelerator or {}).get("layers", [])}
+    for title in (*titles, *(["instructions"] if counted else []), *(["uJ", "crossbars"] if layers else [])):
         table.add_column(title, justify="left" if title in titles[:3] else "right")
     for operation in found.operations:
         row = _row(operation, found.summed)
-        table.add_row(*row, *([f"{operation.instructions:,.0f}"] if operation.instructions is not None else []))
+        more = [f"{operation.instructions:,.0f}"] if operation.instructions is not None else []
+        if operation.name in layers:
+            more += [f"{layers[operation.name]['energy_uj']:.4g}", f"{layers[operation.name]['crossbars']:,}"]
+        table.add_row(*row, *more)
     table.add_row(
         "", "between operations", "", "", "", f"{found.outside:,.0f}", _share(found.outside, found.summed), ""
     )
@@ -37,6 +41,10 @@ def print_profile(found: Profile, console: Console) -> None:
     if found.whole_instructions is not None:
         total = sum(operation.instructions or 0 for operation in found.operations)
         lines["instructions"] = f"{total:,.0f} in operations, {found.whole_instructions:,.0f} without a profile"
+    if found.accelerator is not None:
+        cost = found.accelerator
+        lines["energy"] = f"{cost['energy_uj']:.4g} uJ, {cost['power_mw']:,.0f} mW with all layers at work"
+        lines["crossbars"] = f"{cost['crossbars']:,} in {cost['tiles']:,} tiles"
     for name, text in lines.items():
         console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
 

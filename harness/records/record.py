@@ -23,6 +23,7 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
 from tinyhil.harness.measure.run import Outcome
+from tinyhil.harness.records.accelerator import accelerator_of
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
 from tinyhil.program import Program, Role
@@ -63,6 +64,7 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
         "latency": _latency(outcome),
+        "accelerator": accelerator_of(outcome.board, outcome.compiled.program),
         "memory": _memory(outcome),
         "flash_bytes": outcome.image.flash_bytes,
         "flaky": outcome.attempts > 1,

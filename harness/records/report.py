@@ -31,6 +31,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
         ("disagreements", f"{record['disagreements']} with float32, {record['saturations']} saturations"),
         ("latency", _latency(latency)),
+        *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
         ("arena", f"{memory['arena_bytes']} B, {_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
@@ -63,6 +64,13 @@ def _latency(latency: Mapping[str, Any]) -> str:
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"
     return text
+
+
+def _accelerator(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    crossbars = f"{found['crossbars']:,} in {found['tiles']:,} tiles"
+    return [("energy", f"{found['energy_uj']:.4g} uJ, {found['power_mw']:,.0f} mW"), ("crossbars", crossbars)]
 
 
 def _memory(memory: Mapping[str, Any]) -> str:

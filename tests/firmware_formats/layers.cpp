@@ -2,7 +2,7 @@
 // model/layers.hpp, made by the test, has the constants and run_layers().
 #include "firmware/hal/hal.hpp"
 #include "firmware/kernels/kernels.hpp"
-#include "firmware/kernels/quire.hpp"
+#include "firmware/kernels/common/quire.hpp"
 
 namespace hil {
 uint32_t saturations;

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "firmware/kernels/kernels.hpp"
-#include "firmware/kernels/quire.hpp"
-#include "firmware/kernels/single_functions.hpp"
+#include "firmware/kernels/common/quire.hpp"
+#include "firmware/kernels/common/single_functions.hpp"
 
 namespace vectors {
 

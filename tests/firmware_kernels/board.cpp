@@ -1,6 +1,6 @@
 // Runs the cases on a board each time it receives a byte: everything they report goes to the wire.
 #include "firmware/hal/hal.hpp"
-#include "firmware/kernels/numeric.hpp"
+#include "firmware/kernels/common/numeric.hpp"
 #include "model/cases.hpp"
 
 namespace hil {

@@ -3,7 +3,7 @@
 Each product is cut to floor(product / 2**low) units. Without a guard the constants and the operand's largest value
 prove that no sum overflows. With a guard of g bits every product (and the bias) saturates at +-(2**(bits - 1 - g) - 1)
 units and is counted; 2**g such terms cannot overflow the sum. The C++ side is `hil::Quire<bits, low, guard>` in
-firmware/kernels/quire.hpp.
+firmware/kernels/common/quire.hpp.
 """
 
 from __future__ import annotations

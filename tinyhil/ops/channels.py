@@ -24,6 +24,7 @@ from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
 from tinyhil.program import Op, Tensor
+from tinyhil.reram.array import matmul
 
 BIAS_BITS = 30  # of a bias, at most
 BIAS_LIFT = 8  # bits a bias may have more than the largest product
@@ -153,8 +154,8 @@ def _finished(sums: np.ndarray, shifts: np.ndarray, op: Op, out: Format) -> tupl
 def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     x = arrays[1].reshape(-1, p["rows"], p["inner"])
-    sums = x @ arrays[0].reshape(p["outputs"], p["inner"]).T + arrays[2].reshape(-1)
-    codes, clipped = _finished(sums.transpose(0, 2, 1), arrays[3].reshape(-1), op, out)
+    sums = matmul(op.crossbar, arrays[0].reshape(p["outputs"], p["inner"]), x.transpose(0, 2, 1))
+    codes, clipped = _finished(sums + arrays[2].reshape(1, -1, 1), arrays[3].reshape(-1), op, out)
     return codes.transpose(0, 2, 1).reshape(len(x), -1), clipped.transpose(0, 2, 1).reshape(len(x), -1)
 
 
@@ -166,7 +167,7 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
     sums = np.empty((len(planes), p["outputs"], w.pixels), np.int64)
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
         patches = w.patches(planes[part], 0).reshape(-1, p["groups"], inner, w.pixels)
-        sums[part] = np.matmul(factors, patches).reshape(-1, p["outputs"], w.pixels)
+        sums[part] = matmul(op.crossbar, factors, patches).reshape(-1, p["outputs"], w.pixels)
     codes, clipped = _finished(sums + arrays[2].reshape(1, -1, 1), arrays[3].reshape(-1), op, out)
     return codes.reshape(len(planes), -1), clipped.reshape(len(planes), -1)
 

@@ -22,6 +22,7 @@ from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
+from tinyhil.reram.array import Mapped, matmul
 
 EXACT_FLOAT_BITS = 53  # float64 products and sums of integers below 2**53 are exact in any order
 
@@ -36,14 +37,16 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
     return [window.output_shape(x, w[0], window.infer_window(node, x, w[2:]))]
 
 
-def _products(planes: np.ndarray, weights: np.ndarray, w: Window, groups: int) -> np.ndarray:
+def _products(
+    planes: np.ndarray, weights: np.ndarray, w: Window, groups: int, crossbar: Mapped | None = None
+) -> np.ndarray:
     """(samples, outputs, pixels) sums of `weights` (outputs, inner) over `planes`, 4-D."""
     inner = weights.shape[1]
     matrices = weights.reshape(1, groups, -1, inner)
     out = np.empty((len(planes), len(weights), w.pixels), planes.dtype)
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
         patches = w.patches(planes[part], 0).reshape(-1, groups, inner, w.pixels)
-        out[part] = np.matmul(matrices, patches).reshape(-1, len(weights), w.pixels)
+        out[part] = matmul(crossbar, matrices, patches).reshape(-1, len(weights), w.pixels)
     return out
 
 
@@ -97,8 +100,8 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     bias = more[0] if more else np.zeros(p["outputs"], planes.dtype)
     if op.domain == INTEGER:
         number = np.float64 if op.accumulator_bits <= EXACT_FLOAT_BITS else np.int64
-        total = _products(planes.astype(number), weights.astype(number), w, p["groups"]).astype(np.int64)
-        total = total + start_of_sums(op, bias.reshape(1, -1, 1), addend)
+        sums = _products(planes.astype(number), weights.astype(number), w, p["groups"], op.crossbar)
+        total = sums.astype(np.int64) + start_of_sums(op, bias.reshape(1, -1, 1), addend)
         return rounded(total, np.zeros(total.shape, np.int64), op, out)
     groups, inner = p["groups"], weights.shape[1]
     patches = w.patches(planes, 0).reshape(len(planes), groups, inner, w.pixels)

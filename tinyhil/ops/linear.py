@@ -18,6 +18,7 @@ from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.program import Op
+from tinyhil.reram.array import matmul
 
 
 def _infer_matmul(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -158,8 +159,9 @@ def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.
     more = list(arrays[2:])
     addend = more.pop().reshape(-1, p["rows"], p["outputs"]) if "add_shift" in p else None
     bias = more[0].reshape(p["outputs"]) if more else np.zeros(p["outputs"], x.dtype)
-    if addend is not None:
-        total = x @ weights.T + start_of_sums(op, bias, addend)
+    if op.domain == INTEGER:
+        products = matmul(op.crossbar, weights, x.swapaxes(1, 2)).swapaxes(1, 2)
+        total = products + start_of_sums(op, bias, addend)
         return rounded(total, np.zeros(total.shape, np.int64), op, out)
     return rounded(*sum_of_products(op, x, weights.T, bias), op, out)
 

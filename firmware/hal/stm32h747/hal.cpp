@@ -1,5 +1,5 @@
 // STM32H747 and H745, Cortex-M7 core, on the 64 MHz internal oscillator: caches, and the USART behind the ST-LINK's port:
-// USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_CHIP_STM32H745).
+// USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_UART_USART3).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
 //
 // The PWR registers are touched only if boards.yaml says how the board is wired (HIL_SUPPLY_SMPS, HIL_SUPPLY_LDO): a
@@ -11,30 +11,33 @@
 #include "firmware/hal/cortexm/sections.hpp"
 #include "firmware/hal/cortexm/startup.hpp"
 
+namespace usart {
+#ifdef HIL_UART_USART3
+constexpr uint32_t USART_BASE = 0x40004800;  // USART3
+#else
+constexpr uint32_t USART_BASE = 0x40011000;  // USART1
+#endif
+}  // namespace usart
+
+#include "firmware/hal/stm32/usart.hpp"
+
 using cortexm::reg;
+using usart::open_gate;
+using usart::set_field;
 
 namespace {
 
 constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200;
 
-#ifdef HIL_CHIP_STM32H745
+#ifdef HIL_UART_USART3
 constexpr uint32_t USART_IRQ = 39, TX_PIN = 8, PORT_GATE = 3, USART_GATE = 18;
 constexpr uint32_t GPIO_MODER = 0x58020C00, GPIO_PUPDR = 0x58020C0C, GPIO_AFRH = 0x58020C24;
-constexpr uint32_t USART_CR1 = 0x40004800, USART_BRR = 0x4000480C, USART_ISR = 0x4000481C;
-constexpr uint32_t USART_ICR = 0x40004820, USART_RDR = 0x40004824, USART_TDR = 0x40004828;
 constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244E8;  // APB1LENR
 #else
 constexpr uint32_t USART_IRQ = 37, TX_PIN = 9, PORT_GATE = 0, USART_GATE = 4;
 constexpr uint32_t GPIO_MODER = 0x58020000, GPIO_PUPDR = 0x5802000C, GPIO_AFRH = 0x58020024;
-constexpr uint32_t USART_CR1 = 0x40011000, USART_BRR = 0x4001100C, USART_ISR = 0x4001101C;
-constexpr uint32_t USART_ICR = 0x40011020, USART_RDR = 0x40011024, USART_TDR = 0x40011028;
 constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244F0;  // APB2ENR
 #endif
-
-constexpr uint32_t CR1_UE = 1u << 0, CR1_RE = 1u << 2, CR1_TE = 1u << 3, CR1_RXNEIE = 1u << 5;
-constexpr uint32_t ISR_ORE = 1u << 3, ISR_RXNE = 1u << 5, ISR_TXE = 1u << 7;
-
-volatile uint16_t overruns;
 
 // PWR_CR3 takes one write after power-on and keeps it through every reset (RM0399, PWR_CR3).
 #if defined(HIL_SUPPLY_SMPS) || defined(HIL_SUPPLY_LDO)
@@ -77,12 +80,6 @@ void enable_data_cache() {
     cortexm::barrier();
 }
 
-// Bits [shift, shift + width) of a register become `value`.
-void set_field(uint32_t address, uint32_t shift, uint32_t width, uint32_t value) {
-    const uint32_t mask = ((1u << width) - 1) << shift;
-    reg(address) = (reg(address) & ~mask) | (value << shift);
-}
-
 // SRAM1, SRAM2 and SRAM3 belong to the other core's domain: for this one their clocks are off after reset.
 void enable_regions() {
     constexpr uint32_t RCC_AHB2ENR = 0x580244DC;
@@ -93,27 +90,14 @@ void enable_regions() {
 
 void start_uart() {
     reg(RCC_AHB4ENR) |= 1u << PORT_GATE;
-    reg(RCC_APBENR) |= 1u << USART_GATE;
-    const uint32_t read_back = reg(RCC_APBENR);  // the clock runs two cycles after the write
-    (void)read_back;
+    open_gate(RCC_APBENR, USART_GATE);
     set_field(GPIO_AFRH, 4 * (TX_PIN - 8), 8, 0x77);   // TX, and RX next to it: AF7
     set_field(GPIO_PUPDR, 2 * (TX_PIN + 1), 2, 1);     // pull-up on RX
     set_field(GPIO_MODER, 2 * TX_PIN, 4, 0xA);         // alternate function
-    reg(USART_CR1) = 0;
-    reg(USART_BRR) = (CLOCK_HZ + BAUD / 2) / BAUD;  // 556: 115108 Bd
-    reg(USART_CR1) = CR1_UE | CR1_TE;
+    usart::start((CLOCK_HZ + BAUD / 2) / BAUD);  // 556: 115108 Bd
 }
 
 }  // namespace
-
-extern "C" void uart_interrupt() {
-    const uint32_t status = reg(USART_ISR);
-    if (status & ISR_ORE) {
-        reg(USART_ICR) = ISR_ORE;
-        if (overruns != UINT16_MAX) overruns = overruns + 1;
-    }
-    if (status & ISR_RXNE) hil_on_byte(static_cast<uint8_t>(reg(USART_RDR)));
-}
 
 extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
     cortexm::vector_table<USART_IRQ>(uart_interrupt);
@@ -128,17 +112,3 @@ void hal::init() {
     cortexm::init_sections();
     cortexm::enable_irq(USART_IRQ);
 }
-
-void hal::put(uint8_t byte) {
-    while (!(reg(USART_ISR) & ISR_TXE)) {
-    }
-    reg(USART_TDR) = byte;
-}
-
-// Off leaves the receiver running, so that what is lost shows as an overrun.
-void hal::rx_enable(bool on) {
-    const uint32_t control = reg(USART_CR1) & ~CR1_RXNEIE;
-    reg(USART_CR1) = on ? control | CR1_RE | CR1_RXNEIE : control;
-}
-
-uint16_t hal::rx_overruns() { return overruns; }

@@ -11,7 +11,7 @@ from SCons.Script import COMMAND_LINE_TARGETS, AlwaysBuild, Builder, Default, De
 env = DefaultEnvironment()
 platform = env.PioPlatform()
 board = env.BoardConfig()
-arch = board.get("build.arch")
+arch, hal = board.get("build.arch"), board.get("build.hal")
 project_dir = env.subst("$PROJECT_DIR")
 prefix = {"avr": "avr-", "arm": "arm-none-eabi-"}[arch]
 
@@ -49,7 +49,7 @@ def announce_compiler():
 
 def set_flags():
     machine = board.get("build.machine").split()
-    optimize = [board.get("build.optimize")]
+    optimize = ["-O2"]
     env.Append(
         ASFLAGS=[*machine, "-c"],
         ASPPFLAGS=["-x", "assembler-with-cpp"],
@@ -66,12 +66,7 @@ def set_flags():
             *(["-fstack-usage"] if arch == "arm" else []),  # avr-gcc knows no stack usage
         ],
         CXXFLAGS=["-std=gnu++14", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"],
-        CPPDEFINES=[
-            ("F_CPU", "$BOARD_F_CPU"),
-            "HIL_BOARD_" + board.id.upper(),
-            "HIL_CHIP_" + board.get("build.chip").upper(),
-            *(["HIL_SUPPLY_" + board.get("build.supply").upper()] if board.get("build.supply", None) else []),
-        ],
+        CPPDEFINES=[("F_CPU", "$BOARD_F_CPU"), *board.get("build.defines")],
         CPPPATH=[project_dir],
         LINKFLAGS=[*machine, *optimize, "-Wl,--gc-sections", '-Wl,-Map="$BUILD_DIR/${PROGNAME}.map"'],
         LIBS=["m"],
@@ -84,13 +79,13 @@ def set_flags():
     else:
         limits = {"_min_stack": reserve}
         env.Append(LINKFLAGS=["--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles"], LIBPATH=[project_dir])
-        env.Replace(LDSCRIPT_PATH=join(project_dir, board.get("build.ldscript")))
+        env.Replace(LDSCRIPT_PATH=join(project_dir, "firmware", "hal", hal, f"{hal}.ld"))
     env.Append(LINKFLAGS=[f"-Wl,--defsym={name}={value}" for name, value in limits.items()])
 
 
 def choose_sources():
     """firmware/main.cpp and this chip's folder (src_dir is firmware/), and the generated model."""
-    env.Replace(SRC_FILTER=["+<main.cpp>", f"+<hal/{board.get('build.chip')}/>"])
+    env.Replace(SRC_FILTER=["+<main.cpp>", f"+<hal/{hal}/>"])
     if not glob(join(project_dir, "model", "*.cpp")):
         sys.stderr.write(f"error: no model/*.cpp in {project_dir}; run: hil generate\n")
         env.Exit(1)

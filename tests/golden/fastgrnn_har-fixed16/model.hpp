@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "firmware/kernels/memory.hpp"
+#include "firmware/kernels/common/memory.hpp"
 
 namespace model {
 
@@ -56,6 +56,14 @@ constexpr uint16_t steps_per_chunk = 0;
 constexpr uint16_t step_bytes = 0;
 #elif defined(HIL_BOARD_NUCLEO_H745)
 constexpr uint32_t clock_hz = 64000000;
+constexpr bool streamed = false;
+constexpr uint8_t slots = 2;
+constexpr uint32_t sample_bytes = 2304;
+constexpr uint16_t chunk_bytes = 128;
+constexpr uint16_t steps_per_chunk = 0;
+constexpr uint16_t step_bytes = 0;
+#elif defined(HIL_BOARD_NUCLEO_L4R5)
+constexpr uint32_t clock_hz = 120000000;
 constexpr bool streamed = false;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 2304;

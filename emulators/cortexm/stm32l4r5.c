@@ -1,0 +1,201 @@
+/* STM32L4R5: memory map, clocks up to 120 MHz, pins and the LPUART behind the Nucleo's ST-LINK, as far as the firmware can
+ * notice. Registers: RM0432. */
+#include "machine.h"
+
+#include <string.h>
+
+enum {
+    PAGE_BYTES = 0x1000, PWR = 0x40007000, LPUART1 = 0x40008000, RCC_AND_FLASH = 0x40021000, GPIO = 0x48000000,
+    GPIO_BYTES = 0x3000, PORT_BYTES = 0x400, PORT_G = 6, LPUART1_IRQ = 70,
+    CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
+    MODER = 0x00, ODR = 0x14, BSRR = 0x18, AFRL = 0x20, AFRH = 0x24,
+    RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0C, AHB2ENR = 0x4C, APB1ENR1 = 0x58, APB1ENR2 = 0x5C, CCIPR = 0x88,
+    FLASH_ACR = 0x1000, PWR_CR2 = 0x04, PWR_CR5 = 0x80,
+    CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
+    ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22,
+    RCC_MSI = 3, HSION = 1 << 8, HSIRDY = 1 << 10, PLLON = 1 << 24, PLLRDY = 1 << 25,
+    MSI_HZ = 4000000, HSI_HZ = 16000000, UNBOOSTED_HZ = 80000000, HZ_PER_WAIT_STATE = 20000000
+};
+
+static uint32_t lpuart[PAGE_BYTES / 4], gpio[GPIO_BYTES / 4], rcc_and_flash[2 * PAGE_BYTES / 4], pwr[PAGE_BYTES / 4];
+
+static uint32_t rcc(uint32_t offset) { return rcc_and_flash[offset / 4]; }
+
+static uint32_t pll_hz(void) {
+    const uint32_t c = rcc(RCC_PLLCFGR), source = c & 3;
+    const uint32_t input = source == 2 ? HSI_HZ : source == 1 ? MSI_HZ : 0;
+    if (!(c >> 24 & 1) || !(rcc(RCC_CR) & PLLON)) return 0;
+    return (uint32_t)((uint64_t)input / ((c >> 4 & 15) + 1) * (c >> 8 & 127) / (2 * ((c >> 25 & 3) + 1)));
+}
+
+static uint32_t clock_hz(void) {
+    const uint32_t cfgr = rcc(RCC_CFGR), source = cfgr & 3, divider = cfgr >> 4 & 15;
+    const uint32_t hz = source == 0 ? MSI_HZ : source == 1 ? HSI_HZ : source == 3 ? pll_hz() : 0;
+    return divider < 8 ? hz : hz >> (divider < 12 ? divider - 7 : divider - 6);
+}
+
+/* What the reference manual forbids and a board answers with wrong instructions or not at all (sections 3.3.3, 5.1.7). */
+static const char *clock_fault(const struct machine *m) {
+    const uint32_t hz = clock_hz();
+    if (!hz) return "the clock chosen is not running";
+    if (hz > (m->flash_wait_states + 1) * HZ_PER_WAIT_STATE) return "flash wait states are too few for this clock";
+    if (hz > UNBOOSTED_HZ && pwr[PWR_CR5 / 4] >> 8 & 1) return "more than 80 MHz without the range 1 boost mode";
+    return NULL;
+}
+
+static void check_clock(struct machine *m) {
+    const char *why = clock_fault(m);
+    if (why) stop_machine(m, STOP_FAULT, why);
+}
+
+static uint32_t lpuart_status(const struct machine *m) {
+    const struct uart *u = &m->uart;
+    return (u->overrun ? ISR_ORE : 0) | (u->rx_full ? ISR_RXNE : 0) | (uart_tx_ready(m) ? ISR_TXE : 0) |
+           (uart_tx_done(m) ? ISR_TC : 0) | (u->tx_enabled ? ISR_TEACK : 0) | (u->rx_enabled ? ISR_REACK : 0);
+}
+
+static bool uart_interrupt(const struct machine *m) {
+    const uint32_t status = lpuart_status(m), enabled = lpuart[CR1 / 4];
+    return enabled & CR1_UE && ((enabled & CR1_RXNEIE && status & (ISR_RXNE | ISR_ORE)) ||
+                                status & enabled & (CR1_TCIE | CR1_TXEIE));
+}
+
+/* PG7 and PG8, alternate function 8. Port G from pin 2 up has a supply of its own (PWR_CR2, IOSV). */
+static bool uart_pins_connected(void) {
+    const uint32_t *port = gpio + PORT_G * PORT_BYTES / 4;
+    return pwr[PWR_CR2 / 4] >> 9 & 1 && (port[MODER / 4] >> 14 & 0xF) == 0xA && port[AFRL / 4] >> 28 == 8 &&
+           (port[AFRH / 4] & 0xF) == 8;
+}
+
+/* Ten bits, of 256 / BRR kernel clocks each: the system clock's, or the HSI16's. */
+static void update_byte_cycles(struct machine *m) {
+    const uint32_t source = rcc(CCIPR) >> 10 & 3, kernel_hz = source == 2 ? HSI_HZ : source == 3 ? 0 : clock_hz();
+    const uint32_t divider = lpuart[BRR / 4] & 0xFFFFF;
+    m->uart.byte_cycles = kernel_hz && divider >= 0x300 ? (uint32_t)(10ull * divider * clock_hz() / (256ull * kernel_hz)) : 0;
+}
+
+static bool lpuart_clocked(void) { return rcc(APB1ENR2) & 1; }
+
+static bool port_clocked(uint64_t offset) { return rcc(AHB2ENR) >> offset / PORT_BYTES & 1; }
+
+static uint64_t read_lpuart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    if (!lpuart_clocked() || offset > TDR) return 0;
+    if (offset == ISR) return lpuart_status(m);
+    if (offset == RDR) return uart_read(m);
+    return lpuart[offset / 4];
+}
+
+static void write_lpuart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    struct uart *u = &m->uart;
+    if (!lpuart_clocked() || offset > TDR) return;
+    if (offset == TDR) {
+        uart_write(m, value);
+        return;
+    }
+    lpuart[offset / 4] = value;
+    if (offset == CR1) {
+        u->rx_enabled = value & CR1_UE && value & CR1_RE;
+        u->tx_enabled = value & CR1_UE && value & CR1_TE;
+        if (!u->rx_enabled) u->rx_full = false;
+    }
+    if (offset == BRR) update_byte_cycles(m);
+    if (offset == ICR && value & ISR_ORE) u->overrun = false;
+    m->next_event = 0;
+}
+
+static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    return port_clocked(offset) ? gpio[offset / 4] : 0;
+}
+
+static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    if (!port_clocked(offset)) return;
+    uint32_t *port = gpio + offset / PORT_BYTES * PORT_BYTES / 4;
+    if (offset % PORT_BYTES == BSRR) port[ODR / 4] = (port[ODR / 4] & ~(value >> 16)) | (value & 0xFFFF);
+    else gpio[offset / 4] = value;
+}
+
+static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    const uint32_t value = rcc_and_flash[offset / 4];
+    if (offset == RCC_CR) return value | (value & HSION ? HSIRDY : 0) | (value & PLLON ? PLLRDY : 0);
+    if (offset == RCC_CFGR) return (value & ~0xCu) | (value & 3) << 2; /* the source that is used is the one asked for */
+    return value;
+}
+
+static void write_rcc(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    struct machine *m = user;
+    rcc_and_flash[offset / 4] = value;
+    if (offset == FLASH_ACR) {
+        m->flash_wait_states = value & 15;
+        forget_blocks();
+    }
+    if (offset != FLASH_ACR && offset != RCC_CFGR && offset != RCC_CR) return;
+    check_clock(m);
+    update_byte_cycles(m);
+    host_restart_pace(m);
+}
+
+static uint64_t read_pwr(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
+    (void)uc;
+    (void)size;
+    (void)user;
+    return rcc(APB1ENR1) >> 28 & 1 ? pwr[offset / 4] : 0;
+}
+
+static void write_pwr(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
+    (void)uc;
+    (void)size;
+    if (!(rcc(APB1ENR1) >> 28 & 1)) return;
+    pwr[offset / 4] = value;
+    check_clock(user);
+}
+
+static bool boots_rom(const struct machine *m) { return m->boot0; }
+
+static void map_peripherals(struct machine *m) {
+    map_registers(m, PWR, PAGE_BYTES, read_pwr, write_pwr);
+    map_registers(m, LPUART1, PAGE_BYTES, read_lpuart, write_lpuart);
+    map_registers(m, RCC_AND_FLASH, 2 * PAGE_BYTES, read_rcc, write_rcc);
+    map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
+}
+
+static void reset(struct machine *m) {
+    memset(lpuart, 0, sizeof lpuart);
+    memset(gpio, 0, sizeof gpio);
+    memset(rcc_and_flash, 0, sizeof rcc_and_flash);
+    memset(pwr, 0, sizeof pwr);
+    for (int port = 0; port < 9; ++port) gpio[port * PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
+    rcc_and_flash[RCC_CR / 4] = RCC_MSI | 6 << 4; /* MSI on and ready, 4 MHz */
+    rcc_and_flash[FLASH_ACR / 4] = 0x600;
+    pwr[0] = 1 << 9;              /* voltage range 1 */
+    pwr[PWR_CR5 / 4] = 1 << 8;    /* without boost */
+    m->flash_wait_states = 0;
+    m->uart.keep_old_on_overrun = true;
+}
+
+/* SRAM1 to SRAM3 follow each other; SRAM2's second address, 0x10000000, is left out. */
+const struct chip stm32l4r5 = {
+    .name = "stm32l4r5", .cpu_model = UC_CPU_ARM_CORTEX_M4, .core = CORTEX_M4,
+    .flash_base = 0x08000000, .flash_size_bytes = 2 << 20, .flash_mirror = 0,
+    .rams = {{0x20000000, 640 << 10, 0}},
+    .uart_irq = LPUART1_IRQ, .map_peripherals = map_peripherals, .reset = reset,
+    .uart_interrupt = uart_interrupt, .uart_pins_connected = uart_pins_connected,
+    .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,
+    .product_id = 0x470, .sector_bytes = 4 << 10,
+};

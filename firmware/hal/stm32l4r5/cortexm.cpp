@@ -1,0 +1,3 @@
+// The part of the chip that every Cortex-M shares.
+#include "firmware/hal/cortexm/sections.cpp"
+#include "firmware/hal/cortexm/startup.cpp"

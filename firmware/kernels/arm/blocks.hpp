@@ -1,0 +1,133 @@
+// Blocks of sums: some rows of weights times the patches of two pixels, each element loaded once for all of them. The
+// weights lie in the order in which the blocks read them (codegen/arrange.py).
+#pragma once
+#include "firmware/kernels/arm/dsp.hpp"
+#include "firmware/kernels/common/memory.hpp"
+
+namespace hil {
+
+// `Rows` rows of a matrix in turn, `Step` elements of each; rows beyond the last are 0, and elements up to a multiple of four.
+template <class T, Size Rows, Size Step>
+struct Blocks {
+    const T *at;
+};
+template <Size Rows, Size Step, class T>
+inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+
+constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
+
+// Sums of `Rows` outputs for two pixels
+template <Size Rows>
+struct Sums {
+    int32_t of[Rows][2];
+};
+
+namespace twin {
+
+// Four elements of two rows and of two patches, which are expanded to halfwords: the words a(0, 2), b(0, 2), a(1, 3), b(1, 3)
+inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
+    for (Size r = 0; r < 2; ++r, w += 4) {
+        const uint32_t even = even_bytes(word_at(w)), odd = odd_bytes(word_at(w));
+        s.of[r][0] = add_products(add_products(s.of[r][0], even, x[0]), odd, x[2]);
+        s.of[r][1] = add_products(add_products(s.of[r][1], even, x[1]), odd, x[3]);
+    }
+    x += 4;
+}
+// One element of four rows and of two patches
+inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
+    for (Size r = 0; r < 4; ++r, ++w) {
+        s.of[r][0] = wrapped(s.of[r][0], *w * x[0]);
+        s.of[r][1] = wrapped(s.of[r][1], *w * x[1]);
+    }
+    x += 2;
+}
+
+}  // namespace twin
+
+#ifdef __ARM_FEATURE_DSP
+// 15 instructions for 16 products
+__attribute__((always_inline)) inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
+    uint32_t bytes, halves;
+    asm("ldmia %[x]!, {r4, r5, r6, r8}\n"
+        "ldr %[bytes], [%[w]], #4\n"
+        "sxtb16 %[halves], %[bytes]\n"
+        "smlad %[a], %[halves], r4, %[a]\n"
+        "smlad %[b], %[halves], r5, %[b]\n"
+        "sxtb16 %[bytes], %[bytes], ror #8\n"
+        "smlad %[a], %[bytes], r6, %[a]\n"
+        "smlad %[b], %[bytes], r8, %[b]\n"
+        "ldr %[bytes], [%[w]], #4\n"
+        "sxtb16 %[halves], %[bytes]\n"
+        "smlad %[c], %[halves], r4, %[c]\n"
+        "smlad %[d], %[halves], r5, %[d]\n"
+        "sxtb16 %[bytes], %[bytes], ror #8\n"
+        "smlad %[c], %[bytes], r6, %[c]\n"
+        "smlad %[d], %[bytes], r8, %[d]\n"
+        : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [x] "+r"(x), [w] "+r"(w),
+          [bytes] "=&r"(bytes), [halves] "=&r"(halves)
+        :
+        : "r4", "r5", "r6", "r8", "memory");
+}
+#elif !defined(__AVR__)
+inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { twin::add_four(s, w, x); }
+#endif
+
+#if defined(__ARM_ARCH_7M__)
+// 14 instructions for 8 products, in 13 registers
+#define HIL_ROW_OF_TWO(a, b) \
+    "ldrsb %[factor], [%[w]], #1\n" \
+    "mla %[" a "], %[factor], %[p], %[" a "]\n" \
+    "mla %[" b "], %[factor], %[q], %[" b "]\n"
+__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
+    int32_t p, q, factor;
+    asm("ldrsb %[p], [%[x]], #1\n"
+        "ldrsb %[q], [%[x]], #1\n"
+        HIL_ROW_OF_TWO("a", "b") HIL_ROW_OF_TWO("c", "d") HIL_ROW_OF_TWO("e", "f") HIL_ROW_OF_TWO("g", "h")
+        : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]),
+          [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1]), [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q),
+          [factor] "=&r"(factor)
+        :
+        : "memory");
+}
+#undef HIL_ROW_OF_TWO
+#elif !defined(__AVR__)
+inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { twin::add_one(s, w, x); }
+#endif
+
+template <class Weights> struct TwoPixels;
+
+// Cortex-M7: 2 x 2 sums
+template <>
+struct TwoPixels<Blocks<int8_t, 2, 4>> {
+    static constexpr Size rows = 2;
+    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
+
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+        const Size steps = rounded_up(inner, 4);
+        const uint32_t *const end = x + steps;
+        if (steps & 4) add_four(sums, w, x);
+        while (x != end) {
+            add_four(sums, w, x);
+            add_four(sums, w, x);
+        }
+    }
+};
+
+// Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
+template <>
+struct TwoPixels<Blocks<int8_t, 4, 1>> {
+    static constexpr Size rows = 4;
+    static Size weights_of(Size inner) { return 4 * rounded_up(inner, 4); }
+
+    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *w, const uint32_t *words, Size inner) {
+        const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
+        while (x != end) {
+            add_one(sums, w, x);
+            add_one(sums, w, x);
+            add_one(sums, w, x);
+            add_one(sums, w, x);
+        }
+    }
+};
+
+}  // namespace hil

@@ -1,0 +1,81 @@
+// The instructions of the DSP extension (Cortex-M7) that kernels use, each with a twin in C++ that says what it computes.
+// Where the chip has none the twin is the function (tests/test_arm_kernels.py holds the two to the same results).
+#pragma once
+#include <stdint.h>
+#ifdef __ARM_FEATURE_DSP
+#include <arm_acle.h>
+#endif
+
+namespace hil {
+
+template <class T>
+inline uint32_t word_at(const T *p) {
+    uint32_t word;
+    __builtin_memcpy(&word, p, 4);
+    return word;
+}
+
+// Four bytes as two pairs of halfwords, sign extended: (0, 2) and (1, 3)
+struct Pairs {
+    uint32_t first, second;
+};
+
+namespace twin {
+
+constexpr int32_t low_half(uint32_t pair) { return static_cast<int16_t>(pair); }
+constexpr int32_t high_half(uint32_t pair) { return static_cast<int16_t>(pair >> 16); }
+
+inline uint32_t even_bytes(uint32_t word) {
+    const uint32_t high = static_cast<uint32_t>(static_cast<int8_t>(word >> 16)) << 16;
+    return (static_cast<uint32_t>(static_cast<int8_t>(word)) & 0xFFFF) | high;
+}
+inline uint32_t odd_bytes(uint32_t word) { return even_bytes(word >> 8); }
+// sums wrap around, as the chip's do; that none does is proven when a program is made
+inline int32_t wrapped(int32_t sum, int64_t more) { return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(more)); }
+inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
+    return wrapped(sum, int64_t(low_half(a)) * low_half(b) + int64_t(high_half(a)) * high_half(b));
+}
+inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, low_half(pair) * factor); }
+inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, high_half(pair) * factor); }
+
+// the upper half of a product to nearest, ties towards plus infinity
+inline int32_t upper_product(int32_t a, int32_t b) { return static_cast<int32_t>((int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
+
+}  // namespace twin
+
+#ifdef __ARM_FEATURE_DSP
+inline uint32_t even_bytes(uint32_t word) {
+    uint32_t pair;
+    asm("sxtb16 %0, %1" : "=r"(pair) : "r"(word));
+    return pair;
+}
+inline uint32_t odd_bytes(uint32_t word) {
+    uint32_t pair;
+    asm("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
+    return pair;
+}
+inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
+    return __smlad(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
+}
+// sum + one half of a pair times a factor of 16 bits
+inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return __smlabb(static_cast<int32_t>(pair), factor, sum); }
+inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return __smlatb(static_cast<int32_t>(pair), factor, sum); }
+inline int32_t upper_product(int32_t a, int32_t b) {
+    int32_t upper;
+    asm("smmulr %0, %1, %2" : "=r"(upper) : "r"(a), "r"(b));
+    return upper;
+}
+#elif !defined(__AVR__)
+inline int32_t upper_product(int32_t a, int32_t b) { return twin::upper_product(a, b); }
+inline uint32_t even_bytes(uint32_t word) { return twin::even_bytes(word); }
+inline uint32_t odd_bytes(uint32_t word) { return twin::odd_bytes(word); }
+inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return twin::add_products(sum, a, b); }
+inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_low(sum, pair, factor); }
+inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_high(sum, pair, factor); }
+#endif
+
+#ifndef __AVR__
+inline Pairs split(uint32_t word) { return {even_bytes(word), odd_bytes(word)}; }
+#endif
+
+}  // namespace hil

@@ -1,0 +1,284 @@
+// Zero-skew integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
+#pragma once
+#include "firmware/kernels/common/block.hpp"
+#include "firmware/kernels/common/conv.hpp"
+#include "firmware/kernels/common/elementwise.hpp"
+#include "firmware/kernels/common/pool.hpp"
+#include "firmware/kernels/common/quire.hpp"
+#include "firmware/kernels/common/rows.hpp"
+#ifdef __AVR__
+#include "firmware/kernels/avr/affine_avr.hpp"
+#endif
+
+namespace hil {
+
+#ifndef __AVR__
+// x * m * 2^(shift - 31) with two roundings: the high half of the doubled product to nearest, then the right shift.
+inline int32_t rescale(int32_t x, int32_t m, int shift) {
+    if (shift > 0) x = static_cast<int32_t>(static_cast<uint32_t>(x) << shift);
+    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << 30)) >> 31);
+    if (shift >= 0) return high;
+    const int32_t twice = (high + (high >> 31)) >> (-shift - 1);  // away from zero where it is a tie
+    return (twice >> 1) + (twice & 1);
+}
+
+// The same with one rounding: what fully connected layers do
+inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
+    const int right = 31 - shift;
+    return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
+}
+
+// The same with ties away from zero: what means do
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
+    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
+}
+
+// rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
+template <class Shift>
+inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
+    return rescale(static_cast<int32_t>(d) * (int32_t(1) << 20), m, int(shift));
+}
+template <class Shift>
+inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale(sum, m, int(shift)); }
+template <class Shift>
+inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
+    return rescale(static_cast<int32_t>(a) * b, m, int(shift));
+}
+#endif
+
+// For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
+inline int32_t rescale(int64_t x, int32_t m, int shift) {
+    const int32_t reduced = m < 0x7FFF0000 ? (m + (int32_t(1) << 15)) >> 16 : 0x7FFF;
+    const int right = 15 - shift;
+    return static_cast<int32_t>((x * reduced + (int64_t(1) << (right - 1))) >> right);
+}
+
+inline int32_t rescale_once(int64_t x, int32_t m, int shift) { return rescale(x, m, shift); }
+
+// Multiplier and shift of each output channel, in the place of a kernel's shift
+template <class Multipliers, class Shifts, bool Once>
+struct Channels {
+    Multipliers multipliers;
+    Shifts shifts;
+    int16_t zero;
+};
+template <bool Once>
+struct Rescale {
+    int32_t multiplier;
+    int shift;
+    int16_t zero;
+};
+template <class M, class S, bool Once>
+inline Rescale<Once> of_channel(const Channels<M, S, Once> &c, Size n) { return {c.multipliers[n], c.shifts[n], c.zero}; }
+template <class M, class S, bool Once>
+inline Channels<M, S, Once> from_channel(const Channels<M, S, Once> &c, Size n) {
+    return {c.multipliers + n, c.shifts + n, c.zero};
+}
+
+template <class Out, class Number, bool Once>
+inline Out requantize(Number sum, Rescale<Once> r) {
+    const int32_t units = Once ? rescale_once(sum, r.multiplier, r.shift) : rescale(sum, r.multiplier, r.shift);
+    return saturate<Out>(static_cast<int32_t>(units + r.zero));
+}
+
+#ifndef __AVR__
+// The same for sums below 2^30 (codegen/arrange.py) and factors below 1/4, as nearly all are
+template <class Out, bool Once>
+__attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) { return requantize<Out>(sum, r); }
+template <class Out>
+__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<false> &r) {
+    const int right = ~r.shift;
+    if (right < 0) return rounded_whatever<Out>(sum, r);
+    const int32_t high = upper_product(2 * sum, r.multiplier);
+    return limited<Out>(r.zero + ((((high + (high >> 31)) >> right) + 1) >> 1));
+}
+template <class Out>
+__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<true> &r) {
+    const int right = -2 - r.shift;
+    if (right < 0) return rounded_whatever<Out>(sum, r);
+    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(sum) * r.multiplier) >> 32);
+    return limited<Out>(r.zero + (((high >> right) + 1) >> 1));
+}
+#endif
+
+template <class Acc, class Out, class W, class X, class B, class M, class S, class Zero>
+void dense_affine(Out *out, W weights, X x, B bias, M multipliers, S shifts, Size rows, Size outputs, Size inner, Zero zero) {
+    const Channels<M, S, true> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
+    dense_bias<Acc>(out, weights, x, bias, rows, outputs, inner, channels, Const<0>());
+}
+
+// Codes of which Zero stands for nothing: what windows are padded with
+template <class Code, int Zero>
+struct Skewed {
+    Code code;
+    Skewed() : code(static_cast<Code>(Zero)) {}
+    Skewed(Code c) : code(c) {}
+};
+template <class Code, int Zero>
+inline Ram<Code> ram(const Skewed<Code, Zero> *p) { return {&p->code}; }
+template <class Code, int Zero>
+struct PadsWithZero<Skewed<Code, Zero>> { static constexpr bool value = false; };
+#ifndef __AVR__
+template <class Code, int Zero>
+struct PadCode<Skewed<Code, Zero>> { static constexpr int32_t value = Zero; };
+#endif
+
+template <class Acc, class Out, class T, class W, class X, class B, class M, class S, class Zero, int Pad>
+HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w,
+                               Size groups, Size outputs, Zero zero, Const<Pad>) {
+    const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
+    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    convolve<Acc>(out, padded, weights, x, bias, w, groups, outputs, channels, Const<0>());
+}
+
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class ZA, class ZB, class Z, class Sign,
+          class SA, class SB, class SO>
+void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_zero, ZB b_zero, Z zero, Sign sign,
+                int32_t a_multiplier, SA a_shift, int32_t b_multiplier, SB b_shift, int32_t o_multiplier, SO o_shift) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int32_t left = rescale_lifted(a[i.next(n)] - int(a_zero), a_multiplier, a_shift);
+        const int32_t right = rescale_lifted(b[j.next(n)] - int(b_zero), b_multiplier, b_shift);
+        const int32_t sum = int(sign) > 0 ? left + right : left - right;
+        const auto units = rescale_sum(sum, o_multiplier, o_shift);
+        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
+    }
+}
+
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, class ZA, class ZB, class Z, class Shift>
+void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_zero, ZB b_zero, Z zero, int32_t multiplier, Shift by) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const int left = a[i.next(n)] - int(a_zero), right = b[j.next(n)] - int(b_zero);
+        const auto units = rescale_product(left, right, multiplier, by);
+        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
+    }
+}
+
+// ---- codes that are moved, compared and averaged (tinyhil/ops/affine_moves.py)
+
+template <class Acc, class Out, class X>
+void move_codes(Out *out, X x, const Block &block) {
+    each_position(block, [&](Size at) { *out++ = x[at]; });
+}
+
+template <class Acc, class Out, class X>
+void place_codes(Out *out, X x, const Block &block) {
+    Size n = 0;
+    each_position(block, [&](Size at) { out[at] = x[n++]; });
+}
+
+template <class Acc, class Out, class X, class Y>
+void place_more_codes(Out *out, X x, Y, const Block &block) { place_codes<Acc>(out, x, block); }
+
+template <class Acc, class Out, class Table, class X>
+void gather_rows_codes(Out *out, Table indices, X x, Size outer, Size chosen, Size size, Size inner) {
+    for (; outer > 0; --outer, x = x + size * inner) {
+        for (Size n = 0; n < chosen; ++n) {
+            const X row = x + indices[n] * inner;
+            for (Size i = 0; i < inner; ++i) *out++ = row[i];
+        }
+    }
+}
+
+template <class Acc, class Out, class X>
+void max_pool_codes(Out *out, X x, const Window &w) {
+    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
+        Out top = plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)];
+        each_element(plane, down, across, w, [&](Out code) { top = code > top ? code : top; });
+        *out++ = top;
+    });
+}
+
+// sum is below 2^14 * 2^16, multiplier and shift are those of the count where it varies
+template <class Acc, class Out, class M, class S, class X, class XZero, class Zero, class Varies>
+void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w, XZero x_zero, Zero zero,
+                         Varies varies) {
+    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
+        const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
+        const int32_t sum = window_sum<int32_t>(plane, down, across, w) - static_cast<int32_t>(count) * int(x_zero);
+        *out++ = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
+    });
+}
+
+template <class Acc, class Out, class X, class Count>
+void clamp_codes(Out *out, X x, Count count, int32_t low, int32_t high) {
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const Out code = x[n];
+        out[n] = code < low ? static_cast<Out>(low) : code > high ? static_cast<Out>(high) : code;
+    }
+}
+
+// ---- some rows of their results (rows.hpp)
+
+template <class Acc, class Out, class T, class Rows, class W, class X, class B, class M, class S, class Y, class Zero, int Pad>
+HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y,
+                                    const RowWindow &l, Size groups, Size outputs, Zero zero, Const<Pad>) {
+    const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
+    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
+}
+
+template <class Acc, class Out, class Rows, class X, class Y>
+void max_pool_codes_rows(Out *out, Rows rows, X x, Y, const RowWindow &l) {
+    each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
+        Out top = plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)];
+        each_element_of_lines(plane, l, down, across, [&](Out code) { top = code > top ? code : top; });
+        *at = top;
+    });
+}
+
+template <class Acc, class Out, class Rows, class M, class S, class X, class Y, class XZero, class Zero, class Varies>
+void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x, Y, const RowWindow &l, XZero x_zero,
+                              Zero zero, Varies varies) {
+    each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
+        const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
+        const int32_t sum = sum_of_lines<int32_t>(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
+        *at = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
+    });
+}
+
+template <class Acc, class Out, class Rows, class X, class Y>
+void clamp_codes_rows(Out *out, Rows rows, X x, Y, const Lines &l, int32_t low, int32_t high) {
+    each_stretch(out, rows, x, l, [&](Out *to, X from, Size n) { clamp_codes<Acc>(to, from, n, low, high); });
+}
+
+// ---- between zero-skew integers and everything else: in single precision
+
+// An operand as floats, scale * (code - zero)
+template <class X>
+struct Real32 {
+    X codes;
+    float scale;
+    int16_t zero;
+    float operator[](Size i) const { return static_cast<float>(static_cast<int32_t>(codes[i]) - zero) * scale; }
+    Real32 operator+(Size n) const { return {codes + n, scale, zero}; }
+};
+template <class X>
+inline Real32<X> real32(X codes, uint32_t scale_bits, int16_t zero) { return {codes, float_of(scale_bits), zero}; }
+
+inline float nearest_float(float x) { return x; }
+template <class Number>
+inline float nearest_float(Number x) { return static_cast<float>(Float32::pack(parts(x))); }
+
+// A result: round(value * 2^-shift / scale) + zero, the quotient by the rounded reciprocal, ties to even
+struct ToAffine {
+    uint32_t inverse_bits;
+    int16_t zero;
+    int shift;
+};
+template <class Out, class Number>
+inline Out requantize(Number value, ToAffine to) {
+    float units = scaled(nearest_float(value), -to.shift) * float_of(to.inverse_bits);
+    if (units != units) {
+        ++saturations;
+        return saturate<Out>(static_cast<int32_t>(to.zero));
+    }
+    units = units > 100000.0f ? 100000.0f : units < -100000.0f ? -100000.0f : units;
+    units = (units + 12582912.0f) - 12582912.0f;
+    return saturate<Out>(static_cast<int32_t>(units) + to.zero);
+}
+
+}  // namespace hil

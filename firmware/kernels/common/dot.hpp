@@ -1,0 +1,54 @@
+// Dot products with an exact accumulator. The generic loop defines the result; chip versions are held to the same bits.
+#pragma once
+#include "firmware/kernels/common/numeric.hpp"
+
+namespace hil {
+
+template <class Acc, class A, class B>
+inline void accumulate(Acc &sum, A a, B b, Size count) {
+    for (Size i = 0; i < count; ++i) sum += Multiply<Acc>::of(a[i], b[i]);
+}
+
+#ifndef __AVR__
+// Sums of neighbouring rows: each element of x is loaded once for all of them. ARM has registers for four sums
+// of 32 bits or two of 64.
+template <class Acc, class W, class X>
+inline void accumulate_rows(Acc (&sums)[4], W weights, X x, Size count) {
+    const W second = weights + count, third = second + count, fourth = third + count;
+    Acc a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    for (Size i = 0; i < count; ++i) {
+        const Acc factor = static_cast<Acc>(x[i]);
+        a += Multiply<Acc>::of(weights[i], factor);
+        b += Multiply<Acc>::of(second[i], factor);
+        c += Multiply<Acc>::of(third[i], factor);
+        d += Multiply<Acc>::of(fourth[i], factor);
+    }
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = c;
+    sums[3] = d;
+}
+
+template <class Acc, class W, class X>
+inline void accumulate_rows(Acc (&sums)[2], W weights, X x, Size count) {
+    const W second = weights + count;
+    Acc a = sums[0], b = sums[1];
+    for (Size i = 0; i < count; ++i) {
+        const Acc factor = static_cast<Acc>(x[i]);
+        a += Multiply<Acc>::of(weights[i], factor);
+        b += Multiply<Acc>::of(second[i], factor);
+    }
+    sums[0] = a;
+    sums[1] = b;
+}
+#endif
+
+}  // namespace hil
+
+#ifdef __AVR__
+#include "firmware/kernels/avr/dot_avr.hpp"
+#endif
+
+#ifdef __ARM_FEATURE_DSP
+#include "firmware/kernels/arm/dot_dsp.hpp"
+#endif

@@ -1,0 +1,76 @@
+// Activations inside of a layer's one rounding (tinyhil/ops/limits.py): a layer writes through one of these outputs.
+#pragma once
+#include "firmware/kernels/common/real.hpp"
+
+namespace hil {
+
+// An element that is never below zero
+template <class T>
+struct NonNegative {
+    T element;
+};
+// An element between two codes; ends outside of the format saturate and count like any other value
+template <class T, int32_t Low, int32_t High>
+struct Within {
+    T element;
+};
+
+template <class T>
+inline NonNegative<T> *non_negative(T *out) { return reinterpret_cast<NonNegative<T> *>(out); }
+template <int32_t Low, int32_t High, class T>
+inline Within<T, Low, High> *within(T *out) { return reinterpret_cast<Within<T, Low, High> *>(out); }
+
+template <class T> struct IsSpecial<NonNegative<T>> : IsSpecial<T> {};
+template <class T, int32_t Low, int32_t High> struct IsSpecial<Within<T, Low, High>> : IsSpecial<T> {};
+
+template <class T>
+struct Saturate<NonNegative<T>> {
+    template <class Number>
+    static NonNegative<T> of(Number value) {
+        if (value < 0) return {T()};
+        return {Saturate<T>::of(value)};
+    }
+};
+
+template <class T, int32_t Low, int32_t High>
+struct Saturate<Within<T, Low, High>> {
+    template <class Number>
+    static Within<T, Low, High> of(Number value) {
+        if (value < Low) value = static_cast<Number>(Low);
+        if (value > High) value = static_cast<Number>(High);
+        return {Saturate<T>::of(value)};
+    }
+};
+
+#ifndef __AVR__
+// saturate<Out> where most values are within the format: what is not is counted elsewhere
+template <class Out>
+__attribute__((noinline, noclone, cold)) Out saturated(int32_t value) { return saturate<Out>(value); }
+
+template <class Out>
+struct Limited {
+    static Out of(int32_t value) { return saturate<Out>(value); }
+};
+template <>
+struct Limited<int8_t> {
+    static int8_t of(int32_t value) { return static_cast<int8_t>(value) == value ? static_cast<int8_t>(value) : saturated<int8_t>(value); }
+};
+template <>
+struct Limited<NonNegative<int8_t>> {
+    static NonNegative<int8_t> of(int32_t value) {
+        value &= ~(value >> 31);
+        return value < 128 ? NonNegative<int8_t>{static_cast<int8_t>(value)} : saturated<NonNegative<int8_t>>(value);
+    }
+};
+template <class Out>
+inline Out limited(int32_t value) { return Limited<Out>::of(value); }
+#endif
+
+// Sums that are no integers are limited before they are packed: a zero has no sign then.
+template <class T>
+struct Pack<NonNegative<T>> {
+    static NonNegative<T> of(Parts x) { return {Pack<T>::of(x.negative ? parts(int32_t(0)) : x)}; }
+    static NonNegative<T> nan() { return {Pack<T>::nan()}; }
+};
+
+}  // namespace hil

@@ -1,0 +1,90 @@
+// Arrays as kernels see them: in RAM, or constant in flash, which on AVR is another address space.
+#pragma once
+#include <stdint.h>
+
+#ifdef __AVR__
+#include <avr/pgmspace.h>
+#define HIL_FLASH PROGMEM
+#else
+#define HIL_FLASH
+#endif
+
+// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name. Elsewhere all is one memory.
+#ifdef HIL_HAS_REGIONS
+#define HIL_REGION(name) __attribute__((section(".arena_" #name)))
+#else
+#define HIL_REGION(name)
+#endif
+
+namespace hil {
+
+#ifndef __AVR__
+using Size = uint32_t;
+#else
+using Size = uint16_t;
+#endif
+
+template <class T>
+struct Ram {
+    const T *at;
+    T operator[](Size i) const { return at[i]; }
+    Ram operator+(Size n) const { return {at + n}; }
+};
+
+template <class T>
+struct Flash {
+    const T *at;
+    Flash operator+(Size n) const { return {at + n}; }
+#ifdef __AVR__
+    T operator[](Size i) const {
+        const auto bits = read(at + i, Bytes<sizeof(T)>());
+        T value;
+        __builtin_memcpy(&value, &bits, sizeof(T));
+        return value;
+    }
+
+private:
+    template <int N> struct Bytes {};
+    static uint8_t read(const T *p, Bytes<1>) { return pgm_read_byte(p); }
+    static uint16_t read(const T *p, Bytes<2>) { return pgm_read_word(p); }
+    static uint32_t read(const T *p, Bytes<4>) { return pgm_read_dword(p); }
+#else
+    T operator[](Size i) const { return at[i]; }
+#endif
+};
+
+template <class T>
+inline Ram<T> ram(const T *p) { return {p}; }
+template <class T>
+inline Flash<T> flash(const T *p) { return {p}; }
+
+template <bool> struct FixedCode { using type = int16_t; };
+template <> struct FixedCode<true> { using type = int8_t; };
+
+// Fixed point of an odd width: as an operand the integer that stores it, as a result saturated to its own width.
+template <int Bits>
+struct Fixed {
+    using Code = typename FixedCode<(Bits <= 8)>::type;
+    Code code;
+    Fixed() = default;
+    constexpr Fixed(Code c) : code(c) {}
+};
+template <int Bits>
+inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->code}; }
+template <int Bits>
+inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
+
+// The code of an element, unsigned.
+template <class T>
+constexpr auto code_of(T x, int) -> decltype(x.code) { return x.code; }
+constexpr uint8_t code_of(int8_t x, long) { return static_cast<uint8_t>(x); }
+
+// The element a code stands for: plain integers are their own code.
+template <class T, class Number>
+constexpr auto element_of(Number code, int) -> decltype(T{static_cast<typename T::Code>(code)}) {
+    return T{static_cast<typename T::Code>(code)};
+}
+template <class T, class Number>
+constexpr T element_of(Number code, long) { return static_cast<T>(code); }
+
+}  // namespace hil

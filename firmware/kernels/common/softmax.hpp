@@ -1,0 +1,45 @@
+// Softmax (tinyhil/ops/softmax.py derives table and error bound).
+#pragma once
+#include "firmware/kernels/common/numeric.hpp"
+
+namespace hil {
+
+constexpr uint16_t exp_last = 384;  // table index of t = 12
+constexpr uint32_t exp_end = static_cast<uint32_t>(exp_last + 1) << 11;
+
+// exp(-t) * 2^19 for t = distance * 2^(scale - 16); below 2^19 + 1
+template <class Table>
+inline uint32_t exp_negative(Table table, uint16_t distance, int scale) {
+    uint32_t t = distance;
+    if (scale < 0) {
+        t = scale > -16 ? t >> -scale : 0;
+    } else {
+        if (scale > 20) scale = 20;  // 2^20 is past the table's end
+        t = t > exp_end >> scale ? exp_end : t << scale;
+    }
+    if (t >= static_cast<uint32_t>(exp_last) << 11) return 0;
+    const uint16_t r = static_cast<uint16_t>(t & 0x7FF);
+    const uint32_t parabola = 65536UL - r + ((static_cast<uint32_t>(r) * r) >> 17);
+    return (table[static_cast<Size>(t >> 11)] * parabola) >> 12;
+}
+
+template <class Acc, class Out, class Table, class X>
+void softmax(Out *out, Table table, X x, Size outer, Size count, Size inner, int scale, int fraction_bits) {
+    for (; outer > 0; --outer, x = x + count * inner, out += count * inner) {
+        for (Size i = 0; i < inner; ++i) {
+            const Size end = i + count * inner;
+            int16_t top = -32768;
+            for (Size n = i; n < end; n += inner) top = x[n] > top ? x[n] : top;
+            uint32_t total = 0;  // at least 2^19, below 2^31
+            for (Size n = i; n < end; n += inner) {
+                total += exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
+            }
+            for (Size n = i; n < end; n += inner) {
+                const uint64_t e = exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
+                out[n] = requantize<Out>(static_cast<int64_t>(((e << fraction_bits) + total / 2) / total), Const<0>());
+            }
+        }
+    }
+}
+
+}  // namespace hil

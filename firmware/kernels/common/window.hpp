@@ -1,0 +1,52 @@
+// Sliding windows (tinyhil/ops/window.py): planes of one sample in NCHW order.
+#pragma once
+#include "firmware/kernels/common/numeric.hpp"
+
+namespace hil {
+
+// Rows, columns and pads of a window; a plane has at most 32767 elements on AVR, so 16 bits hold every product below.
+struct Window {
+    Size channels, height, width, out_height, out_width, kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x,
+        dilation_y, dilation_x;
+};
+
+// A window over planes of which only some rows may be there: row y of a plane is at slot y % ring. Distances in elements
+// between the channels and between the slots of operand and result.
+struct RowWindow {
+    Window window;
+    Size x_plane, x_row, x_ring, out_plane, out_row, out_ring;
+};
+// Whole planes: every row is at its own slot.
+inline RowWindow whole(const Window &w) {
+    return {w, w.height * w.width, w.width, w.height, w.out_height * w.out_width, w.out_width, w.out_height};
+}
+
+#ifdef __AVR__
+using Position = int16_t;
+#else
+using Position = int32_t;
+#endif
+
+// The part of one axis of a window that lies inside of the plane: kernel positions [first, end), the first of them at
+// plane position `at`.
+struct Span {
+    Size first, end;
+    Position at;
+};
+
+// `origin`: plane position of kernel position 0, negative where the window hangs over in front
+inline Span inside(Position origin, Size kernel, Size dilation, Size size) {
+    Span span = {0, kernel, origin};
+    for (; span.at < 0 && span.first < kernel; ++span.first) span.at = static_cast<Position>(span.at + dilation);
+    Position last = static_cast<Position>(origin + (kernel - 1) * dilation);
+    for (; last >= static_cast<Position>(size) && span.end > span.first; --span.end) {
+        last = static_cast<Position>(last - dilation);
+    }
+    return span;
+}
+
+inline Position origin(Size index, Size stride, Size pad) {
+    return static_cast<Position>(index * stride) - static_cast<Position>(pad);
+}
+
+}  // namespace hil

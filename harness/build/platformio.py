@@ -1,0 +1,97 @@
+"""What PlatformIO must know of boards: a manifest for each, and an environment in platformio.ini."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tinyhil.harness.config import BoardSpec
+
+MANIFESTS = "firmware/platform/boards"
+INI = "platformio.ini"
+ARCHITECTURE = {"avr-gcc": "avr", "arm-none-eabi-gcc": "arm"}
+UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first protocol is the usual one
+    "arduino": {"protocols": ["arduino", "custom"], "require_upload_port": True},
+    "sam-ba": {
+        "protocols": ["sam-ba", "cmsis-dap", "custom"],
+        "require_upload_port": True,
+        "use_1200bps_touch": True,
+    },
+    "stlink": {"protocols": ["stlink", "serial", "custom"]},
+    "serial": {"protocols": ["serial", "custom"]},
+    "none": {"protocols": ["custom"]},
+}
+HEAD = """\
+; Builds the model for a board: pio run -e due, or pio run -e due -t upload
+[platformio]
+default_envs = {default}
+src_dir = firmware
+; packages of its own, so that a build without a network never touches ~/.platformio
+core_dir = ${{PROJECT_DIR}}/.pio/core
+; one link per project: projects that share a core directory must not share the link to their platform
+platforms_dir = ${{PROJECT_DIR}}/.pio/platforms
+
+[env]
+platform = symlink://${{PROJECT_DIR}}/firmware/platform
+lib_ldf_mode = off
+test_framework = custom
+; auto | path | package, see firmware/platform/platform.py
+custom_toolchain = auto
+"""
+BUNDLED = """\
+; generates model/; a generated project brings its own
+extra_scripts = pre:firmware/platform/bundled_model.py
+"""
+
+
+def defines(board: BoardSpec) -> list[str]:
+    """What the firmware is told of the board it is compiled for."""
+    chip = board.chip
+    names = [f"BOARD_{board.name}", f"CHIP_{chip.hal}"]
+    names += [f"UART_{chip.uart.name}"] if chip.uart else []
+    names += ["HAS_REGIONS"] if chip.regions else []
+    names += [f"SUPPLY_{board.supply}"] if board.supply else []
+    return [f"HIL_{name.upper()}" for name in names]
+
+
+def project_files(boards: Sequence[BoardSpec], *, bundled: bool = False) -> dict[str, str]:
+    """Manifests and platformio.ini of a project for the microcontrollers among `boards`.
+
+    `bundled`: the repository's own, which generates the bundled model first.
+    """
+    chips = [board for board in boards if not board.is_host]
+    default = [board.name for board in chips if board.upload != "none"] or [board.name for board in chips]
+    ini = HEAD.format(default=", ".join(default)) + (BUNDLED if bundled else "")
+    ini += "".join(f"\n[env:{board.name}]\nboard = {board.name}\n" for board in chips)
+    return {f"{MANIFESTS}/{board.name}.json": manifest(board) for board in chips} | {INI: ini}
+
+
+def manifest(board: BoardSpec) -> str:
+    """A board of PlatformIO's (docs.platformio.org, Custom Embedded Boards), as JSON."""
+    chip, upload = board.chip, UPLOAD[board.upload]
+    build = {
+        "arch": ARCHITECTURE[chip.compiler],
+        "hal": chip.hal,
+        "mcu": board.programmer_part or chip.name,
+        "f_cpu": f"{chip.clock_hz}L",
+        "machine": chip.machine,
+        "defines": defines(board),
+        "stack_reserve": chip.stack_reserve_bytes,
+        "hwids": [[f"0x{part}" for part in usb.split(":")] for usb in board.usb],
+    }
+    limits = {"maximum_size": chip.flash_bytes, "maximum_ram_size": chip.ram_bytes}
+    whole = {
+        "name": board.title,
+        "vendor": board.vendor,
+        "url": board.url,
+        "build": build,
+        "debug": {"openocd_target": chip.openocd_target} if chip.openocd_target else {},
+        "upload": {
+            **limits,
+            "protocol": upload["protocols"][0],
+            "speed": board.upload_baud or board.baud,
+            **upload,
+        },
+    }
+    return json.dumps(whole, indent=2) + "\n"

@@ -1,0 +1,112 @@
+"""A new board of a known chip is one entry in a file of the user's; a chip like another says only what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hil_command import hil, record_of
+from wire_bench import ROOT
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.build.platformio import INI, MANIFESTS, defines, manifest, project_files
+from tinyhil.harness.config import Boards, load_boards
+
+NANO = """boards:
+  nano: {title: Arduino Nano, chip: atmega328p, usb: ["1A86:7523"], upload_baud: 57600, reset: on_open, upload: arduino}
+"""
+LIKE = """chips:
+  small: {like: sam3x8e, ram_bytes: 65536}
+  smaller: {like: small, flash_bytes: 131072}
+boards:
+  mine: {title: Mine, chip: smaller, reset: on_open, upload: none}
+"""
+
+
+def boards_of(text: str, folder: Path) -> Boards:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return load_boards(path)
+
+
+def test_one_entry_runs(tmp_path: Path) -> None:
+    """Built, flashed into the emulator of its chip and compared, as the Uno is."""
+    (tmp_path / "mine.yaml").write_text(NANO)
+    run = ("run", "--model", "fastgrnn_har", "--samples", 1, "--json")
+    mine = record_of(hil(*run, "--board", "nano", "--boards-file", "mine.yaml", cwd=tmp_path))
+    uno = record_of(hil(*run, "--board", "uno", cwd=tmp_path))
+    assert (mine["board"], mine["bit_exact"]) == ("nano", True)
+    assert mine["raw"] == uno["raw"]
+
+
+def test_it_stands_beside_the_boards_there_are(tmp_path: Path) -> None:
+    both, shipped = boards_of(NANO, tmp_path), load_boards()
+    assert both.names == (*shipped.names, "nano")
+    assert both.board("uno") == shipped.board("uno")
+    assert both.board("nano").chip == shipped.board("uno").chip
+
+
+def test_an_entry_of_a_name_there_is_replaces_it(tmp_path: Path) -> None:
+    both = boards_of(NANO.replace("nano:", "uno:"), tmp_path)
+    assert both.board("uno").title == "Arduino Nano"
+    assert both.names == load_boards().names
+
+
+def test_a_project_has_its_environment(tmp_path: Path) -> None:
+    done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", (tmp_path / "mine.yaml"), cwd=tmp_path)
+    assert done.returncode == 2  # there is no such file yet
+    (tmp_path / "mine.yaml").write_text(NANO)
+    done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\n[env:nano]\nboard = nano\n" in (tmp_path / "p" / INI).read_text()
+    nano = load_boards(tmp_path / "mine.yaml").board("nano")
+    assert (tmp_path / "p" / MANIFESTS / "nano.json").read_text() == manifest(nano)
+    assert "HIL_BOARD_NANO" in "".join(path.read_text() for path in (tmp_path / "p" / "model").iterdir())
+
+
+def test_a_chip_like_another(tmp_path: Path) -> None:
+    boards = boards_of(LIKE, tmp_path)
+    mine, due = boards.board("mine").chip, boards.board("due").chip
+    assert (mine.name, mine.hal, mine.ram_bytes, mine.flash_bytes) == ("smaller", "sam3x8e", 65536, 131072)
+    other = {"name", "like", "ram_bytes", "flash_bytes"}
+    assert mine.model_dump(exclude=other) == due.model_dump(exclude=other)
+    assert "HIL_CHIP_SAM3X8E" in defines(boards.board("mine"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            LIKE.replace("like: small,", "like: large,"),
+            "mine.yaml:3:19: chips.smaller.like: no chip named 'large'; known: ",
+        ),
+        (
+            LIKE.replace("like: sam3x8e", "like: smaller"),
+            "mine.yaml:2:17: chips.small.like: small -> smaller -> small is",
+        ),
+        (LIKE.replace("like: small,", "like: smaller,"), "chips.smaller.like: smaller -> smaller is a circle"),
+        (LIKE.replace("like: small,", "like: [small],"), "chips.smaller.like: "),
+        (LIKE.replace("65536", "-1"), "mine.yaml:2:37: chips.small.ram_bytes: Input should be greater than 0"),
+        (LIKE.replace("chip: smaller", "chip: atmega2560"), "no chip named 'atmega2560'; known: atmega328p, sam3x8e, "),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_place(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        boards_of(text, tmp_path)
+    assert why in str(caught.value)
+
+
+def test_every_chip_has_its_folder_and_what_its_linker_needs() -> None:
+    for board in load_boards().entries.values():
+        folder = ROOT / "firmware" / "hal" / board.chip.hal
+        assert list(folder.glob("*.cpp")), board.name
+        if board.chip.compiler == "arm-none-eabi-gcc":
+            assert (folder / f"{board.chip.hal}.ld").is_file(), board.name
+
+
+def test_environments_are_those_of_the_microcontrollers() -> None:
+    boards = load_boards().entries.values()
+    chips = {board.name for board in boards if not board.is_host}
+    files = project_files(list(boards))
+    assert set(files) == {INI, *(f"{MANIFESTS}/{name}.json" for name in chips)}
+    assert {path.stem for path in (ROOT / MANIFESTS).iterdir()} == chips  # and none of a board that is gone

@@ -1,0 +1,1 @@
+"""A ReRAM accelerator as data and arithmetic: its crossbars, what they compute, what that costs (docs/reram.md)."""
