@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.code_tables import with_tables
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
@@ -44,13 +45,16 @@ CHIPS = {
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
+CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
 
 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
-    chip = CHIPS.get(core)
+    if core not in CORES:
+        return program
+    program, chip = with_tables(program), CHIPS.get(core)
     if chip is None:
         return program
     tensors = dict(program.tensors)

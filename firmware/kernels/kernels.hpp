@@ -5,6 +5,7 @@
 #include "firmware/kernels/common/batched.hpp"
 #include "firmware/kernels/common/block.hpp"
 #include "firmware/kernels/common/channels.hpp"
+#include "firmware/kernels/common/code_table.hpp"
 #include "firmware/kernels/common/codebook.hpp"
 #include "firmware/kernels/common/compare.hpp"
 #include "firmware/kernels/common/conv.hpp"

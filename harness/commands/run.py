@@ -24,6 +24,7 @@ from tinyhil.preference import BALANCED
     "Given several times: on all of them at once.",
 )
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

@@ -15,6 +15,7 @@ from tinyhil.preference import RAM
 
 @click.command()
 @common.MODEL_OPTION
+@common.stream_options
 @click.option(
     "--ram",
     type=click.IntRange(min=1),
