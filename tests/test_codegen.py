@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import EMULATED, each
 from conftest import Golden
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
@@ -138,7 +139,7 @@ def test_odd_names_compile_and_compute_natively(tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path, "-O1")) == ""
 
 
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_odd_names_compile_and_compute_on_boards(board: str, tmp_path: Path) -> None:
     program = odd_model(tmp_path)
     cases = [Case("odd", program, extreme_inputs(program, 1))]

@@ -133,6 +133,7 @@ class Program:
     """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order.
 
     `columns`: how the input is mapped before it is quantized, where its columns have scales of their own.
+    `output_scale`: what the output is divided by after it is dequantized (elements,), where several outputs share one.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Program:
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
     columns: Columns | None = None
+    output_scale: np.ndarray | None = None
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""
