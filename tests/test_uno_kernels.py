@@ -1,4 +1,4 @@
-"""Kernels of the ATmega: assembler against its twins in C++, layers of interleaved weights against numpy, on the board."""
+"""Kernels of the ATmega: assembler against its twins in C++, layers of interleaved weights against numpy."""
 
 from __future__ import annotations
 
