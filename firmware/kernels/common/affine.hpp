@@ -28,11 +28,6 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
 }
 
-// The same with ties away from zero: what means do
-inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
-    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
-}
-
 // rescale of numbers below 2^30, by a factor known to be below 1 when this is compiled
 template <class Shift>
 inline int32_t rescale_small(int32_t x, int32_t m, Shift shift) {
@@ -53,6 +48,11 @@ inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale
 template <class Shift>
 inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) { return rescale_small(static_cast<int32_t>(a) * b, m, shift); }
 #endif
+
+// rescale_once with ties away from zero: what means do
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
+    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
+}
 
 // For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
 inline int32_t rescale(int64_t x, int32_t m, int shift) {
