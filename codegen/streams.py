@@ -1,4 +1,4 @@
-"""Index lists and their weights of 8 bits -> one stream of bytes, read by one pointer: two bytes per weight, not three."""
+"""Index lists and their weights of 8 bits -> one stream of bytes under one pointer: two bytes per weight, not 3."""
 
 from __future__ import annotations
 

@@ -47,16 +47,14 @@ def distances_and_lists(default: str) -> onnx.ModelProto:
     rng = np.random.default_rng(3)
     projection = np.where(rng.random((40, 9)) < 0.2, rng.normal(size=(40, 9)), 0).astype(np.float32)
     projection[:, 4] = 0
-    constants = {
-        "P": projection,
-        "b": np.linspace(-1, 1, 9, dtype=np.float32),
-        "B": rng.normal(size=(7, 9)).astype(np.float32),
-    }
+    prototypes = rng.normal(size=(7, 9)).astype(np.float32)
+    constants = {"P": projection, "b": np.linspace(-1, 1, 9, dtype=np.float32), "B": prototypes, "axes": np.array([1])}
+    after = "Relu" if default == "fixed6" else "Identity"
     nodes = [
-        node("Gemm", "x P b", "z"), node("Relu" if default == "fixed6" else "Identity", "z", "r"), node("Sub", "r B", "d"),
-        node("Mul", "d d", "q"), node("ReduceSum", "q axes", "s", keepdims=0), node("Neg", "s", "n"), node("Exp", "n", "y"),
+        node("Gemm", "x P b", "z"), node(after, "z", "r"), node("Sub", "r B", "d"), node("Mul", "d d", "q"),
+        node("ReduceSum", "q axes", "s", keepdims=0), node("Neg", "s", "n"), node("Exp", "n", "y"),
     ]  # fmt: skip
-    return simple(nodes, {"x": (1, 40)}, constants | {"axes": np.array([1])})
+    return simple(nodes, {"x": (1, 40)}, constants)
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed6", "fixed16"])

@@ -89,11 +89,12 @@ def _lower(node: Node, lowering: Lowering) -> None:
 
 
 def _largest_difference(lowests: Sequence[int], shifts: Sequence[int], drop: int) -> int:
-    """Of two integers that start at `lowests`, moved left by `shifts` and rounded by `drop` bits to 16."""
+    """Of integers that start at `lowests` (none: of other formats), moved left by `shifts`, rounded by `drop` bits."""
+    most = 1 << (DIFFERENCE_BITS - 1)
+    if not lowests:
+        return most
     bound = sum(-lowest << lift for lowest, lift in zip(lowests, shifts, strict=True))
-    return (
-        min((bound + (1 << drop >> 1)) >> drop, 1 << (DIFFERENCE_BITS - 1)) if lowests else 1 << (DIFFERENCE_BITS - 1)
-    )
+    return min((bound + (1 << drop >> 1)) >> drop, most)
 
 
 def _operand(lowering: Lowering, value: str, tensor: str, lift: int) -> Operand:
