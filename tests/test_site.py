@@ -19,9 +19,7 @@ DOCS = ROOT / "docs"
 PROJECT = ROOT / "examples" / "vibration"
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 SCREEN = 60  # lines
-FETCHED = re.compile(
-    r'<(?:script|img|iframe|link rel="(?:stylesheet|preload|icon)")[^>]*(?:src|href)="([^"]+)"'
-)
+FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preload|icon)")[^>]*(?:src|href)="([^"]+)"')
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
@@ -35,6 +33,41 @@ def test_the_site_is_built_and_asks_for_nothing(tmp_path: Path) -> None:
     assert len(pages) >= 30
     for page in pages:
         fetched = FETCHED.findall(page.read_text())
+        assert fetched
+        assert not [address for address in fetched if "//" in address], page
+    assert not list((tmp_path / "site").rglob("*.py"))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} == named
+
+
+def test_the_first_screen_of_the_readme() -> None:
+    """What it is, for whom, one picture of a report, the install, five lines, use in a sketch; no wide table."""
+    first = (ROOT / "README.md").read_text().split("\n## ")[0]
+    assert len(first.splitlines()) <= 45
+    assert len(re.findall(r"!\[[^\]]*report[^\]]*\]\(docs/report.png\)", first)) == 1
+    assert "For engineers" in first
+    block = first.split("```\n")[1].splitlines()
+    assert len(block) == 5
+    assert block[0].startswith("make setup")
+    assert "in your sketch" in first
+    assert "hil export arduino" in first
+    assert max(line.count("|") for line in (ROOT / "README.md").read_text().splitlines()) <= 3
+
+
+@pytest.mark.parametrize("name", ["search.md", "memplan.md", "glossary.md", "index.md", "tutorials/arduino.md"])
+def test_pages_that_fit_a_screen(name: str) -> None:
+    assert len((DOCS / name).read_text().splitlines()) <= SCREEN + 10 * name.startswith("tutorials")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *TUTORIALS], ids=lambda page: page.stem)
+def test_commands_of_the_pages_exist(page: Path) -> None:
+    """Every line that calls hil is parsed by click, as in the workflows."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("hil ")]
+    lines += re.findall(r"`(hil [a-z]+ [^`]*)`", page.read_text())
     assert lines
     for line in lines:
         words = shlex.split(line.split(" #")[0].split(" >> ")[0].split(" && ")[0])
@@ -100,10 +133,7 @@ def test_the_action_s_installation(tmp_path: Path) -> None:
     """As far as it goes without a network: pip is told the right packages."""
     python = tmp_path / "python"
     told = f'[ "$1" = -m ] && echo "$@" >>{tmp_path}/told && exit 0'
-    python.write_text(f'#!/bin/sh
-{told}
-exec {sys.executable} "$@"
-')
+    python.write_text(f'#!/bin/sh\n{told}\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     (tmp_path / "hil").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "hil").chmod(0o755)
