@@ -33,6 +33,7 @@ from tinyhil.harness.commands import (
     inspect,
     plan,
     profile,
+    report,
     run,
     search,
 )
@@ -76,6 +77,7 @@ for _command in (
     profile.profile,
     bench.bench,
     compare.compare,
+    report.report,
     golden.golden,
     boards.boards,
     doctor.doctor,
