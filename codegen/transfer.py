@@ -28,13 +28,16 @@ class Transfer:
         return self.slots * (self.chunk_bytes if self.streamed else self.sample_bytes)
 
 
-def choose_transfer(program: Program, arena_bytes: int, ram_bytes: int | None, board: str) -> Transfer:
+def choose_transfer(
+    program: Program, arena_bytes: int, ram_bytes: int | None, board: str, *, whole: bool = False
+) -> Transfer:
     """Whole samples in two slots where they take at most half of the RAM, else in one, else streamed, else in one.
 
-    `ram_bytes` None: a board without limit. DoesNotFit when nothing is left for the input.
+    `ram_bytes` None: a board without limit; `whole`: in one slot or not at all. DoesNotFit when nothing is left.
     """
     limit = ram_bytes if ram_bytes is not None else 1 << 40
     options = _options(program, limit)
+    options = options[-1:] if whole else options
     for transfer in options:
         if transfer.input_bytes + arena_bytes <= limit:
             return transfer

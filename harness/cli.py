@@ -31,6 +31,7 @@ from tinyhil.harness.commands import (
     generate,
     golden,
     inspect,
+    mlperf,
     plan,
     profile,
     run,
@@ -77,6 +78,7 @@ for _command in (
     bench.bench,
     compare.compare,
     golden.golden,
+    mlperf.mlperf,
     boards.boards,
     doctor.doctor,
 ):

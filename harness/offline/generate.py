@@ -13,24 +13,43 @@ from tinyhil.harness.build.pipeline import compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
 from tinyhil.harness.job import open_model
+from tinyhil.harness.mlperf.firmware import compile_mlperf
 
 Say = Callable[[str], None]
+PERFORMANCE_MODE, ENERGY_MODE = "performance", "energy"
 
 
 def generate_project(
-    name: str, out: Path, format_: str, assignment: Path | None, calibration: Path | None, boards: Boards, say: Say
+    name: str,
+    out: Path,
+    format_: str,
+    assignment: Path | None,
+    calibration: Path | None,
+    boards: Boards,
+    say: Say,
+    *,
+    mlperf: str | None = None,
 ) -> tuple[int, int]:
-    """Write the project of a model for every board it fits; returns (files written, files in all)."""
+    """Write the project of a model for every board it fits; returns (files written, files in all).
+
+    `mlperf`: firmware for MLPerf Tiny's runner, in this mode.
+    """
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
     opened = open_model(name)
     formats, ranges = opened.assignment(assignment, format_), opened.required_ranges(calibration)
-    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
+    entries = list(boards.entries.values())
+    if mlperf is None:
+        compiled = compile_model(opened.model, formats, ranges, entries, ())
+    else:
+        compiled = compile_mlperf(opened.model, formats, ranges, entries, (), energy=mlperf == ENERGY_MODE)
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
         say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
     sources = compiled.sources
-    if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
+    if (
+        mlperf is None and (out / "firmware").is_dir() and (out / "tinyhil").is_dir()
+    ):  # the checkout itself has everything but the model
         sources = {path: text for path, text in sources.items() if path.startswith("model/")}
     return write_sources(sources, out), len(sources)
 
