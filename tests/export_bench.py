@@ -14,7 +14,7 @@ import serial
 from tinyhil.codegen.library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.export import library_of, packed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,9 +50,18 @@ class Exported:
         return folder / self.prefix / "src"
 
 
-def export(model: str, format_: str, *, arena: str = STATIC, kind: str = "cmake", name: str | None = None) -> Exported:
-    opened = open_model(model)
-    compiled = compile_model(opened.model, opened.assignment(None, format_), opened.required_ranges(None), (), ())
+def export(
+    model: str,
+    format_: str,
+    *,
+    arena: str = STATIC,
+    kind: str = "cmake",
+    name: str | None = None,
+    samples: Path | None = None,
+) -> Exported:
+    """`samples`: to calibrate on, and to count the steps of a stream in."""
+    opened = open_model(model, None, Streamed(samples=samples))
+    compiled = compile_model(opened.model, opened.assignment(None, format_), opened.required_ranges(samples), (), ())
     library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
     return Exported(compiled, library, packed(kind, library, []))
 

@@ -13,6 +13,7 @@ from tinyhil.harness.commands import common
 @click.command()
 @click.argument("kind", type=click.Choice(["arduino", "platformio", "cmake"]))
 @click.argument("model")
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION

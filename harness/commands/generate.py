@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
 
+MLPERF_TINY = "mlperf-tiny"
+
 
 @click.command()
 @click.argument("model")
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
 @click.option(
     "--protocol",
-    type=click.Choice(["hil", "mlperf-tiny"]),
+    type=click.Choice(["hil", MLPERF_TINY]),
     default="hil",
     show_default=True,
     help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
@@ -34,13 +38,20 @@ def generate(
     protocol: str,
     energy: bool,
     boards_file: Path | None,
+    **states: Any,
 ) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
-    from tinyhil.harness.offline.generate import ENERGY_MODE, PERFORMANCE_MODE, generate_project
+    from tinyhil.harness.job import Streamed
+    from tinyhil.harness.offline.generate import generate_project
 
-    if energy and protocol != "mlperf-tiny":
-        raise click.UsageError("--energy belongs to --protocol mlperf-tiny")
-    named = {"hil": None, "mlperf-tiny": ENERGY_MODE if energy else PERFORMANCE_MODE}[protocol]
-    boards = read_boards(boards_file)
-    written, total = generate_project(model, out, format_, assignment, calibrate, boards, say, mlperf=named)
+    if energy and protocol != MLPERF_TINY:
+        raise click.UsageError(f"--energy belongs to --protocol {MLPERF_TINY}")
+    chosen, boards = (format_, assignment), read_boards(boards_file)
+    if protocol == MLPERF_TINY:
+        from tinyhil.harness.mlperf.project import generate_mlperf
+
+        written, total = generate_mlperf(model, out, chosen, calibrate, boards, say, energy=energy)
+    else:
+        streamed = Streamed(**states, samples=calibrate)
+        written, total = generate_project(model, out, chosen, calibrate, boards, say, streamed)
     click.echo(f"{out}: {written} of {total} files written", err=True)

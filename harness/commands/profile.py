@@ -15,6 +15,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

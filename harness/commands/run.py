@@ -23,6 +23,7 @@ from tinyhil.harness.commands.common import read_boards, say
     "Given several times: on all of them at once.",
 )
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

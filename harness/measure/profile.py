@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.chains import Chain, carried_out, in_chains
 from tinyhil.codegen.model import OPERATIONS, signature_of
 from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, format_name, number_of
 from tinyhil.errors import BoardDiffers, LinkError
@@ -35,6 +36,7 @@ from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op, Program, Role, walk
 
 Say = Callable[[str], None]
+CHAIN = "chain"  # what stands for the kernel of a chain
 OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
 
 
@@ -151,12 +153,12 @@ def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...
     executions = Counter(order)
     instructions = _instructions(told.trace, empty)
     costs = []
-    for number, op in enumerate(walk(program.body)):
+    for item in carried_out(program, compiled.plan, program.body):
+        number = number_of(program, item)
         times = executions[number]
-        if times:
-            net = ticks[number] / samples - times * reading
-            counted = instructions[number] / samples if instructions else None
-            costs.append(_cost(program, op, times, net, counted))
+        net = ticks[number] / samples - times * reading
+        counted = instructions[number] / samples if instructions else None
+        costs.append(_cost(program, item, times, net, counted))
     return tuple(costs), outside, reading
 
 
@@ -165,10 +167,12 @@ def _executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterat
     numbers = {id(op): number_of(program, op) for op in walk(program.body)}
 
     def visit(items: Sequence[Op | Loop]) -> Iterator[int]:
-        for item in items:
+        for item in in_chains(program, plan, items):
             if isinstance(item, Loop):
                 inner = list(visit(item.body))
                 yield from inner * item.count
+            elif isinstance(item, Chain):
+                yield numbers[id(item.ops[0])]
             elif not is_done_by_plan(program, plan, item):
                 yield numbers[id(item)]
 
@@ -180,25 +184,38 @@ def executions_of(program: Program, plan: Plan) -> Counter[int]:
     return Counter(_executed(program, plan, program.body))
 
 
-def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
-    elements = elements_of(program, op, times)
+def _cost(program: Program, item: Op | Chain, times: int, ticks: float, instructions: float | None) -> OperationCost:
+    name, kernel, formats = described(program, item)
+    elements = elements_of(program, item, times)
     return OperationCost(
-        name=op.name,
-        output=op.output,
-        kernel=op.kernel,
-        formats=tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output)),
-        signature=signature_of(program, op),
+        name=name,
+        output=_last(item).output,
+        kernel=kernel,
+        formats=formats,
+        signature=signature_of(program, item),
         executions=times,
         elements=elements,
-        macs=macs_of(program, op, elements),
+        macs=macs_of(program, item, elements),
         ticks=ticks,
         instructions=instructions,
     )
 
 
-def elements_of(program: Program, op: Op, times: int) -> int:
+def _last(item: Op | Chain) -> Op:
+    return item.ops[-1] if isinstance(item, Chain) else item
+
+
+def described(program: Program, item: Op | Chain) -> tuple[str, str, tuple[str, ...]]:
+    """Name, kernel and formats of what is carried out; a chain's formats are those of its results."""
+    if isinstance(item, Chain):
+        return item.name, CHAIN, tuple(format_name(program.tensors[op.output]) for op in item.ops)
+    return item.name, item.kernel, tuple(format_name(program.tensors[name]) for name in (*item.inputs, item.output))
+
+
+def elements_of(program: Program, item: Op | Chain, times: int) -> int:
     """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
     which rows it makes; its buffer may hold more of them, or fewer."""
+    op = _last(item)
     if op.kernel not in ROWED:
         return program.tensors[op.output].count * times
     sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
@@ -215,9 +232,10 @@ def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
             yield from _loops(item.body)
 
 
-def macs_of(program: Program, op: Op, elements: int) -> int | None:
+def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
     """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
     out count."""
+    op = _last(item)
     kernel: Kernel = KERNEL_BY_NAME[op.kernel]
     if not kernel.is_sum:
         return None

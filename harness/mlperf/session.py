@@ -83,7 +83,7 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     place = locate(boards, wanted.board, wanted.port)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    ranges = opened.known_ranges(wanted.calibrate) or _ranges_of(opened, benchmark, say)
+    ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
     others = [board for board in boards.entries.values() if board.name == place.board.name]
     compiled = compile_mlperf(opened.model, assignment, ranges, others, {place.board.name}, energy=wanted.energy)
     board = for_energy(place.board) if wanted.energy else place.board
@@ -94,7 +94,11 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     return Ready(wanted, place, board, opened, benchmark, assignment, ranges, compiled, image)
 
 
-def _ranges_of(opened: Opened, benchmark: Benchmark, say: Say) -> Ranges:
+def ranges_at_hand(opened: Opened, benchmark: Benchmark, calibration: Path | None, say: Say) -> Ranges:
+    """Known ranges, else from the evaluation set (said); DataError if there is neither."""
+    known = opened.known_ranges(calibration)
+    if known is not None:
+        return known
     try:
         data: Evaluation = evaluation(benchmark)
     except DataError as error:

@@ -10,14 +10,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyhil.classes import ends_in_argmax
+from tinyhil.classes import deciding, ends_in_argmax
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library import STATIC, Library, emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.export_sizes import state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
@@ -42,11 +42,13 @@ class Wanted:
     classes: str | None = None
     record: Path | None = None
     sizes: bool = False
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
 
 
 def export_model(wanted: Wanted, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
-    opened = open_model(wanted.model, say)
+    opened = open_model(wanted.model, say, Streamed(wanted.states, wanted.steps, wanted.calibrate))
     assignment = opened.assignment(wanted.assignment, wanted.format)
     compiled = compile_model(opened.model, assignment, opened.required_ranges(wanted.calibrate), (), ())
     names = opened.source.classes or opened.model.classes
@@ -63,7 +65,8 @@ def export_model(wanted: Wanted, say: Say) -> Library:
 def library_of(compiled: Compiled, model: str, name: str | None, arena: str, class_names: tuple[str, ...]) -> Library:
     """The library of a compiled model; ConfigError if it can not be called so, or has other classes."""
     formats = compiled.assignment.describe()
-    outputs = compiled.program.tensors[compiled.program.output].count
+    graph = compiled.model.graph
+    outputs = deciding(graph, compiled.program.tensors[compiled.program.output].count)
     if class_names and outputs > 1 and len(class_names) != outputs:
         raise ConfigError(f"{model}: {len(class_names)} class names, but the model has {outputs} outputs")
     return Library(
@@ -73,7 +76,10 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {formats}",
         arena=arena,
         class_names=class_names,
-        argmax=ends_in_argmax(compiled.model.graph),
+        argmax=ends_in_argmax(graph),
+        parts=graph.parts,
+        results=graph.results,
+        stream=compiled.model.stream,
     )
 
 

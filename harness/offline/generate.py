@@ -9,57 +9,54 @@ from tinyhil import data
 from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.graph import Graph
-from tinyhil.harness.build.pipeline import compile_model, write_sources
+from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
-from tinyhil.harness.job import open_model
-from tinyhil.harness.mlperf.firmware import compile_mlperf
+from tinyhil.harness.job import NO_STREAM, Streamed, open_model
 
 Say = Callable[[str], None]
-PERFORMANCE_MODE, ENERGY_MODE = "performance", "energy"
 
 
 def generate_project(
     name: str,
     out: Path,
-    format_: str,
-    assignment: Path | None,
+    chosen: tuple[str, Path | None],
     calibration: Path | None,
     boards: Boards,
     say: Say,
-    *,
-    mlperf: str | None = None,
+    streamed: Streamed = NO_STREAM,
 ) -> tuple[int, int]:
-    """Write the project of a model for every board it fits; returns (files written, files in all).
-
-    `mlperf`: firmware for MLPerf Tiny's runner, in this mode.
-    """
-    if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
-        raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
-    opened = open_model(name)
-    formats, ranges = opened.assignment(assignment, format_), opened.required_ranges(calibration)
-    entries = list(boards.entries.values())
-    if mlperf is None:
-        compiled = compile_model(opened.model, formats, ranges, entries, ())
-    else:
-        compiled = compile_mlperf(opened.model, formats, ranges, entries, (), energy=mlperf == ENERGY_MODE)
-    left_out = [board for board in boards.entries if board not in compiled.transfers]
-    if left_out:
-        say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
+    """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
+    and assignment file if there is one."""
+    check_project_folder(out)
+    opened = open_model(name, say, streamed)
+    formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
+    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
+    say_left_out(name, boards, compiled, say)
     sources = compiled.sources
-    if (
-        mlperf is None and (out / "firmware").is_dir() and (out / "tinyhil").is_dir()
-    ):  # the checkout itself has everything but the model
+    if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
         sources = {path: text for path, text in sources.items() if path.startswith("model/")}
     return write_sources(sources, out), len(sources)
 
 
-def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:
+def check_project_folder(out: Path) -> None:
+    """ConfigError for a folder that holds something else."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
+        raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
+
+
+def say_left_out(name: str, boards: Boards, compiled: Compiled, say: Say) -> None:
+    left_out = [board for board in boards.entries if board not in compiled.transfers]
+    if left_out:
+        say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
+
+
+def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, streamed: Streamed = NO_STREAM) -> Path:
     """Observe the values of a model and write ranges.json; returns its path."""
-    opened = open_model(name)
+    opened = open_model(name, say, streamed)
     source, model = opened.source, opened.model
     if inputs is not None:
-        given = read_inputs(inputs, model.classes)
+        given = read_inputs(inputs, model)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
         found = data.load(source.dataset)
@@ -82,9 +79,9 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
     return path
 
 
-def describe_model(name: str) -> Iterator[str]:
+def describe_model(name: str, streamed: Streamed = NO_STREAM) -> Iterator[str]:
     """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
-    yield from _describe(open_model(name).model.graph, "")
+    yield from _describe(open_model(name, None, streamed).model.graph, "")
 
 
 def _describe(graph: Graph, indent: str) -> Iterator[str]:

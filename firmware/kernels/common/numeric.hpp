@@ -31,21 +31,24 @@ struct Const {
 };
 
 // Sum<bits>: the accumulator for dot products proven to fit `bits`, the narrowest type that pays on this chip.
-// Wide<bits>: the same for single sums and products, where a plain integer is as good.
+// Wide<bits>: the same for single sums and products, where a plain integer is as good; on AVR 16 bits where they hold them.
 template <int Class> struct AccumulatorType { using type = int64_t; };
 template <> struct AccumulatorType<32> { using type = int32_t; };
 #ifdef __AVR__
+template <> struct AccumulatorType<16> { using type = int16_t; };
 template <> struct AccumulatorType<24> { using type = __int24; };
 template <> struct AccumulatorType<40> { using type = Acc40; };
 template <> struct AccumulatorType<48> { using type = Acc48; };
 template <int Bits>
 using Sum = typename AccumulatorType<(Bits <= 24) ? 24 : (Bits <= 32) ? 32 : (Bits <= 40) ? 40 : (Bits <= 48) ? 48 : 64>::type;
+template <int Bits>
+using Wide = typename AccumulatorType<(Bits <= 16) ? 16 : (Bits <= 32) ? 32 : 64>::type;
 #else
 template <int Bits>
 using Sum = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
-#endif
 template <int Bits>
 using Wide = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
+#endif
 
 // floor(value / 2^shift): right shifts of negative numbers are arithmetic in gcc.
 template <class Number, class Shift>
