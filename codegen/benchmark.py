@@ -14,7 +14,7 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
 from tinyhil.program import Program, Tensor
-from tinyhil.reference import quantize_inputs
+from tinyhil.reference import quantize
 
 MAIN = "firmware/main.cpp"
 MAIN_TEXT = """#include "firmware/mlperf/serve.hpp"
@@ -115,7 +115,7 @@ def _table(program: Program, codes: Codes | None, meaning: Meaning) -> list[str]
     if meaning.values is None:
         return ["const Code codes[1] HIL_FLASH = {0};  // not used: the input is real numbers"]
     given = meaning.values if codes is None else codes.of(meaning.values)
-    integers, _ = quantize_inputs(program, given.astype(np.float32).reshape(BYTES, 1))
+    integers, _ = quantize(given.astype(np.float32), program.tensors[program.input].format)
     return ["const Code codes[256] HIL_FLASH = {", *numbers(integers.reshape(-1)), "};"]
 
 

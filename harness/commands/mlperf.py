@@ -31,7 +31,7 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Of device time in each run."
+    "--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Of device time in each run."
 )
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")

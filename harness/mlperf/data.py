@@ -97,11 +97,14 @@ def evaluation(benchmark: Benchmark) -> Evaluation:
 
 
 def official_folder(benchmark: Benchmark, data: Evaluation, folder: Path, samples: int) -> Path:
-    """The first samples as files for the official runner, `FOLDER/kws01/y_labels.csv` and what it names."""
+    """Samples as files for the official runner, `FOLDER/kws01/y_labels.csv` and what it names: one of each class first,
+    because its summary fails without."""
     place = folder / benchmark.id
     place.mkdir(parents=True, exist_ok=True)
     lines = []
-    for i, (raw, label) in enumerate(zip(data.raw[:samples], data.y[:samples], strict=True)):
+    first = np.unique(data.y, return_index=True)[1]
+    chosen = [*first, *np.setdiff1d(np.arange(len(data.y)), first)][:samples]
+    for i, (raw, label) in enumerate(zip(data.raw[chosen], data.y[chosen], strict=True)):
         name = f"sample_{i:05}.bin"
         (place / name).write_bytes(raw.tobytes())
         outputs = 2 if benchmark.id == "ad01" else benchmark.outputs
