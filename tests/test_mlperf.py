@@ -405,7 +405,15 @@ def test_the_official_runner_drives_an_emulated_board(
     ]
     with switched_on(ready, load_boards(), print) as running:
         done = subprocess.run(
-            [sys.executable, ROOT / "benchmarks/official_runner.py", RUNNER, running.connection.port, *options],
+            [
+                sys.executable,
+                ROOT / "benchmarks/official_runner.py",
+                RUNNER,
+                running.connection.port,
+                *files,
+                "-m",
+                mode,
+            ],
             capture_output=True,
             text=True,
             cwd=tmp_path,
