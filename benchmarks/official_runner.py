@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
         return []
 
     usb.core.find = no_other_device
-    sys.path.insert(0, str(Path(runner).resolve()))
+    sys.path[:0] = [str(Path(runner).resolve())]  # as if main.py had been started there
     sys.argv = ["main.py", *options]
     runpy.run_path(str(Path(runner) / "main.py"), run_name="__main__")
 

@@ -39,6 +39,13 @@ COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns
 OUTPUT_TABLE = "hil_output_scales"
 STATIC, CALLER = "static", "caller"
 ALIGNMENT = 4
+# What a compiler defines that compiles for a core as its arrangement needs it (codegen/arrange.py)
+CORES = {
+    "avr": "defined(__AVR__)",
+    "cortex-m3": "defined(__ARM_ARCH_7M__)",
+    "cortex-m4": "defined(__ARM_FEATURE_DSP)",
+    "cortex-m7": "defined(__ARM_FEATURE_DSP)",
+}
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 
 
@@ -55,6 +62,8 @@ class Library:
     argmax: bool = False  # the model ends in ArgMax: its one output is the class
     parts: tuple[Part, ...] = ()  # several inputs in one record
     results: tuple[Part, ...] = ()  # several outputs; the first names the class
+    board: str = ""  # for which it is arranged, with its core; empty: for any
+    core: str = ""
     stream: bool = False  # a model of one step: a sample is as many as the bench takes, an application's has no end
 
     @property
@@ -329,12 +338,20 @@ def _names(library: Library) -> dict[str, str]:
 
 def _compiler_needed(library: Library) -> list[str]:
     needs = f"{library.prefix} needs gcc 5 or clang, as C++11 or newer: -std=gnu++11"
+    other, fast = list[str](), list[str]()
+    if library.board:
+        fast = ["#if !defined(__clang__)", '#pragma GCC optimize("O2")  // as it was measured', "#endif"]
+    if library.core in CORES:
+        error = f"{library.prefix} is arranged for a {library.core} ({library.board}): export it again without --board"
+        other = [f"#elif !({CORES[library.core]})", f'#error "{error}"']
     return [
         "#if !defined(__GNUC__) || (!defined(__clang__) && __GNUC__ < 5) || __cplusplus < 201103L",
         f'#error "{needs}"',
         "#elif defined(__FAST_MATH__)",
         f'#error "{library.prefix} computes what its reference computes, bit for bit: compile it without -ffast-math"',
+        *other,
         "#else",
+        *fast,
         "#if defined(__clang__)",
         "#pragma clang fp contract(off)",
         "#elif defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)",

@@ -137,7 +137,7 @@ class Model:
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
 
-        `options` are those of `hil export`: name, arena, classes, sizes.
+        `options` are those of `hil export`: name, arena, classes, sizes, board.
         """
         from tinyhil.codegen.packages import KINDS
         from tinyhil.harness.offline.export import Wanted, export_model
@@ -150,7 +150,7 @@ class Model:
             wanted = Wanted(kind, self.name, Path(out), **given)
         except TypeError as error:
             raise ConfigError(f"export: {_option(error)}") from None
-        export_model(wanted, self.say)
+        export_model(wanted, _boards(), self.say)
         return Path(out)
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:

@@ -34,6 +34,7 @@ from tinyhil.harness.commands import (
     mlperf,
     plan,
     profile,
+    report,
     run,
     search,
 )
@@ -77,6 +78,7 @@ for _command in (
     profile.profile,
     bench.bench,
     compare.compare,
+    report.report,
     golden.golden,
     mlperf.mlperf,
     boards.boards,

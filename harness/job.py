@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
@@ -85,6 +87,26 @@ class Request:
     @property
     def streamed(self) -> Streamed:
         return Streamed(self.states, self.steps, self.inputs or self.calibrate)
+
+    def command(self, verb: str = "run") -> str:
+        """The command that repeats it: what differs from the defaults."""
+        return command_of(verb, self, Request("", ""), ("results",))
+
+
+OPTIONS = {"timeout_s": "timeout", "wait_s": "wait", "set_": "set"}  # fields named otherwise than their option
+
+
+def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()) -> str:
+    """`hil VERB` with an option for every field of `request` that differs from those of `usual`."""
+    words = ["hil", verb]
+    for field in fields(request):
+        value = getattr(request, field.name)
+        if field.name in left_out or value == getattr(usual, field.name) or value is None:
+            continue
+        option = "--" + OPTIONS.get(field.name, field.name).replace("_", "-")
+        for one in value if isinstance(value, list | tuple) else (value,):
+            words += [option] if one is True else [option, str(one)]
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)

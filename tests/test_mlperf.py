@@ -393,27 +393,11 @@ def test_the_official_runner_drives_an_emulated_board(
     official_folder(ready.benchmark, Evaluation("noise", raw, np.arange(24) % 12), tmp_path / "data", 24)
     text = (RUNNER / script).read_text().replace("infer 70 10", "infer 20000 10")
     (tmp_path / "script.yaml").write_text(text)
-    options = [
-        "-d",
-        RUNNER / "devices_kws_ic_vww.yaml",
-        "-t",
-        tmp_path / "script.yaml",
-        "-s",
-        tmp_path / "data",
-        "-m",
-        mode,
-    ]
+    where = ["-d", RUNNER / "devices_kws_ic_vww.yaml", "-t", tmp_path / "script.yaml", "-s", tmp_path / "data"]
+    program = ROOT / "benchmarks/official_runner.py"
     with switched_on(ready, load_boards(), print) as running:
         done = subprocess.run(
-            [
-                sys.executable,
-                ROOT / "benchmarks/official_runner.py",
-                RUNNER,
-                running.connection.port,
-                *files,
-                "-m",
-                mode,
-            ],
+            [sys.executable, program, RUNNER, running.connection.port, *where, "-m", mode],
             capture_output=True,
             text=True,
             cwd=tmp_path,

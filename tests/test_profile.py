@@ -27,7 +27,8 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import read_inputs
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.profile import Profile, elements_of, executions_of, macs_of, profile, read_costs
+from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
+from tinyhil.harness.measure.profile import Profile, profile, read_costs
 from tinyhil.harness.measure.variant import Told
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
 from tinyhil.harness.zoo import find_model

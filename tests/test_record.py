@@ -37,7 +37,10 @@ TOP_LEVEL: dict[str, tuple[type, ...]] = {
     "provenance": (dict,),
 }
 LATENCY = {"unit": str, "min": NUMBER, "median": NUMBER, "p95": NUMBER, "max": NUMBER}
-MEMORY = ("arena_bytes", "input_bytes", "static_bytes", "stack_bytes", "heap_bytes", "total_bytes", "limit_bytes")
+MEMORY = (
+    *("arena_bytes", "input_bytes", "static_bytes", "stack_bytes", "stack_limit_bytes", "heap_bytes", "total_bytes"),
+    "limit_bytes",
+)
 STAGES = ("model", "data", "compile", "reference", "build", "stream")
 PROVENANCE = (
     *("utc", "tinyhil", "commit", "dirty", "python", "machine", "compiler", "model_sha256", "elf_sha256"),
@@ -97,11 +100,18 @@ def test_memory(record: dict[str, Any]) -> None:
     assert all(type(value) in (int, type(None)) for value in memory.values())
     assert memory["arena_bytes"] + memory["input_bytes"] < memory["static_bytes"]
     if record["board"] == "host":
-        assert memory["stack_bytes"] is memory["total_bytes"] is memory["limit_bytes"] is None
+        assert (
+            memory["stack_bytes"]
+            is memory["stack_limit_bytes"]
+            is memory["total_bytes"]
+            is memory["limit_bytes"]
+            is None
+        )
     else:
         parts = memory["static_bytes"] + memory["stack_bytes"] + memory["heap_bytes"]
         assert memory["total_bytes"] == parts < memory["limit_bytes"]
         assert memory["stack_bytes"] > 0 == memory["heap_bytes"]
+        assert memory["stack_bytes"] <= memory["stack_limit_bytes"] < memory["stack_bytes"] + 250
 
 
 def test_shares_counts_and_provenance(record: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ FOLDER = Path("results/golden")
 SAMPLES = 16
 SEED = 1
 KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
+KEPT_IF_THERE = ("output", "float_accuracy", "disagreements", "equal_samples")
 KEPT_PROVENANCE = ("compiler", "model_sha256")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
@@ -84,7 +85,7 @@ def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str,
         request = request_of(order, bench, Path(folder), samples)
         outcome = run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None)
         outcome.partial.discard()
-        return make_record(outcome)
+        return make_record(outcome, detailed=False)
 
 
 def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) -> Request:
@@ -156,8 +157,10 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
         "order": asdict(order),
         **{key: record[key] for key in KEPT},
         "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
+        **({"data": {key: record["data"][key] for key in ("name", "sha256")}} if "data" in record else {}),
         "memory": dict(record["memory"]),
         "raw": dict(record["raw"]),
+        **{key: record[key] for key in KEPT_IF_THERE if key in record},
         "provenance": {key: record["provenance"][key] for key in KEPT_PROVENANCE},
         **({"boots": record["boots"]} if "boots" in record else {}),
     }

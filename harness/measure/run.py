@@ -79,6 +79,7 @@ class Outcome:
     reference: ReferenceRun
     float_outputs: np.ndarray
     agreement: Agreement
+    node_saturations: Mapping[int, int]  # by the number of the operation
     outputs: np.ndarray
     ticks: np.ndarray
     saturations: np.ndarray
@@ -159,6 +160,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         reference=wanted.reference,
         float_outputs=wanted.float_outputs,
         agreement=wanted.agreement,
+        node_saturations=wanted.node_saturations,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
+from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, open_model
-from tinyhil.harness.offline.export_sizes import state_sizes
+from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
 
@@ -42,21 +43,35 @@ class Wanted:
     classes: str | None = None
     record: Path | None = None
     sizes: bool = False
+    board: str | None = None  # to be as fast as `hil run` there
     states: tuple[str, ...] | None = None
     steps: int | None = None
 
 
-def export_model(wanted: Wanted, say: Say) -> Library:
+def board_of(name: str, boards: Boards) -> BoardSpec:
+    """The board a library is made for; ConfigError for what no compiler of an application makes code for."""
+    board = boards.board(name)
+    if board.hardware is not None:
+        raise ConfigError(f"--board {name}: an accelerator carries out its layers; export without --board")
+    return board
+
+
+def export_model(wanted: Wanted, boards: Boards, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
     opened = open_model(wanted.model, say, Streamed(wanted.states, wanted.steps, wanted.calibrate))
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    compiled = compile_model(opened.model, assignment, opened.required_ranges(wanted.calibrate), (), ())
+    board = None if wanted.board is None else board_of(wanted.board, boards)
+    wide = [] if board is None else [board]
+    ranges = opened.required_ranges(wanted.calibrate)
+    compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide])
     names = opened.source.classes or opened.model.classes
     if wanted.classes is not None:
         names = tuple(name.strip() for name in wanted.classes.split(","))
     library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, names)
+    if board is not None:
+        library = replace(library, board=board.name, core=board.chip.core)
     about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
-    if wanted.sizes:
+    if wanted.sizes or (board is not None and compilers_for(library)):
         about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
     write_archive(wanted.out, packed(wanted.kind, library, about))
     return library

@@ -28,11 +28,6 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
 }
 
-// The same with ties away from zero: what means do
-inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
-    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
-}
-
 // rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
 template <class Shift>
 inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
@@ -45,6 +40,11 @@ inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
     return rescale(static_cast<int32_t>(a) * b, m, int(shift));
 }
 #endif
+
+// rescale_once with ties away from zero: what means do
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
+    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
+}
 
 // For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
 inline int32_t rescale(int64_t x, int32_t m, int shift) {

@@ -11,6 +11,12 @@ namespace hil {
 // Distances in elements between the channels and between the slots of operand and result.
 struct Lines {
     Size channels, width, x_plane, x_row, x_ring, out_plane, out_row, out_ring;
+#ifdef __AVR__  // as in window.hpp
+    Lines(Size channels_, Size width_, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_,
+        Size out_ring_)
+        : channels(channels_), width(width_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_),
+            out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
+#endif
 };
 
 // `use(row, k)` for the kernel rows inside of the plane, with the operand's row each of them meets
