@@ -45,6 +45,7 @@ CHIPS = {
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
+AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
@@ -54,9 +55,7 @@ def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     if core not in CORES:
         return program
-    program, chip = with_tables(program), CHIPS.get(core)
-    if chip is None:
-        return program
+    program, chip = with_tables(program), CHIPS.get(core, AVR)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
@@ -64,7 +63,7 @@ def arrange(program: Program, core: str) -> Program:
             continue
         name = op.inputs[0]
         tensors[name] = replace(tensors[name], blocks=blocks)
-        if not op.scratch:
+        if not op.scratch or chip is AVR:
             continue
         size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
@@ -79,8 +78,12 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     if template in DENSE:
         together, step, multiple, rest = chip.dense
         axes = (op.params["outputs"], op.params["inner"])
-        return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] > 1 else None
+        return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
+    if chip is AVR:
+        if groups != 1 or outputs < chip.together or template == "conv_affine":
+            return None
+        return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
         known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
         return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None

@@ -495,7 +495,8 @@ def _accumulator(program: Program, op: Op) -> str:
     bits = op.accumulator_bits
     if kernel.is_sum:
         terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
-        return f"hil::Sum<{bits if terms >= TERMS_THAT_PAY else max(bits, NARROW_SUM_BITS + 1)}>"
+        narrow = terms >= TERMS_THAT_PAY or any(program.tensors[name].blocks is not None for name in op.inputs)
+        return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
     return f"hil::Wide<{bits}>"
 
 
