@@ -33,9 +33,7 @@ def generate_mlperf(
     """
     check_project_folder(out)
     if (out / "tinyhil").is_dir():
-        raise ConfigError(
-            f"{out}: the repository, whose firmware speaks another protocol; choose a new folder"
-        )
+        raise ConfigError(f"{out}: the repository, whose firmware speaks another protocol; choose a new folder")
     opened = open_model(name, say)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     ranges = ranges_at_hand(opened, benchmark, calibration, say)
