@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
 BOARDS_OPTION = click.option(
     "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
 )

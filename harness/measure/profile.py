@@ -54,7 +54,8 @@ class OperationCost:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `whole`: those
+    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `events`:
+    number, ticks and ticks outside so far of each operation of the first sample, in order. `whole`: those
     of the same samples on the image without a profile, `worst` the most of one of them. `reading`: of one reading."""
 
     board: str
@@ -65,6 +66,7 @@ class Profile:
     samples: int
     operations: tuple[OperationCost, ...]
     outside: float
+    events: tuple[tuple[int, int, int], ...]
     whole: float
     worst: int
     whole_instructions: float | None
@@ -108,6 +110,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         samples=len(told.results),
         operations=costs,
         outside=outside,
+        events=events_of(told, outcome.compiled.program, len(told.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
@@ -119,6 +122,19 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     )
     add_profile(record, path, found.as_json())
     return found
+
+
+MOST_EVENTS = 20_000  # that are kept
+
+
+def events_of(told: Told, program: Program, samples: int) -> tuple[tuple[int, int, int], ...]:
+    """The operations of the first sample as they came; () where they are too many to keep."""
+    found = [message for message in told.messages if isinstance(message, Timed)]
+    first = found[EMPTY_PAIRS : len(found) // samples]
+    begin = found[EMPTY_PAIRS - 1].outside
+    if len(first) > MOST_EVENTS:
+        return ()
+    return tuple((message.operation, message.ticks, message.outside - begin) for message in first)
 
 
 def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
