@@ -73,30 +73,8 @@ def hil(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (
-    run.run,
-    flash.flash,
-    formats.formats,
-    generate.generate,
-    export.export,
-    convert.convert,
-    calibrate.calibrate,
-    inspect.inspect,
-    plan.plan,
-    search.search,
-    diff.diff,
-    profile.profile,
-    bench.bench,
-    compare.compare,
-    report.report,
-    golden.golden,
-    mlperf.mlperf,
-    boards.boards,
-    doctor.doctor,
-):
-    hil.add_command(_command)
 GROUPS = {
-    "Measure": (run.run, profile.profile, bench.bench, diff.diff),
+    "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
     "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
@@ -114,8 +92,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _dispatch(arguments: list[str] | None) -> None:
     threading.excepthook = lambda told: defect(told.exc_value) and None  # not on the terminal
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # end boards and temporary files as Ctrl-C does
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # Windows knows no hang-up
+            signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

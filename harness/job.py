@@ -19,6 +19,7 @@ from tinyhil.frontend.ports import Stream
 from tinyhil.graph import element_count
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
 from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.preference import BALANCED
 
 Say = Callable[[str], None]
 
@@ -72,6 +73,7 @@ class Request:
     samples: int | None = None
     port: str | None = None
     mode: str = "quiet"
+    prefer: str = BALANCED
     uart: str = "lifted"
     realtime: bool = False
     load: str | None = "direct"  # or flash; None: as how_loaded() says

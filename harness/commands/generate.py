@@ -9,6 +9,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED, Wish
 
 MLPERF_TINY = "mlperf-tiny"
 
@@ -28,6 +29,7 @@ MLPERF_TINY = "mlperf-tiny"
     help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
 )
 @click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
+@common.prefer_option(BALANCED)
 @common.BOARDS_OPTION
 def generate(
     model: str,
@@ -37,6 +39,7 @@ def generate(
     calibrate: Path | None,
     protocol: str,
     energy: bool,
+    prefer: str,
     boards_file: Path | None,
     **states: Any,
 ) -> None:
@@ -53,5 +56,5 @@ def generate(
         written, total = generate_mlperf(model, out, chosen, calibrate, boards, say, energy=energy)
     else:
         streamed = Streamed(**states, samples=calibrate)
-        written, total = generate_project(model, out, chosen, calibrate, boards, say, streamed)
+        written, total = generate_project(model, out, chosen, calibrate, boards, say, streamed, Wish(prefer))
     click.echo(f"{out}: {written} of {total} files written", err=True)

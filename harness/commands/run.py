@@ -11,6 +11,7 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -37,6 +38,7 @@ from tinyhil.harness.commands.common import read_boards, say
     show_default=True,
     help="quiet: wire idle while timing; stream: receive during inference.",
 )
+@common.prefer_option(BALANCED)
 @click.option(
     "--uart",
     type=click.Choice(["lifted", "true"]),

@@ -13,6 +13,7 @@ from tinyhil.harness.build.pipeline import Compiled, compile_model, write_source
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 
@@ -25,13 +26,14 @@ def generate_project(
     boards: Boards,
     say: Say,
     streamed: Streamed = NO_STREAM,
+    wish: Wish | None = None,
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
     and assignment file if there is one."""
     check_project_folder(out)
     opened = open_model(name, say, streamed)
     formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
-    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
+    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
     say_left_out(name, boards, compiled, say)
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
