@@ -1,4 +1,4 @@
-// A board that answers MLPerf Tiny's runner. Included by main.cpp alone, in place of firmware/wire/session.hpp.
+// A board that answers MLPerf Tiny's runner. Included by main.cpp alone, in place of firmware/wire/session.cpp.
 // What is known of the benchmark is generated (model/benchmark.hpp): who it is, what its bytes mean to the model.
 #pragma once
 #include "firmware/hal/hal.hpp"

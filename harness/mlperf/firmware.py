@@ -17,6 +17,7 @@ from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.preference import Wish
 
 ENERGY_BAUD = 9600
+OUR_SESSION = "firmware/wire/session.cpp"  # its own firmware, which this one takes the place of
 
 
 def refusal(board: BoardSpec) -> str | None:
@@ -64,4 +65,5 @@ def compile_mlperf(
         MAIN: MAIN_TEXT,
         **project_files(able),
     }
-    return replace(compiled, sources={**compiled.sources, **told})
+    sources = {path: text for path, text in compiled.sources.items() if path != OUR_SESSION}
+    return replace(compiled, sources={**sources, **told})

@@ -10,7 +10,7 @@ from tinyhil.harness.build.pipeline import write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
-from tinyhil.harness.mlperf.firmware import compile_mlperf
+from tinyhil.harness.mlperf.firmware import OUR_SESSION, compile_mlperf
 from tinyhil.harness.mlperf.session import ranges_at_hand
 from tinyhil.harness.offline.generate import check_project_folder, say_left_out
 
@@ -32,8 +32,8 @@ def generate_mlperf(
     `chosen`: format, and assignment file if there is one. Boards that cannot speak the protocol are left out.
     """
     check_project_folder(out)
-    if (out / "tinyhil").is_dir():
-        raise ConfigError(f"{out}: the repository, whose firmware speaks another protocol; choose a new folder")
+    if (out / OUR_SESSION).is_file():
+        raise ConfigError(f"{out}: holds a project that speaks our own protocol; choose a new folder")
     opened = open_model(name, say)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     ranges = ranges_at_hand(opened, benchmark, calibration, say)
