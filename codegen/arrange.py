@@ -12,12 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.compiler_pass import Pass
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 
+PASS = Pass(
+    "arrange",
+    "weights lie in flash as the core's kernels read them, functions of bytes become tables",
+    "lowered program, and a core",
+    "same integers; constants in another order, scratch as blocks of sums need it",
+)
 WORD = Fixed(32, 0)
 SUM_BITS = 32
 MULTIPLE = 4  # of the elements of a row, padded with zeros
@@ -45,6 +52,7 @@ CHIPS = {
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
+AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
@@ -54,9 +62,7 @@ def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     if core not in CORES:
         return program
-    program, chip = with_tables(program), CHIPS.get(core)
-    if chip is None:
-        return program
+    program, chip = with_tables(program), CHIPS.get(core, AVR)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
@@ -64,7 +70,7 @@ def arrange(program: Program, core: str) -> Program:
             continue
         name = op.inputs[0]
         tensors[name] = replace(tensors[name], blocks=blocks)
-        if not op.scratch:
+        if not op.scratch or chip is AVR:
             continue
         size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
@@ -79,8 +85,12 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     if template in DENSE:
         together, step, multiple, rest = chip.dense
         axes = (op.params["outputs"], op.params["inner"])
-        return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] > 1 else None
+        return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
+    if chip is AVR:
+        if groups != 1 or outputs < chip.together or template == "conv_affine":
+            return None
+        return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
         known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
         return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import SESSION
 from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
@@ -28,6 +29,7 @@ from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
 from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.preference import Wish
 from tinyhil.program import Blocks, Program, walk
 from tinyhil.reference import run_reference
 from tinyhil.search.space import Choice, make_space
@@ -145,7 +147,7 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", CORES)
 def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
-    sources = {name: text for name, text in project_sources([spec]).items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([spec]).items() if name not in SESSION}
     sources |= {
         "model/model.hpp": "#pragma once\nnamespace model { constexpr bool streamed = false; }\n",
         "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),
@@ -238,6 +240,6 @@ def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -
     ranges = calibrate(model.graph, samples_for((1, 3, 20, 20)), {"name": "test"})
     space = make_space(model.graph, ranges, ("fixed8", "fixed16"))
     memory = memory_of(space, boards.board(board))
-    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board})
+    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board}, wish=Wish("ram"))
     assert memory.planned_bytes(space.uniform(Choice("fixed8"))) == made.plan.peak_bytes
     assert memory_of(space, None).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes

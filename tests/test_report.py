@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hil_command import check_failure, hil
 from wire_bench import write_tiny_model
 
 from tinyhil.errors import DataError
+from tinyhil.harness.records import exports
 from tinyhil.harness.records.verdict import ISSUES, verdict_of
 from tinyhil.harness.report.html import escape
 from tinyhil.harness.report.page import make_page
@@ -215,3 +218,38 @@ def test_in_a_browser(records: list[Path], tmp_path: Path) -> None:
         assert times == sorted(times, reverse=True)
         assert page.errors == []
         assert [address for address in page.requests if not address.startswith(("data:", "file:"))] == []
+
+
+def test_exports(records: list[Path], tmp_path: Path) -> None:
+    """Perfetto, CSV, Markdown and Model Explorer, of the same record."""
+    record = json.loads(records[0].read_text())
+    options = ("--trace", "t.json", "--csv", "-", "--overlay", "o.json")
+    done = hil("report", records[0], *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "report.html").exists()
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    operations = record["profile"]["operations"]
+    assert [(row["name"], float(row["ticks"])) for row in rows] == [(op["name"], op["ticks"]) for op in operations]
+    trace = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    spans = [event for event in trace if event["ph"] == "X"]
+    assert len(spans) == sum(op["executions"] for op in operations)
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(spans))
+    assert {event["name"] for event in spans} == {op["name"] for op in operations}
+    assert max(event["args"]["bytes"] for event in trace if event["ph"] == "C") == record["plan"]["peak_bytes"]
+    (overlay,) = json.loads((tmp_path / "o.json").read_text()).values()
+    assert set(overlay["results"]) == {op["output"] for op in operations}
+    assert sum(node["value"] for node in overlay["results"].values()) == pytest.approx(
+        sum(op["ticks"] for op in operations)
+    )
+    text = exports.as_markdown([record, {**record, "bit_exact": False, "model": "a|b"}])
+    assert "✅ valid | tiny | uno (emulated)" in text
+    assert "❌ invalid | a\\|b" in text
+    assert "`not-bit-exact`" in text
+
+
+def test_a_trace_needs_a_profile(records: list[Path], tmp_path: Path) -> None:
+    record = json.loads(records[0].read_text())
+    del record["profile"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    done = hil("report", "run.json", "--trace", "t.json", cwd=tmp_path)
+    check_failure(done, DataError.exit_code, "no profile", "hil profile")

@@ -7,8 +7,8 @@ What reading the clock costs is measured by empty operations at the start of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,22 +23,24 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
+from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Told, run_variant
 from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, walk
 
 Say = Callable[[str], None]
-OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
+OPERATION_TAG = 0x10000  # firmware/wire/session.cpp: above the numbers of samples
 
 
 @dataclass(frozen=True, slots=True)
 class OperationCost:
     """One operation: `ticks` and `instructions` per sample (mean), over all its `executions`, of which `macs` products
-    are summed (None: no layer) and `elements` results written. `signature`: all that decides its code."""
+    are summed (None: no layer) and `elements` results written. `signature`: all that decides its code. `limit`: cycles
+    or instructions per product that the best loop known for its operands takes on this core (loop_limits.py)."""
 
     name: str
     output: str
@@ -50,11 +52,19 @@ class OperationCost:
     macs: int | None
     ticks: float
     instructions: float | None
+    limit: float | None = None
+
+    @property
+    def per_product(self) -> float | None:
+        """Instructions per product where they are counted, else ticks; None for what is no layer."""
+        spent = self.ticks if self.instructions is None else self.instructions
+        return spent / self.macs if self.macs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `whole`: those
+    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `events`:
+    number, ticks and ticks outside so far of each operation of the first sample, in order. `whole`: those
     of the same samples on the image without a profile, `worst` the most of one of them. `reading`: of one reading."""
 
     board: str
@@ -65,6 +75,7 @@ class Profile:
     samples: int
     operations: tuple[OperationCost, ...]
     outside: float
+    events: tuple[tuple[int, int, int], ...]
     whole: float
     worst: int
     whole_instructions: float | None
@@ -98,6 +109,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     outputs = np.array([np.frombuffer(result.output, dtype) for result in told.results], np.int64)
     require_equal(outcome, outputs, ", profiled")
     costs, outside, reading = read_costs(outcome.compiled, told)
+    costs = with_limits(costs, outcome.compiled.program, outcome.board.chip.core)
     traces = outcome.traces
     found = Profile(
         board=outcome.board.name,
@@ -108,6 +120,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         samples=len(told.results),
         operations=costs,
         outside=outside,
+        events=events_of(told, outcome.compiled.program, len(told.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
@@ -119,6 +132,24 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     )
     add_profile(record, path, found.as_json())
     return found
+
+
+def with_limits(costs: Sequence[OperationCost], program: Program, core: str) -> tuple[OperationCost, ...]:
+    by_output = {op.output: op for op in walk(program.body)}
+    return tuple(replace(cost, limit=loop_limit(core, program, by_output[cost.output])) for cost in costs)
+
+
+MOST_EVENTS = 20_000  # that are kept
+
+
+def events_of(told: Told, program: Program, samples: int) -> tuple[tuple[int, int, int], ...]:
+    """The operations of the first sample as they came; () where they are too many to keep."""
+    found = [message for message in told.messages if isinstance(message, Timed)]
+    first = found[EMPTY_PAIRS : len(found) // samples]
+    begin = found[EMPTY_PAIRS - 1].outside
+    if len(first) > MOST_EVENTS:
+        return ()
+    return tuple((message.operation, message.ticks, message.outside - begin) for message in first)
 
 
 def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:

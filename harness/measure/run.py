@@ -36,6 +36,7 @@ from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.weights import check_weights, weigh
+from tinyhil.harness.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
@@ -44,6 +45,7 @@ from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, gre
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
+from tinyhil.preference import Wish
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, quantize_inputs
 
@@ -96,25 +98,31 @@ class Outcome:
 
 
 class Clock:
-    """Wall seconds per stage."""
+    """Wall seconds per stage; `enter` is told when one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, enter: Callable[[str], None] = lambda name: None) -> None:
         self.seconds: dict[str, float] = {}
+        self._enter = enter
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         begin = time.monotonic()
+        self._enter(name)
         try:
             yield
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - begin, 4)
 
 
+def wish_of(request: Request) -> Wish:
+    return Wish(request.prefer, overlapped=request.mode == "stream")
+
+
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
     """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
     if not 0 < request.timeout_s < float("inf"):
         raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
-    clock = Clock()
+    clock = Clock(progress.enter) if isinstance(progress, Shown) else Clock()
     place = find_place(request, boards)
     board = place.board
     request = replace(request, load=how_loaded(request.load, board))
@@ -127,7 +135,9 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         model, inputs = opened.model, job.inputs
         x = shape_inputs(model.graph, inputs.x)
     with clock.stage("compile"):
-        compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
+        compiled = compile_model(
+            model, job.assignment, job.ranges, list(boards.entries.values()), {board.name}, wish=wish_of(request)
+        )
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):

@@ -33,6 +33,7 @@ from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
+PROFILED = ("operations", "outside", "events", "whole", "reading", "samples")
 
 
 def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
@@ -121,7 +122,9 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
 
 def add_profile(record: dict[str, Any], path: Path, profile: Mapping[str, Any]) -> None:
     """What each operation took, into a record that lies at `path` already."""
-    record["profile"] = {key: profile[key] for key in ("operations", "outside", "whole", "reading", "samples")}
+    record["profile"] = {
+        key: profile[key] for key in ("operations", "outside", "events", "whole", "reading", "samples")
+    }
     record["provenance"]["command"] = record["provenance"]["command"].replace("hil run", "hil profile", 1)
     files.write_text(path, json.dumps(record, indent=1) + "\n")
 
@@ -256,6 +259,7 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
         "machine": platform.machine(),
         "compiler": {"name": compiler.name, "version": compiler.version, "origin": compiler.origin},
         "model_sha256": outcome.compiled.model.sha256,
+        "graph": outcome.compiled.model.graph.name,
         "elf_sha256": hashlib.sha256(outcome.image.elf.read_bytes()).hexdigest(),
         "image_hash": outcome.image.hash.hex(),
         "image_rebuilt": outcome.image.rebuilt,

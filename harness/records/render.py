@@ -29,7 +29,7 @@ def tables_of(found: Sequence[Compared], alone: Sequence[str], form: str, equal:
             parts.append("\n".join([said, *(f"  {note}" for note in notes)]))
             parts += [as_text("", rows).lstrip("\n")] if rows else []
         elif form == "md":
-            parts.append("\n".join([as_markdown(said, rows), "", *(f"- {_plain(note)}" for note in notes)]))
+            parts.append("\n".join([as_markdown(said, rows), "", *(f"- {plain(note)}" for note in notes)]))
         else:
             items = "".join(f"<li>{escape(note)}</li>" for note in notes)
             parts.append(as_html(said, rows) + f"<ul>{items}</ul>")
@@ -37,6 +37,14 @@ def tables_of(found: Sequence[Compared], alone: Sequence[str], form: str, equal:
         style = Path(__file__).parent.parent.joinpath("report", "style.css").read_text(encoding="utf-8")
         return page_of([*parts, *(f"<p>{escape(line)}</p>" for line in alone)], style).rstrip("\n")
     return "\n".join([*parts, *alone])
+
+
+SUMMARY = ("verdict", "median", "max", "RAM", "static", "flash B", "accuracy", "outputs", "largest", "disagreements")
+
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """What people ask first of two models: cycles, RAM, flash, accuracy, outputs; equal ones included."""
+    return [row for row in shown(rows, equal=True) if row.what.startswith(SUMMARY)]
 
 
 def shown(rows: Sequence[Row], equal: bool = False) -> list[Row]:
@@ -61,8 +69,8 @@ def as_text(name: str, rows: Sequence[Row]) -> str:
 
 def as_markdown(name: str, rows: Sequence[Row]) -> str:
     """For a pull request or $GITHUB_STEP_SUMMARY."""
-    lines = [f"### {_plain(name)}", "", "| | before | now | change | |", "|---|---:|---:|---:|---|"]
-    lines += ["| " + " | ".join(_plain(cell) for cell in _cells(row)) + " |" for row in rows]
+    lines = [f"### {plain(name)}", "", "| | before | now | change | |", "|---|---:|---:|---:|---|"]
+    lines += ["| " + " | ".join(plain(cell) for cell in _cells(row)) + " |" for row in rows]
     return "\n".join(lines)
 
 
@@ -97,6 +105,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Nothing in a name ends a cell or begins a tag."""
     return escape(text, quote=False).replace("|", "\\|").replace("\n", " ")

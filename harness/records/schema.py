@@ -148,6 +148,7 @@ class ProfiledOperation(Part):
 class Profiled(Part):
     operations: list[ProfiledOperation]
     outside: FiniteFloat
+    events: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] = Field(default_factory=list)
 
 
 class Output(Part):

@@ -11,6 +11,7 @@ from tinyhil.memplan.arena.passes import ALL_NAMES, GAPS, IN_PLACE, ORDER, ROWS,
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.program import Program
 from tinyhil.verify import checked
 
@@ -24,6 +25,14 @@ class Placement:
     plan: Plan
 
 
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """A program layer by layer, and with rows where these make its arena smaller: the same object if they do not."""
+
+    layers: Placement
+    rows: Placement
+
+
 def place(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> Placement:
@@ -31,13 +40,21 @@ def place(
 
     `without`: names of passes (passes.py) to leave out; names of others, fusions say, mean nothing here.
     """
+    return placements(program, without, planner, budget).rows
+
+
+def placements(
+    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
+) -> Placements:
+    """The same before rows and after."""
     wanted = ALL_NAMES - frozenset(without)
-    best = _smallest(_candidates(program, wanted), None, planner, budget)
+    layers = best = _smallest(_candidates(program, wanted), None, planner, budget)
     if ROWS.name in wanted:
         by_rows = checked(with_rows(best.program), ROWS.name)
         if by_rows is not best.program:
             best = _smallest(_candidates(by_rows, wanted), best, planner, budget)
-    return best
+    checked_plan(best.program, best.plan)
+    return Placements(layers, best)
 
 
 def _smallest(
