@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -165,14 +165,16 @@ class Job:
     ranges: Ranges
 
 
-def open_model(name: str, say: Say | None = None, streamed: Streamed = NO_STREAM) -> Opened:
+def open_model(
+    name: str, say: Say | None = None, streamed: Streamed = NO_STREAM, without: Collection[str] = ()
+) -> Opened:
     """The model of the zoo, or in the file; `say` is told what its front end has to say of it. `streamed`:
-    what is known of its states.
+    what is known of its states. `without`: passes of the front end to leave out.
 
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
-    model = load_model(source.path, streamed.of(source.path))
+    model = load_model(source.path, streamed.of(source.path), without)
     if say is not None:
         for note in model.notes:
             say(f"{source.name}: {note}")

@@ -6,8 +6,11 @@ build is that build: it is read, and nothing is started.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,12 +38,20 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.processes import run
 
 DEADLINE_S = 600.0  # a first build may download a compiler; one without takes a second or two
+LEAST_FREE_BYTES = 1 << 20  # with less a disk is full, whatever a compiler says: its log may be there, too
 STAMP = "built.json"
 LOG = "build.log"
 HASH_SCRIPT = "firmware/platform/image_hash.py"
 HOST_FLAGS = (
     *("-std=gnu++14", "-O2", "-g", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
-    *("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wl,--gc-sections", "-Wl,--build-id=none"),
+    *(
+        "-ffunction-sections",
+        "-fdata-sections",
+        "-ffp-contract=off",
+        "-fno-strict-aliasing",
+        "-Wl,--gc-sections",
+        "-Wl,--build-id=none",
+    ),
 )
 
 Log = Callable[[str], None]
@@ -156,6 +167,7 @@ def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[s
         name
         for name in sources
         if name == "firmware/main.cpp"
+        or PurePosixPath(name).match("firmware/wire/*.cpp")
         or PurePosixPath(name).match(f"firmware/hal/{board.chip.hal}/*.cpp")
         or PurePosixPath(name).match("model/*.cpp")
     )
@@ -176,6 +188,8 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
                 raise BuildError(f"{recipe.board.name}: no result after {DEADLINE_S:.0f} s; log: {log_path}")
             if code != 0:
                 text = log_path.read_text(encoding="utf-8", errors="replace")
+                if os.strerror(errno.ENOSPC) in text or shutil.disk_usage(recipe.project_dir).free < LEAST_FREE_BYTES:
+                    raise cache_full(recipe.cache_dir, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
                 raise explain(text, log_path, recipe.elf.parent, recipe.board)
     return log_path.read_text(encoding="utf-8", errors="replace")
 
