@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import NamedFormat
-from tinyhil.harness.offline.formats import TITLES, family, fitted, values
+from tinyhil.harness.offline.formats import family, fitted, titles, values
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "formats"
 MOST_MARKS = 128
@@ -30,7 +30,7 @@ def draw(name: str) -> Path:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, height))
     _marks(left, small or members[:1])
     _precision(right, members)
-    figure.suptitle(TITLES[name])
+    figure.suptitle(titles()[name])
     figure.tight_layout()
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{name}.svg"
@@ -64,7 +64,7 @@ def _precision(axes: Any, members: list[NamedFormat]) -> None:
 
 
 def main() -> None:
-    for name in TITLES:
+    for name in titles():
         draw(name)
 
 
