@@ -190,7 +190,7 @@ def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> 
         "",
         "// Model hash, then input and output: bytes per element, binary exponent, rank, dimensions (u16 each).",
         "const uint8_t description[] HIL_FLASH = {",
-        *_numbers(np.frombuffer(description, np.uint8)),
+        *numbers(np.frombuffer(description, np.uint8)),
         "};",
         "",
         "// One inference. While streaming `input` is not read: rows come from hil::next_step().",
@@ -305,14 +305,14 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     lines = _defined("uint8_t", name, pack(codes, fmt.bits), binary)
     if isinstance(fmt, Codebook):
         entries = np.array(fmt.entries)
-        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *_numbers(entries), "};"]
+        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *numbers(entries), "};"]
     return lines
 
 
 def _defined(kind: str, name: str, stored: np.ndarray, binary: Binary | None, alignment: str = "") -> list[str]:
     if binary is not None and stored.nbytes > BINARY_BYTES:
         return binary.array(kind, name, stored)
-    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored.reshape(-1)), "};"]
+    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *numbers(stored.reshape(-1)), "};"]
 
 
 def operand_of(tensor: Tensor, name: str) -> str:
@@ -535,7 +535,7 @@ def _proof(op: Op) -> str:
     return f"sums in units of 2^{op.low}, {op.accumulator_bits} bits: {top}"
 
 
-def _numbers(values: np.ndarray) -> list[str]:
+def numbers(values: np.ndarray) -> list[str]:
     """Rows of numbers of at most 100 characters."""
     lines, row = [], "   "
     for value in values.tolist():

@@ -32,6 +32,7 @@ from tinyhil.harness.commands import (
     generate,
     golden,
     inspect,
+    mlperf,
     plan,
     profile,
     report,
@@ -73,7 +74,7 @@ def hil(context: click.Context) -> None:
 
 
 GROUPS = {
-    "Measure": (run.run, profile.profile, bench.bench, diff.diff),
+    "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
     "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
