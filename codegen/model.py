@@ -35,6 +35,7 @@ OTHER_BOARDS = ['#error "this model was generated for other boards"']
 MAX_RANK = 16
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
 TERMS_THAT_PAY = 48
+OF_24_BITS = ("squared_distance",)  # what has loops for such sums whatever their length
 VALUES, OPERATIONS = "values", "operations"
 TOLD = {"": [], VALUES: HEADER, OPERATIONS: PROFILE_HEADER}
 BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
@@ -507,7 +508,11 @@ def _accumulator(program: Program, op: Op) -> str:
     bits = op.accumulator_bits
     if kernel.is_sum:
         terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
-        narrow = terms >= TERMS_THAT_PAY or any(program.tensors[name].blocks is not None for name in op.inputs)
+        narrow = (
+            terms >= TERMS_THAT_PAY
+            or op.kernel in OF_24_BITS
+            or any(program.tensors[name].blocks is not None for name in op.inputs)
+        )
         return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
     return f"hil::Wide<{bits}>"
 
