@@ -116,6 +116,8 @@ def _parsed(text: str) -> Header:
             end = at if called else _end_of(lines, at)
             found = _invocation(called, macros) if called else _declared(lines[at : end + 1])
             words = _words([*lines[at : end + 1], *inside])
+            if called:  # a macro may call what it is given, be it in assembler
+                words |= {f"{name}(" for name in _WORD.findall(called[2])}
             item = Declaration((*pending, *lines[at : end + 1]), found.names, found.is_class, found.gates, words)
             header.items.append(replace(item, gates=item.gates | set(inside)))
         pending, at = [], end + 1
