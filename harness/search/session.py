@@ -28,8 +28,9 @@ from tinyhil.harness.search.task import (
     write_assignment,
 )
 from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
+from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.run import Found
-from tinyhil.search.space import Space
+from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
@@ -39,6 +40,7 @@ PRINTED = (
     *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
     *("arena_bytes", "uniform"),
 )
+PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class SearchOutcome:
     @property
     def printed(self) -> dict[str, Any]:
         """What `--json` prints."""
-        return {key: self.record[key] for key in PRINTED}
+        more = [key for key in PRINTED_OF_ACCELERATORS if key in self.record]
+        return {key: self.record[key] for key in (*PRINTED, *more)}
 
 
 def run_search(
@@ -111,12 +114,24 @@ def _searched(task: Task) -> SearchOutcome:
 
 def _find(task: Task) -> tuple[Found, Measured | None]:
     request = task.request
-    meter = make_meter(task) if request.costs else None
+    meter = make_meter(task) if request.costs and not task.accelerated else None
     if request.minimize is not None:
         return minimized(task, meter, request.minimize)
     if task.measures:
         return searched_on_device(task, meter, request.limits, request.limits)
     return search_once(task, task.study, task.stem(task.ram_bytes), None), None
+
+
+def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
+    """What the answer costs on an accelerator."""
+    costs = task.study.costs
+    cost = costs.cost(candidate) if isinstance(costs, AcceleratorCosts) else None
+    if cost is None or not isinstance(costs, AcceleratorCosts):
+        return {}
+    relative = costs.relative(cost)
+    figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
+    limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
+    return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
 
 
 def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, Any]:
@@ -131,6 +146,7 @@ def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, An
         "arena_bytes": best.ram_bytes,
         **held_out(task, best.candidate),
         "latency_us": None if measured is None else measured.latency_us,
+        **_accelerator(task, best.candidate),
         "latency_limit_us": task.request.latency_us,
         "flash_bytes": None if measured is None else measured.flash_bytes,
         "flash_limit_bytes": task.request.flash,
