@@ -37,8 +37,8 @@ assert HARDWARE is not None
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`searched`: samples of the test part on which strategies are told their quality; `held_out`: others of it. Costs may
-    be at most `thresholds`; every strategy has so many `evaluations`."""
+    """`searched`: samples of the test part on which strategies are told their quality; `held_out`: others of it. Costs
+    may be at most `thresholds`; every strategy has so many `evaluations`."""
 
     name: str
     searched: int
@@ -49,8 +49,8 @@ class Case:
 
 CASES = (
     Case("lenet5", 500, 5000, (0.85, 0.80, 0.75), 300),
-    Case("resnet8", 200, 2000, (0.70,), 100),
-    Case("vgg7", 200, 2000, (0.70,), 100),
+    Case("resnet8", 150, 2000, (0.70,), 90),
+    Case("vgg7", 150, 2000, (0.70,), 90),
 )
 
 
