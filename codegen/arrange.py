@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.code_tables import with_tables
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
@@ -25,31 +26,36 @@ BAND = 8  # rows of results of a depthwise layer at a time
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """Rows and elements of the blocks of a core (firmware/kernels/arm/blocks.hpp).
+    """Rows and elements of the blocks of a core (firmware/kernels/arm/blocks.hpp, dense_blocks.hpp).
 
     Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
+    `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
     """
 
     together: int
     step: int
     expanded_bytes: int
     copied_bytes: int
+    dense: tuple[int, int, int, int]
 
 
-DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2)
+DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4))
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
-    "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0),
+    "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
-TEMPLATES = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
+AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
+CORES = ("avr", *CHIPS)
+CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
+DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
 
 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
-    chip = CHIPS.get(core)
-    if chip is None:
+    if core not in CORES:
         return program
+    program, chip = with_tables(program), CHIPS.get(core, AVR)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
@@ -57,6 +63,8 @@ def arrange(program: Program, core: str) -> Program:
             continue
         name = op.inputs[0]
         tensors[name] = replace(tensors[name], blocks=blocks)
+        if not op.scratch or chip is AVR:
+            continue
         size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
@@ -64,9 +72,18 @@ def arrange(program: Program, core: str) -> Program:
 
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
-    if not _is_convolution(program, op) or _others_read(program, op, op.inputs[0]):
+    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
+    if template not in CONVOLUTIONS + DENSE or not _is_of_bytes(program, op) or _others_read(program, op, op.inputs[0]):
         return None
+    if template in DENSE:
+        together, step, multiple, rest = chip.dense
+        axes = (op.params["outputs"], op.params["inner"])
+        return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
+    if chip is AVR:
+        if groups != 1 or outputs < chip.together or template == "conv_affine":
+            return None
+        return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
         known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
         return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
@@ -75,13 +92,19 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
 
 
-def _is_convolution(program: Program, op: Op) -> bool:
-    """Whether it is a convolution of bytes with sums of at most 32 bits."""
-    kernel = KERNEL_BY_NAME[op.kernel]
-    if (kernel.template or kernel.name) not in TEMPLATES or op.accumulator_bits > SUM_BITS:
+def _is_of_bytes(program: Program, op: Op) -> bool:
+    """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
+    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not _sums_are_small(program, op)):
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
+
+
+def _sums_are_small(program: Program, op: Op) -> bool:
+    """Whether sums of zero-skew integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
+    weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
+    bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
+    return bool(bounds.max() < 1 << 30)
 
 
 def _is_depthwise(op: Op) -> bool:
@@ -118,7 +141,13 @@ def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
     """The elements of a constant in the order of its blocks, flat; rows and elements beyond the last are 0."""
     outputs = blocks.axes[0]
     rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(outputs, -1)
-    more_rows, more = -outputs % blocks.together, -rows.shape[1] % blocks.multiple
-    padded = np.pad(rows, ((0, more_rows), (0, more)))
-    turns = padded.reshape(-1, blocks.together, padded.shape[1] // blocks.step, blocks.step)
-    return turns.transpose(0, 2, 1, 3).reshape(-1)
+    more = -rows.shape[1] % blocks.multiple
+    whole = outputs - outputs % blocks.together if blocks.rest else outputs
+    last = _in_turn(rows[whole:], blocks.rest or 1, blocks.step, more)
+    return np.concatenate([_in_turn(rows[:whole], blocks.together, blocks.step, more), last])
+
+
+def _in_turn(rows: np.ndarray, together: int, step: int, more: int) -> np.ndarray:
+    """`together` rows in turn, `step` elements of each, after `more` zeros at the end of each row."""
+    padded = np.pad(rows, ((0, -len(rows) % together), (0, more)))
+    return padded.reshape(-1, together, padded.shape[1] // step, step).transpose(0, 2, 1, 3).reshape(-1)

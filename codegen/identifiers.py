@@ -17,7 +17,7 @@ union unsigned using virtual void volatile wchar_t while xor xor_eq
 _OURS = "input output run model hil hil_arena hil_arena_dtcm hil_arena_sram main std"
 _PREDEFINED = "arm avr i386 linux unix"  # macros of gcc in its gnu modes
 _RESERVED = frozenset(f"{_KEYWORDS} {_OURS} {_PREDEFINED}".split())
-_TYPE_OR_COUNTER = re.compile(r"u?int\w*_t|step\d+|hil_\w+")  # and what generated code calls its own
+_TYPE_OR_COUNTER = re.compile(r"u?int\w*_t|step\d+|hil_\w+|n(_\d+)?|\w+_n")  # and what generated code calls its own
 _LIKE_A_MACRO = re.compile(r"[A-Z0-9_]{2,}")  # avr/io.h alone defines a thousand of them
 
 

@@ -23,7 +23,7 @@ _MENTION = re.compile(
 _CONDITION = re.compile(r"#(if|ifdef|ifndef|else|elif|endif)\b")
 _OPENS = re.compile(r"#(if|ifdef|ifndef)\b")
 _CLASS = re.compile(r"(?:struct|class|union|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)")
-_PARAMETER = re.compile(r"\b(?:class|typename|int|bool)\b(?:\s*\.\.\.)?\s*(\w+)")
+_PARAMETER = re.compile(r"[\w.]\s+(\w+)\s*(?=[,=>])")  # of a template, whatever its type
 _ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)|alignas\(\w+\)")
 
 

@@ -31,12 +31,21 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
+from tinyhil.graph import Part
 from tinyhil.memplan import Plan
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
 COLUMN_TABLES = ("hil_offsets", "hil_scales")  # of the input, where its columns have scales of their own
+OUTPUT_TABLE = "hil_output_scales"
 STATIC, CALLER = "static", "caller"
 ALIGNMENT = 4
+# What a compiler defines that compiles for a core as its arrangement needs it (codegen/arrange.py)
+CORES = {
+    "avr": "defined(__AVR__)",
+    "cortex-m3": "defined(__ARM_ARCH_7M__)",
+    "cortex-m4": "defined(__ARM_FEATURE_DSP)",
+    "cortex-m7": "defined(__ARM_FEATURE_DSP)",
+}
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 
 
@@ -51,6 +60,11 @@ class Library:
     arena: str = STATIC
     class_names: tuple[str, ...] = ()
     argmax: bool = False  # the model ends in ArgMax: its one output is the class
+    parts: tuple[Part, ...] = ()  # several inputs in one record
+    results: tuple[Part, ...] = ()  # several outputs; the first names the class
+    board: str = ""  # for which it is arranged, with its core; empty: for any
+    core: str = ""
+    stream: bool = False  # a model of one step: a sample is as many as the bench takes, an application's has no end
 
     @property
     def input(self) -> Tensor:
@@ -64,6 +78,16 @@ class Library:
     def loop(self) -> Loop | None:
         """The loop that is fed row by row, if there is one."""
         return self.program.streamable_loop()
+
+    @property
+    def endless(self) -> bool:
+        """Whether the result is there after every step, and steps have no end."""
+        return self.stream and self.loop is not None and self.program.body[-1] is self.loop
+
+    @property
+    def deciding(self) -> int:
+        """Elements of the output that name the class, from the first on."""
+        return self.results[0].count if self.results else self.output.count
 
     @property
     def row_count(self) -> int:
@@ -139,7 +163,7 @@ def zero_of(fmt: Format) -> int:
 
 def _header(library: Library) -> str:
     x, up = library.prefix, library.prefix.upper()
-    classes = len(library.class_names) or library.output.count
+    classes = len(library.class_names) or library.deciding
     meaning = "real = (code - zero) * scale"
     if library.program.columns is not None:
         meaning = f"(real - offset of its column) * scale of its column = (code - zero) * scale: {x}_quantize_input()"
@@ -161,6 +185,10 @@ def _header(library: Library) -> str:
             ("STEP_INPUTS", library.row_count, "elements of one row"),
         ]
     defines = [f"#define {up}_{name} {value}" + (f" /* {note} */" if note else "") for name, value, note in sizes]
+    for kind, parts in (("INPUT", library.parts), ("OUTPUT", library.results)):
+        for part, name in zip(parts, identifiers(part.name for part in parts).values(), strict=True):
+            note = f"/* '{comment(part.name)}' {list(part.shape)}: {part.count} elements from here on */"
+            defines.append(f"#define {up}_{kind}_{name.upper()} {part.start} {note}")
     if library.class_names:
         names = ", ".join(f'"{_c_string(name)}"' for name in library.class_names)
         defines.append(f"#define {up}_CLASS_NAMES {{{names}}}")
@@ -223,8 +251,7 @@ def _prototypes(library: Library) -> list[str]:
     ]
     if library.loop:
         lines += [
-            f"/* Row by row as samples arrive: begin, {up}_STEPS steps, finish. A step returns how many are still due,",
-            "   or -1 if none was (nothing happens then); finishing too early returns -1 and leaves `out` alone. */",
+            *_told_of_steps(library),
             f"void {x}_begin({_arena(library).removesuffix(', ') or 'void'});",
             f"int {x}_step({_arena(library)}const float *row);",
             f"int {x}_finish({_arena(library)}float *out);",
@@ -236,6 +263,19 @@ def _prototypes(library: Library) -> list[str]:
         lines += ["/* The name of a class; an empty one if there is none of that number. */"]
         lines += [f"const char *{x}_class_name(int index);", ""]
     return lines
+
+
+def _told_of_steps(library: Library) -> list[str]:
+    up = library.prefix.upper()
+    if library.endless:
+        return [
+            "/* Step by step without end: begin (states are 0), steps, and after any of them finish, which gives the",
+            f"   result so far and changes nothing. A step returns how many are due until {up}_STEPS, then 0. */",
+        ]
+    return [
+        f"/* Row by row as samples arrive: begin, {up}_STEPS steps, finish. A step returns how many are still due,",
+        "   or -1 if none was (nothing happens then); finishing too early returns -1 and leaves `out` alone. */",
+    ]
 
 
 def _arena(library: Library) -> str:
@@ -275,12 +315,18 @@ def _source(library: Library) -> str:
 
 
 def _column_tables(library: Library) -> list[str]:
-    """Offset and scale of each column of the input, as the bits of floats (tinyhil/columns.py)."""
+    """Offset and scale of each column of the input (tinyhil/columns.py) and the scale of each output that shares its
+    record with others, as the bits of floats."""
     columns, lines = library.program.columns, list[str]()
+    tables: list[tuple[str, np.ndarray]] = []
     if columns is not None:
-        for name, values in zip(COLUMN_TABLES, (columns.offset, columns.scale), strict=True):
-            bits = ", ".join(f"{float_bits(float(value))}u" for value in values)
-            lines += [f"const uint32_t {name}[] HIL_FLASH = {{{bits}}};"]
+        count = library.row_count if library.loop else library.input.count
+        tables += zip(COLUMN_TABLES, (columns.offset[:count], columns.scale[:count]), strict=True)
+    if library.program.output_scale is not None:
+        tables.append((OUTPUT_TABLE, 1 / library.program.output_scale))
+    for name, values in tables:
+        bits = ", ".join(f"{float_bits(float(value))}u" for value in values)
+        lines += [f"const uint32_t {name}[] HIL_FLASH = {{{bits}}};"]
     return lines
 
 
@@ -292,12 +338,20 @@ def _names(library: Library) -> dict[str, str]:
 
 def _compiler_needed(library: Library) -> list[str]:
     needs = f"{library.prefix} needs gcc 5 or clang, as C++11 or newer: -std=gnu++11"
+    other, fast = list[str](), list[str]()
+    if library.board:
+        fast = ["#if !defined(__clang__)", '#pragma GCC optimize("O2")  // as it was measured', "#endif"]
+    if library.core in CORES:
+        error = f"{library.prefix} is arranged for a {library.core} ({library.board}): export it again without --board"
+        other = [f"#elif !({CORES[library.core]})", f'#error "{error}"']
     return [
         "#if !defined(__GNUC__) || (!defined(__clang__) && __GNUC__ < 5) || __cplusplus < 201103L",
         f'#error "{needs}"',
         "#elif defined(__FAST_MATH__)",
         f'#error "{library.prefix} computes what its reference computes, bit for bit: compile it without -ffast-math"',
+        *other,
         "#else",
+        *fast,
         "#if defined(__clang__)",
         "#pragma clang fp contract(off)",
         "#elif defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)",
@@ -315,7 +369,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     program, plan, loop = library.program, library.plan, library.loop
     if loop is None:
         lines = [f"void hil_compute({_parameters(library, 'const uint8_t *input')}) {{", "    (void)input;"]
-        lines += pointer_lines(program, plan, names, tensors_of(program.body))
+        lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body))
         if any(program.input in op.inputs for op in walk(program.body)):
             kind = c_type(library.input)
             lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
@@ -326,7 +380,9 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
     lines += _part(library, names, program.body[:at])
     lines += ["}", "", f"void hil_step({_parameters(library, 'uint16_t step1', 'const uint8_t *input')}) {{"]
     lines += ["    (void)step1;"]
-    lines += pointer_lines(program, plan, names, {**tensors_of(loop.body), **{name: None for name, _ in loop.slices}})
+    lines += pointer_lines(
+        program, plan, names, {**tensors_of(program, plan, loop.body), **{name: None for name, _ in loop.slices}}
+    )
     for sequence, row in loop.slices:
         kind = c_type(program.tensors[row])
         if sequence == program.input:
@@ -340,7 +396,7 @@ def _computation(library: Library, names: Mapping[str, str]) -> list[str]:
 
 def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...]) -> list[str]:
     lines = [] if library.arena == STATIC else ["    (void)hil_arena;"]
-    lines += pointer_lines(library.program, library.plan, names, tensors_of(body))
+    lines += pointer_lines(library.program, library.plan, names, tensors_of(library.program, library.plan, body))
     return [*lines, *statements(library.program, library.plan, body, names, Where(1, ""))]
 
 
@@ -360,10 +416,11 @@ def _conversions(library: Library) -> list[str]:
     """Real numbers to codes and back."""
     x, up = library.prefix, library.prefix.upper()
     in_type, fmt = c_type(library.input), library.input.format
-    out_type, real = c_type(library.output), _real(library.output.format, "hil::ram(values)[n]")
+    out_type, real = c_type(library.output), _element(library, "hil::ram(values)[n]")
     given = "in[n]"
     if library.program.columns is not None:
-        offset, scale = (f"hil::float_of(hil::flash({table})[n])" for table in COLUMN_TABLES)
+        column = f"n % {up}_STEP_INPUTS" if library.loop else "n"
+        offset, scale = (f"hil::float_of(hil::flash({table})[{column}])" for table in COLUMN_TABLES)
         given = f"(in[n] - {offset}) * {scale}"
     made = f"hil::quantized<{in_type}>({given}, {fmt.exponent})"
     if isinstance(fmt, Affine):
@@ -392,6 +449,12 @@ def _real(fmt: Format, element: str) -> str:
     return f"static_cast<float>({element}){scaled}"
 
 
+def _element(library: Library, element: str) -> str:
+    """The real number of element `n` of the output."""
+    scale = "" if library.program.output_scale is None else f" * hil::float_of(hil::flash({OUTPUT_TABLE})[n])"
+    return _real(library.output.format, element) + scale
+
+
 def _result(library: Library, names: Mapping[str, str]) -> tuple[list[str], str]:
     """How the result is reached once everything is computed: lines before, and what is indexed."""
     tensor = library.output
@@ -410,14 +473,14 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
             f"    const {kind} *const {names[library.output.name]} = reinterpret_cast<const {kind} *>(input);"
         ]
     parameters = _parameters(library, "const uint8_t *input")
-    real = _real(fmt, "result[n]")
+    real = _element(library, "result[n]")
     by_code = isinstance(fmt, Affine | Fixed)  # in the order of what they stand for
-    if library.output.count > 1:
+    if library.deciding > 1:
         type_, value = ("int32_t", "result[n]") if by_code else ("float", real)
         chosen = [
             "    int best = 0;",
             f"    {type_} most = 0;",
-            f"    for (int32_t n = 0; n < {up}_OUTPUTS; ++n) {{",
+            f"    for (int32_t n = 0; n < {library.deciding}; ++n) {{",
             f"        const {type_} value = {value};",
             "        if (n == 0 || value > most) {",
             "            best = static_cast<int>(n);",
@@ -499,13 +562,17 @@ def _streaming(library: Library, names: Mapping[str, str]) -> list[str]:
     passed = "arena, " if library.arena == CALLER else ""
     counter = f"reinterpret_cast<uint16_t *>(hil_arena + {library.run_bytes - ALIGNMENT})"
 
+    once = [f"    if (*done != {up}_STEPS) return -1;", "    ++*done;"]
+    counted = [f"    if (*done >= {up}_STEPS) return -1;"]
+    if library.endless:
+        counted = []
+
     def finish(suffix: str, out: str, take: str) -> list[str]:
         return [
             f"int {x}_finish{suffix}({arena}{out}) {{",
             *_own_arena(library),
             f"    uint16_t *const done = {counter};",
-            f"    if (*done != {up}_STEPS) return -1;",
-            "    ++*done;",
+            *(["    if (*done == 0) return -1;"] if library.endless else once),
             f"    hil_finish({_arguments(library)});",
             f"    return {take}({_arguments(library, 'nullptr', 'out')});",
             "}",
@@ -533,9 +600,10 @@ def _streaming(library: Library, names: Mapping[str, str]) -> list[str]:
         f"int {x}_step_codes({arena}const {x}_input *row) {{",
         *_own_arena(library),
         f"    uint16_t *const done = {counter};",
-        f"    if (*done >= {up}_STEPS) return -1;",
+        *counted,
         f"    hil_step({_arguments(library, '*done', 'reinterpret_cast<const uint8_t *>(row)')});",
-        f"    return {up}_STEPS - ++*done;",
+        *([f"    if (*done < {up}_STEPS) ++*done;"] if library.endless else ["    ++*done;"]),
+        f"    return {up}_STEPS - *done;",
         "}",
         "",
         f"int {x}_step({arena}const float *row) {{",

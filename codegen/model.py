@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from tinyhil.codegen.arrange import in_blocks
+from tinyhil.codegen.chains import Chain, in_chains, locals_of, period_of
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls, kinds, number_of, timed
@@ -146,7 +148,7 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 
 def c_type(tensor: Tensor) -> str:
     if tensor.role == Role.TABLE:
-        return "uint16_t"
+        return f"uint{8 * tensor.format.storage_bytes}_t"
     return tensor.format.c_type
 
 
@@ -225,7 +227,7 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], told: str, b
     lines += ["}  // namespace", "", "namespace model {", ""]
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
-    lines += pointer_lines(program, plan, names, tensors_of(program.body))
+    lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body, told))
     if program.input == program.output or any(program.input in op.inputs for op in walk(program.body)):
         kind = c_type(program.tensors[program.input])
         lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
@@ -251,9 +253,18 @@ def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | 
     return lines
 
 
-def tensors_of(body: tuple[Op | Loop, ...]) -> dict[str, None]:
-    """The names of all tensors that operations of `body` touch, each once."""
-    return dict.fromkeys(name for op in walk(body) for name in op.tensors)
+def tensors_of(program: Program, plan: Plan, body: tuple[Op | Loop, ...], told: str = "") -> dict[str, None]:
+    """The names of all tensors that lie in memory and that operations of `body` touch, each once."""
+    found: dict[str, None] = {}
+    for item in body if told == VALUES else in_chains(program, plan, body):
+        if isinstance(item, Loop):
+            found |= tensors_of(program, plan, item.body, told)
+        elif isinstance(item, Chain):
+            inside = {op.output for op in item.ops} - item.stored
+            found |= dict.fromkeys(name for op in item.ops for name in op.tensors if name not in inside)
+        else:
+            found |= dict.fromkeys(item.tensors)
+    return found
 
 
 def pointer_lines(program: Program, plan: Plan, names: Mapping[str, str], used: Iterable[str]) -> list[str]:
@@ -273,7 +284,7 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
     if tensor.role == Role.TABLE:
-        return _defined("uint16_t", name, codes.astype("<u2"), binary)
+        return _defined(c_type(tensor), name, codes.astype(f"<u{fmt.storage_bytes}"), binary)
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
         return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
@@ -337,7 +348,13 @@ def statements(
 ) -> list[str]:
     indent = "    " * where.depth
     lines = []
-    for item in body:
+    for item in body if where.told == VALUES else in_chains(program, plan, body):
+        if isinstance(item, Chain):
+            call = _chain(program, item, names)
+            if where.told == OPERATIONS:
+                call = timed(number_of(program, item), call)
+            lines += [indent + line for line in call]
+            continue
         if isinstance(item, Op):
             if is_done_by_plan(program, plan, item):
                 lines.append(f"{indent}// {comment(item.name)}: {names[item.inputs[0]]} is already in its place")
@@ -372,12 +389,66 @@ def row_line(program: Program, sequence: str, row: str, counter: str, names: Map
     return f"const {kind} *const {names[row]} = {source};"
 
 
+def _chain(program: Program, chain: Chain, names: Mapping[str, str]) -> list[str]:
+    """One loop over the elements of a chain."""
+    own, repeats, body = locals_of(chain, names), dict[int, str](), list[str]()
+    made: set[str] = set()
+    for name in _shared(program, chain):  # counting saturation is a store, after which compilers load again
+        body.append(f"const {c_type(program.tensors[name])} {own[name]} = {names[name]}[n];")
+        made.add(name)
+    for op in chain.ops:
+        operands = []
+        for at, name in enumerate(op.inputs):
+            text = _loaded(program.tensors[name], f"&{own[name]}" if name in made else names[name], _as_codes(op, at))
+            period = period_of(op, at)
+            if name not in made and period > 1:
+                counter = "n" if period == chain.count else repeats.setdefault(period, f"n_{period}")
+                text = f"{text} + {counter}"
+            operands.append(text)
+        one = {name: 1 for name in ("count", "a_period", "b_period") if name in op.params}
+        single = replace(op, params={**op.params, **one})
+        is_stored = op.output in chain.stored
+        is_held = not is_stored or any(op.output in other.inputs for other in chain.ops)
+        result = f"&{own[op.output]}" if is_held else f"{names[op.output]} + n"
+        if is_held:
+            body.append(f"{c_type(program.tensors[op.output])} {own[op.output]};")
+        body += _call_of(program, single, _result(op, result), operands)
+        if is_held and is_stored:
+            body.append(f"{names[op.output]}[n] = {own[op.output]};")
+        made.add(op.output)
+    starts = "".join(f", {name} = 0" for name in repeats.values())
+    steps = "".join(f", {name} = {name} == {period - 1} ? 0 : {name} + 1" for period, name in repeats.items())
+    head = f"for (hil::Size n = 0{starts}; n < {chain.count}; ++n{steps}) {{"
+    return [head, *(f"    {line}" for line in body), "}"]
+
+
+def _shared(program: Program, chain: Chain) -> list[str]:
+    """Tensors in RAM of which more than one operation of a chain reads the same element."""
+    found: list[str] = []
+    for op in chain.ops:
+        for at, name in enumerate(op.inputs):
+            if program.tensors[name].role in (Role.ARENA, Role.INPUT, Role.SLICE) and period_of(op, at) == chain.count:
+                found.append(name)
+    made = {op.output for op in chain.ops}
+    return [name for name, times in Counter(found).items() if times > 1 and name not in made]
+
+
+def _as_codes(op: Op, index: int) -> bool:
+    return index in KERNEL_BY_NAME[op.kernel].codes
+
+
 def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
+    operands = [_loaded(program.tensors[n], names[n], _as_codes(op, at)) for at, n in enumerate(op.inputs)]
+    if op.crossbar:
+        operands[0] = on_crossbar(op.crossbar, operands[0])
+    scratch = [names[op.scratch]] if op.scratch else []
+    return _call_of(program, op, _result(op, names[op.output]), [*scratch, *operands])
+
+
+def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:
+    """The call of an operation's kernel; `operands` as C++ expressions, scratch in front of them."""
     kernel = KERNEL_BY_NAME[op.kernel]
-    arguments = [_result(op, names[op.output]), *((names[op.scratch],) if op.scratch else ())]
-    for index, name in enumerate(op.inputs):
-        operand = _loaded(program.tensors[name], names[name], index in kernel.codes)
-        arguments.append(on_crossbar(op.crossbar, operand) if op.crossbar and index == 0 else operand)
+    arguments = [result, *operands]
     if kernel.struct is not None:
         record, fields = kernel.struct
         arguments.append(f"hil::{record}{{{', '.join(str(op.params[field]) for field in fields)}}}")
@@ -397,9 +468,11 @@ def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def signature_of(program: Program, op: Op) -> str:
+def signature_of(program: Program, item: Op | Chain) -> str:
     """The call with the kinds of its operands instead of their names: equal ones make equal code."""
-    return _call(program, op, kinds(program))[-1]
+    return "; ".join(
+        _call(program, op, kinds(program))[-1] for op in (item.ops if isinstance(item, Chain) else (item,))
+    )
 
 
 def _result(op: Op, name: str) -> str:
@@ -422,7 +495,8 @@ def _accumulator(program: Program, op: Op) -> str:
     bits = op.accumulator_bits
     if kernel.is_sum:
         terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
-        return f"hil::Sum<{bits if terms >= TERMS_THAT_PAY else max(bits, NARROW_SUM_BITS + 1)}>"
+        narrow = terms >= TERMS_THAT_PAY or any(program.tensors[name].blocks is not None for name in op.inputs)
+        return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
     return f"hil::Wide<{bits}>"
 
 

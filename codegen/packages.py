@@ -141,10 +141,10 @@ static float read_channel(int channel) {{
             "void loop() {\n    if (millis() - due < PERIOD_MS) return;\n    due += PERIOD_MS;\n"
             f"    float row[{up}_STEP_INPUTS];\n"
             f"    for (int channel = 0; channel < {up}_STEP_INPUTS; ++channel) row[channel] = read_channel(channel);\n"
-            f"    if ({x}_step({passed}row) > 0) return;\n"
-            f"    const int found = {x}_finish({passed}result);\n"
+            + (f"    {x}_step({passed}row);\n" if library.endless else f"    if ({x}_step({passed}row) > 0) return;\n")
+            + f"    const int found = {x}_finish({passed}result);\n"
             + shown.replace("            ", "    ")
-            + f"    {x}_begin({passed.removesuffix(', ')});\n}}\n"
+            + ("}\n" if library.endless else f"    {x}_begin({passed.removesuffix(', ')});\n}}\n")
         )
     return head + (
         f"static float sample[{up}_INPUTS];\n\n"
@@ -214,13 +214,15 @@ def _readme(kind: str, library: Library, about: Sequence[str]) -> str:
     x, up, program = library.prefix, library.prefix.upper(), library.program
     whose = "static" if library.arena != CALLER else "the caller's, first argument of every function"
     real = f"{library.predict_bytes} B with the integers of real inputs (`{up}_ARENA_BYTES`)"
+    made_for = f"{library.board} ({library.core})" if library.board else "any processor"
     rows = [
+        ("made for", made_for),
         ("input", f"{list(program.input_shape)}, {library.input.format}"),
         ("output", f"{list(program.output_shape)}, {library.output.format}"),
         ("arena", f"{library.run_bytes} B for a run on integers (`{up}_RUN_BYTES`), {real}; {whose}"),
     ]
     if library.class_names:
-        rows.insert(2, ("classes", ", ".join(name.replace("|", "/") for name in library.class_names)))
+        rows.insert(3, ("classes", ", ".join(name.replace("|", "/") for name in library.class_names)))
     text = _READ_ME.format(
         spdx=SPDX,
         x=x,

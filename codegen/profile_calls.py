@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhil.codegen.chains import Chain
 from tinyhil.formats.codebook import Codebook
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
@@ -11,9 +12,10 @@ HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PRO
 EMPTY_PAIRS = 2  # at the start: what reading the clock costs inside of an operation, and between two
 
 
-def number_of(program: Program, op: Op) -> int:
-    """Names the operation on the wire: its place in the program, loop bodies once."""
-    return next(number for number, other in enumerate(walk(program.body)) if other is op)
+def number_of(program: Program, item: Op | Chain) -> int:
+    """Names the operation on the wire: its place in the program, loop bodies once; a chain has that of its first."""
+    first = item.ops[0] if isinstance(item, Chain) else item
+    return next(number for number, other in enumerate(walk(program.body)) if other is first)
 
 
 def empty_number(program: Program) -> int:
@@ -50,7 +52,7 @@ def stored_bytes(tensor: Tensor) -> int:
     """Of a constant: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
     if tensor.role == Role.TABLE:
-        return 2 * tensor.count
+        return tensor.size_bytes
     if isinstance(fmt, Codebook):
         return -(-tensor.count * fmt.bits // 8) + np.array(fmt.entries).size * (int(fmt.entry_type.strip("uint_")) // 8)
     return -(-tensor.count * fmt.bits // 8) if fmt.bits < 8 else tensor.size_bytes

@@ -21,7 +21,7 @@ from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards, load_boards
-from tinyhil.harness.job import Opened, Request, open_model
+from tinyhil.harness.job import Opened, Request, Streamed, open_model
 from tinyhil.harness.records.view import Record
 
 Say = Callable[[str], None]
@@ -43,16 +43,32 @@ class Model:
     formats: Mapping[str, Any] = field(default_factory=lambda: {"format": "fixed16", "assignment": None})
     board: str | None = None
     say: Say = field(default=_silent, repr=False)
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one sample."""
+        """Of one sample; of several inputs that of the record in which they follow each other."""
         graph = self.opened.model.graph
         return tuple(graph.shapes[graph.inputs[0]])
 
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each input by its name, of one sample (of a stream: of one step, where there are several)."""
+        graph = self.opened.model.graph
+        return {part.name: part.shape for part in graph.parts} or {graph.inputs[0]: self.input_shape}
+
+    @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each output by its name."""
+        graph = self.opened.model.graph
+        output = graph.outputs[0]
+        return {part.name: part.shape for part in graph.results} or {output: tuple(graph.shapes[output])}
+
     def calibrate(self, x: Any) -> Model:
-        """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit."""
-        path = self._kept("calibration", x=_array(x, "x"))
+        """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit. Several
+        inputs: a mapping, an array for each name."""
+        path = self._samples(x, None)
         self.opened.required_ranges(path)
         return replace(self, calibration=path)
 
@@ -106,7 +122,7 @@ class Model:
         from tinyhil.harness.search.task import SearchRequest
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
-        common: dict[str, Any] = {"out": out, "results": out.parent, "calibrate": self.calibration}
+        common: dict[str, Any] = {"out": out, "results": out.parent, "calibrate": self.calibration, **self._streamed}
         if x is not None:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
@@ -121,7 +137,7 @@ class Model:
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
 
-        `options` are those of `hil export`: name, arena, classes, sizes.
+        `options` are those of `hil export`: name, arena, classes, sizes, board.
         """
         from tinyhil.codegen.packages import KINDS
         from tinyhil.harness.offline.export import Wanted, export_model
@@ -130,28 +146,35 @@ class Model:
             raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
         chosen = self.formats if formats is None else self._chosen(formats)
         try:
-            wanted = Wanted(kind, self.name, Path(out), calibrate=self.calibration, **chosen, **options)
+            given = {"calibrate": self.calibration, **self._streamed, **chosen, **options}
+            wanted = Wanted(kind, self.name, Path(out), **given)
         except TypeError as error:
             raise ConfigError(f"export: {_option(error)}") from None
-        export_model(wanted, self.say)
+        export_model(wanted, _boards(), self.say)
         return Path(out)
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
         chosen = self.formats if formats is None else self._chosen(formats)
-        given: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration, **chosen, **options}
+        common: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration, **self._streamed}
+        given = {**common, **chosen, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)
             if "samples" in given:
-                given["samples"] = min(given["samples"], len(x))
+                given["samples"] = min(given["samples"], len(next(iter(x.values())) if isinstance(x, Mapping) else x))
         try:
             return Request(board=board, model=self.name, **given)
         except TypeError as error:
             raise ConfigError(f"run: {_option(error)}") from None
 
+    @property
+    def _streamed(self) -> dict[str, Any]:
+        return {"states": self.states, "steps": self.steps}
+
     def _samples(self, x: Any, y: Any) -> Path:
-        if y is None:
-            return self._kept("samples", x=_array(x, "x"))
-        return self._kept("samples", x=_array(x, "x"), y=_array(y, "y"))
+        arrays = dict(x) if isinstance(x, Mapping) else {"x": x}
+        if y is not None:
+            arrays["y"] = y
+        return self._kept("samples", **{name: _array(array, name) for name, array in arrays.items()})
 
     def _kept(self, name: str, **arrays: np.ndarray) -> Path:
         path = Path(tempfile.mkdtemp(dir=self.folder.name)) / f"{name}.npz"
@@ -200,20 +223,31 @@ class Compiled:
         return name
 
 
-def load(source: Any, example: Any = None, *, name: str = "model", say: Say | None = None) -> Model:
+def load(
+    source: Any,
+    example: Any = None,
+    *,
+    name: str = "model",
+    say: Say | None = None,
+    states: Mapping[str, str] | None = None,
+    steps: int | None = None,
+) -> Model:
     """A model of the zoo (its name), of a file (.onnx, .dsl, ...), or an object.
 
     Objects: `onnx.ModelProto`, a torch module and a scikit-learn estimator (both with an `example` input, samples
-    first), a Keras model. `say` is told what there is to tell. Raises ModelError for what can not be read.
+    first), a Keras model. `say` is told what there is to tell. `states` (input -> output; default: found by their
+    names) and `steps` of one sample: for models that are run step by step. ModelError for what can not be read.
     """
     folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
     listener = say or _silent
     if isinstance(source, str | os.PathLike):
         where = os.fspath(source)
-        return Model(open_model(where, listener), folder, where, say=listener)
-    path = Path(folder.name) / f"{name}.onnx"
-    _write_onnx(source, example, path)
-    return Model(open_model(str(path), listener), folder, str(path), say=listener)
+    else:
+        where = str(Path(folder.name) / f"{name}.onnx")
+        _write_onnx(source, example, Path(where))
+    pairs = None if states is None else tuple(f"{before}={after}" for before, after in states.items())
+    opened = open_model(where, listener, Streamed(pairs, steps))
+    return Model(opened, folder, where, say=listener, states=pairs, steps=steps)
 
 
 def _write_onnx(source: Any, example: Any, path: Path) -> None:

@@ -22,6 +22,7 @@ from tinyhil.harness.commands import (
     boards,
     calibrate,
     compare,
+    completion,
     convert,
     diff,
     doctor,
@@ -33,6 +34,7 @@ from tinyhil.harness.commands import (
     inspect,
     plan,
     profile,
+    report,
     run,
     search,
 )
@@ -50,37 +52,36 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise _ReaderHasGone from None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By what people want to do."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(command.name or "", command.get_short_help_str(200)) for command in commands])
+
 
 class _ReaderHasGone(Exception):
     """Of what we print, as in `hil run --json | true`."""
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="tinyhil", prog_name="hil")
-def hil() -> None:
+@click.pass_context
+def hil(context: click.Context) -> None:
     """Fit a trained model into a microcontroller and prove on the board that it fits."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-for _command in (
-    run.run,
-    flash.flash,
-    formats.formats,
-    generate.generate,
-    export.export,
-    convert.convert,
-    calibrate.calibrate,
-    inspect.inspect,
-    plan.plan,
-    search.search,
-    diff.diff,
-    profile.profile,
-    bench.bench,
-    compare.compare,
-    golden.golden,
-    boards.boards,
-    doctor.doctor,
-):
-    hil.add_command(_command)
+GROUPS = {
+    "Measure": (run.run, profile.profile, bench.bench, diff.diff),
+    "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
+    "Look and compare": (report.report, compare.compare, golden.golden),
+    "Take along": (export.export, generate.generate, convert.convert),
+    "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),
+}
+for _commands in GROUPS.values():
+    for _command in _commands:
+        hil.add_command(completion.with_names(_command))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from tinyhil import data, files
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.errors import DataError
 from tinyhil.frontend.listing import Model
+from tinyhil.graph import Part
 from tinyhil.harness.zoo import ModelSource
 
 
@@ -30,11 +31,11 @@ class Inputs:
     all_x: np.ndarray | None = None  # before a limit on the samples, which must not change the program
 
 
-def load_inputs(model: ModelSource, path: Path | None, limit: int | None, classes: Sequence[str] = ()) -> Inputs:
-    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. Labels may
-    be the names in `classes`."""
+def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: Model | None = None) -> Inputs:
+    """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
+    what its file holds; labels may be the names of its classes, and arrays have the names of its inputs."""
     if path is not None:
-        inputs = read_inputs(path, classes)
+        inputs = read_inputs(path, read)
     elif model.dataset is not None:
         found = data.load(model.dataset)
         inputs = Inputs(found.name, found.source, found.sha256, found.x_test, found.y_test, found.message)
@@ -73,13 +74,44 @@ def positions_of(labels: np.ndarray, classes: Sequence[str], path: Path) -> np.n
     return np.array([place[word] for word in words], np.int64)
 
 
-def read_inputs(path: Path, classes: Sequence[str] = ()) -> Inputs:
-    """A .npz with key `x` (and `y`) or with one array alone, or a .npy; DataError if it is damaged or lacks them."""
+def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) -> np.ndarray:
+    """The records (samples, ..., elements) of several inputs, each an array (samples, ...) under its name; of a stream
+    (samples, steps, ...). DataError names the one that is missing or does not fit."""
+    missing = [part.name for part in parts if part.name not in arrays]
+    if missing:
+        names = ", ".join(f"'{part.name}'" for part in parts)
+        raise DataError(f"{where}: no array '{missing[0]}'; the model's inputs are {names}: an array for each, or 'x'")
+    found, shapes = [], set()
+    for part in parts:
+        array = np.asarray(arrays[part.name])
+        if array.dtype.kind not in "fiub" or array.ndim == 0 or array.size % (len(array) * part.count or 1):
+            shape = list(array.shape)
+            raise DataError(
+                f"{where}: '{part.name}' is {array.dtype} {shape}; the input takes {list(part.shape)} numbers"
+            )
+        found.append(array.reshape(len(array), -1, part.count))
+        shapes.add(found[-1].shape[:2])
+    if len(shapes) != 1:
+        told = ", ".join(f"'{part.name}' {list(array.shape[:2])}" for part, array in zip(parts, found, strict=True))
+        raise DataError(f"{where}: the inputs have different numbers of samples and steps: {told}")
+    return np.concatenate(found, axis=2)
+
+
+def read_inputs(path: Path, model: Model | None = None) -> Inputs:
+    """A .npz with key `x` (and `y`), with an array for each of several inputs, or with one array alone, or a .npy;
+    DataError if it is damaged or lacks them."""
+    classes = () if model is None else model.classes
+    parts = () if model is None else model.graph.parts
     content = files.read_bytes(path, ".npz or .npy file", files.MOST_ARRAY_BYTES)
     loaded = files.parse_arrays(content, str(path))
     if isinstance(loaded, np.ndarray):
         x, y = loaded, None
     else:
+        if parts and "x" not in loaded:
+            loaded = {
+                "x": joined_inputs(loaded, parts, str(path)),
+                **{key: loaded[key] for key in ("y",) if key in loaded},
+            }
         name = next(iter(loaded)) if len(loaded) == 1 and "y" not in loaded else "x"
         if name not in loaded:
             raise DataError(f"{path}: has no array 'x'; it holds {', '.join(loaded) or 'nothing'}")

@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.data.fetch import telling
-from tinyhil.errors import DataError
+from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import named
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
+from tinyhil.frontend.ports import Stream
+from tinyhil.graph import element_count
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
 from tinyhil.harness.zoo import ModelSource, find_model
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What is known of a model's states: the options --state and --steps, and a file that shows how many steps a sample
+    has. `states` None: found by their names."""
+
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+    samples: Path | None = None
+
+    def of(self, model: Path) -> Stream:
+        """For the front end; steps are counted in the samples where they are not said."""
+        pairs = None if self.states is None else tuple(_pair(text) for text in self.states)
+        stream = Stream(pairs, self.steps)
+        if self.steps is not None or self.samples is None or pairs == ():
+            return stream
+        step = load_model(model, Stream(pairs, 1))  # with one step, to see what a step takes
+        if not step.stream:
+            return stream
+        x = read_inputs(self.samples, step).x
+        row = element_count(step.graph.shapes[step.graph.inputs[0]])
+        steps, rest = divmod(x[0].size, row)
+        if rest or not steps:
+            raise DataError(f"{self.samples}: {x[0].size} numbers per sample, a step of the model takes {row}")
+        return Stream(pairs, steps)
+
+
+NO_STREAM = Streamed()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    source, equals, result = text.partition("=")
+    if not (source and equals and result):
+        raise ConfigError(f"--state {text}: must be INPUT=OUTPUT, the names of the model's file")
+    return source, result
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +81,32 @@ class Request:
     retries: int = 0
     wait_s: float | None = None  # for a board that is in use; None: as the bench file says
     results: Path = Path("results")
+    states: tuple[str, ...] | None = None  # pairs INPUT=OUTPUT
+    steps: int | None = None
+
+    @property
+    def streamed(self) -> Streamed:
+        return Streamed(self.states, self.steps, self.inputs or self.calibrate)
+
+    def command(self, verb: str = "run") -> str:
+        """The command that repeats it: what differs from the defaults."""
+        return command_of(verb, self, Request("", ""), ("results",))
+
+
+OPTIONS = {"timeout_s": "timeout", "wait_s": "wait", "set_": "set"}  # fields named otherwise than their option
+
+
+def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()) -> str:
+    """`hil VERB` with an option for every field of `request` that differs from those of `usual`."""
+    words = ["hil", verb]
+    for field in fields(request):
+        value = getattr(request, field.name)
+        if field.name in left_out or value == getattr(usual, field.name) or value is None:
+            continue
+        option = "--" + OPTIONS.get(field.name, field.name).replace("_", "-")
+        for one in value if isinstance(value, list | tuple) else (value,):
+            words += [option] if one is True else [option, str(one)]
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +125,7 @@ class Opened:
     def known_ranges(self, calibration: Path | None) -> Ranges | None:
         """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None."""
         if calibration is not None:
-            data = read_inputs(calibration, self.model.classes)
+            data = read_inputs(calibration, self.model)
             origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
             try:
                 return calibrated(self.model, data.x, origin)
@@ -97,13 +163,14 @@ class Job:
     ranges: Ranges
 
 
-def open_model(name: str, say: Say | None = None) -> Opened:
-    """The model of the zoo, or in the file; `say` is told what its front end has to say of it.
+def open_model(name: str, say: Say | None = None, streamed: Streamed = NO_STREAM) -> Opened:
+    """The model of the zoo, or in the file; `say` is told what its front end has to say of it. `streamed`:
+    what is known of its states.
 
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
-    model = load_model(source.path)
+    model = load_model(source.path, streamed.of(source.path))
     if say is not None:
         for note in model.notes:
             say(f"{source.name}: {note}")
@@ -113,7 +180,7 @@ def open_model(name: str, say: Say | None = None) -> Opened:
 def load_job(opened: Opened, request: Request, say: Say) -> Job:
     """Samples, formats and ranges of a request; ConfigError or DataError where one of them can not be had."""
     with telling(say):
-        inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model.classes)
+        inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)
     if inputs.message:
         say(inputs.message)
     assignment = opened.assignment(request.assignment, request.format)

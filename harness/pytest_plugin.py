@@ -9,7 +9,7 @@ pytest of the environment, so nothing of weight is imported before a test asks f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
 
 PROPERTY = "hil"
+NO_FIGURES = ("test", "emulator", "golden", "differences")
 MARKERS = (
     "hil_boards(*names): run on these boards only",
     "hil_physical: run on attached boards only",
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hil-resets", type=int, default=3, metavar="N", help="boots of a physical board for its times")
     group.addoption("--hil-update", action="store_true", help="write golden records instead of comparing with them")
     group.addoption("--hil-json", type=Path, default=None, metavar="PATH", help="write all results as JSON")
+    group.addoption("--hil-summary", type=Path, default=None, metavar="PATH", help="write all results as Markdown")
     parser.addini("hil_boards", "boards to test on without --board", type="args", default=[])
     parser.addini("hil_golden", "folder of the golden records, relative to rootdir", default="golden")
 
@@ -48,9 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     ports(config)  # complains about what is no NAME=PORT
-    path = config.getoption("--hil-json")
-    if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(JsonReport(path), "hil-json")
+    for option, written in (("--hil-json", as_json), ("--hil-summary", as_summary)):
+        path = config.getoption(option)
+        if path is not None and not hasattr(config, "workerinput"):
+            config.pluginmanager.register(ResultsFile(path, written), option)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -125,7 +128,7 @@ class BoardUnderTest:
 
     def check(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
         """As `run`, and nothing may differ from the model's golden record; --hil-update writes it."""
-        from tinyhil.harness.measure.golden import check_or_update
+        from tinyhil.harness.measure.golden import check_or_update, describe
 
         order = self._order(model, options)
         with _in_one_line():
@@ -142,8 +145,7 @@ class BoardUnderTest:
             pytest.fail(f"{found.path}: no golden record yet; write it: pytest --hil-update", pytrace=False)
         failing = [difference for difference in found.differences if difference.fails]
         if failing:
-            lines = [f"{found.path}: {difference}" for difference in failing]
-            pytest.fail("\n".join([*lines, "read the change; if it is meant: pytest --hil-update"]), pytrace=False)
+            pytest.fail(describe(found, "read the change; if it is meant: pytest --hil-update"), pytrace=False)
         return found.record
 
     def _order(self, model: str | Path, options: Mapping[str, Any]) -> Order:
@@ -184,10 +186,16 @@ class BoardUnderTest:
             "flash_bytes": record["flash_bytes"],
             "static_bytes": record["memory"]["static_bytes"],
             "stack_bytes": record["memory"]["stack_bytes"],
+            "ram_bytes": record["memory"].get("total_bytes"),
+            "stack_limit_bytes": record["memory"].get("stack_limit_bytes"),
+            "accuracy": record["accuracy"],
+            "verdict": record.get("verdict"),
             "golden": golden.relative_to(self.config.rootpath).as_posix() if golden else None,
             "differences": [str(difference) for difference in differences],
         }
         self.node.user_properties.append((PROPERTY, json.dumps(result)))
+        figures = {key: value for key, value in result.items() if key not in NO_FIGURES and value is not None}
+        self.node.user_properties += [(f"{PROPERTY}.{key}", str(value)) for key, value in figures.items()]
 
 
 @contextmanager
@@ -201,11 +209,11 @@ def _in_one_line() -> Iterator[None]:
         raise pytest.fail.Exception(f"{error} (exit code {error.exit_code})", pytrace=False) from None
 
 
-class JsonReport:
+class ResultsFile:
     """Collects what tests reported, from all workers if there are several, and writes it at the end."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, written: Callable[[list[dict[str, Any]]], str]) -> None:
+        self._path, self._written = path, written
         self._results: list[dict[str, Any]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -215,4 +223,25 @@ class JsonReport:
 
     def pytest_sessionfinish(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({"schema_version": 1, "results": self._results}, indent=1) + "\n")
+        self._path.write_text(self._written(self._results), encoding="utf-8")
+
+
+def as_json(results: list[dict[str, Any]]) -> str:
+    return json.dumps({"schema_version": 1, "results": results}, indent=1) + "\n"
+
+
+def as_summary(results: list[dict[str, Any]]) -> str:
+    """A line per test and board, for $GITHUB_STEP_SUMMARY, and what differs from golden records."""
+    from tinyhil.harness.records.render import plain
+
+    titles = ("test", "board", "model", "format", "verdict", "accuracy", "median", "RAM", "flash", "outcome")
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    notes = []
+    for result in results:
+        accuracy = "" if result["accuracy"] is None else f"{100 * result['accuracy']:.2f} %"
+        ram = result["static_bytes"] if result["ram_bytes"] is None else result["ram_bytes"]
+        median, size = f"{result['median']:,.0f} {result['unit']}", (f"{ram:,} B", f"{result['flash_bytes']:,} B")
+        names = (result["test"], result["board"], result["model"], result["format"], result["verdict"] or "")
+        lines.append("| " + " | ".join(map(plain, (*names, accuracy, median, *size, result["outcome"]))) + " |")
+        notes += [f"- {plain(result['test'])}: {plain(difference)}" for difference in result["differences"]]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"

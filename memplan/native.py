@@ -23,8 +23,8 @@ from tinyhil.native import Library, compiled, default_cache_dir
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))
 LIBRARY = Library("the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-shared", "-fPIC"))
 
-
-BUFFERS_PER_BUCKET = 50
+BUFFERS_PER_BUCKET = 100  # fewer: long-lived buffers are in too many buckets; more: each search is longer
+MOST_BUCKETS = 50  # of one buffer, on average
 
 
 class _Instance(ctypes.Structure):
@@ -110,7 +110,7 @@ class _Order(ctypes.Structure):
 
 
 def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float | None = None) -> list[int] | None:
-    """Offsets in this order (see placing_core.c), after `seconds` no longer low ones; None when there is no compiled
+    """Offsets in this order (see placing_core.c; after `seconds` the lowest ones); None when there is no compiled
     core here. All sizes are positive, no offset is fixed."""
     library = _library()
     if library is None:
@@ -121,7 +121,9 @@ def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float
     sizes, alignments = [b.size_bytes for b in buffers], [b.alignment for b in buffers]
     arrays = [_array(numbers) for numbers in (first, starts, ends, sizes, alignments, [0] * len(buffers))]
     record = _Order(len(buffers), int(fit == "best"), seconds or 0.0, *arrays)
-    span = (min(starts), max(ends), 1 + len(buffers) // BUFFERS_PER_BUCKET)
+    origin, horizon = min(starts), max(ends)
+    few = MOST_BUCKETS * len(buffers) * (horizon - origin) // max(1, sum(ends) - sum(starts))
+    span = (origin, horizon, 1 + min(len(buffers) // BUFFERS_PER_BUCKET, few))
     if not library.memplan_place(ctypes.byref(record), *map(ctypes.c_int64, span)):
         raise MemoryError("memplan: no memory to place the buffers")
     return list(arrays[-1])[: len(buffers)]

@@ -17,7 +17,8 @@ from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 Interval = tuple[int, int]
 
 MANY = 100  # buffers, from which on the compiled twin pays
-BUFFERS_PER_BUCKET = 200  # fewer: long-lived buffers are in too many buckets; more: each search is longer
+BUFFERS_PER_BUCKET = 50
+ALWAYS_EXACT = 1000  # buffers, whatever the time: some ten milliseconds
 
 
 class Placing:
@@ -27,13 +28,13 @@ class Placing:
         self.problem = problem
         self.offsets: dict[str, int] = {}
         self.regions: dict[str, str] = {}
-        self._top = 0
         self._shifts = problem.alias_shifts()
         self._origin = min((b.start for b in problem.buffers), default=0)
         horizon = max((b.end for b in problem.buffers), default=1) - self._origin
         buckets = 1 + len(problem.buffers) // BUFFERS_PER_BUCKET
         self._bucket_instants = max(1, -(-horizon // buckets))
         self._buckets: dict[int, list[Buffer]] = {}
+        self._used: dict[int, list[Interval]] | None = None  # once time is over: bytes taken in each bucket
 
     def place_all(self, order: Iterable[Buffer], fit: str = "first", seconds: float | None = None) -> None:
         began, regions = monotonic(), self.problem.regions
@@ -41,18 +42,17 @@ class Placing:
             if buffer.offset is not None:
                 self.put(buffer, buffer.region or regions[0].name, buffer.offset)
         hurries = seconds is not None and [region.size_bytes for region in regions] == [None]
-        for buffer in order:
+        for index, buffer in enumerate(order):
             if buffer.offset is not None:
                 continue
-            if hurries and monotonic() - began > (seconds or 0.0):
-                self.put(buffer, regions[0].name, -(-self._top // buffer.alignment) * buffer.alignment)
+            if hurries and index >= ALWAYS_EXACT and monotonic() - began > (seconds or 0.0):
+                self._place_quickly(buffer, fit)
             else:
                 self._place(buffer, fit)
 
     def put(self, buffer: Buffer, region: str, offset: int) -> None:
         self.offsets[buffer.name] = offset
         self.regions[buffer.name] = region
-        self._top = max(self._top, offset + buffer.size_bytes)
         for bucket in self._buckets_of(buffer):
             self._buckets.setdefault(bucket, []).append(buffer)
 
@@ -70,6 +70,20 @@ class Placing:
             f"memory plan: no place is left for buffer {buffer.name!r} of {buffer.size_bytes} B ({sizes}); "
             "try another planner, a lower width or a larger memory"
         )
+
+    def _place_quickly(self, buffer: Buffer, fit: str) -> None:
+        """As if it were live in the whole of each bucket that it touches: there the bytes taken are few intervals."""
+        if self._used is None:
+            self._used = {}
+            for bucket, placed in self._buckets.items():
+                spans = [(self.offsets[other.name], self.offsets[other.name] + other.size_bytes) for other in placed]
+                self._used[bucket] = _joined(spans)
+        touched = self._buckets_of(buffer) if buffer.size_bytes else range(0)
+        taken = [span for bucket in touched for span in self._used.get(bucket, ())]
+        offset = find_hole(taken, buffer.size_bytes, buffer.alignment, fit)
+        self.put(buffer, self.problem.regions[0].name, offset)
+        for bucket in touched:
+            self._used[bucket] = _joined([*self._used.get(bucket, ()), (offset, offset + buffer.size_bytes)])
 
     def _offset_in(self, region: str, buffer: Buffer, conflicts: list[Buffer], fit: str) -> int:
         taken: list[Interval] = []
@@ -121,6 +135,17 @@ class Placing:
         return range(first, last + 1)
 
 
+def _joined(spans: list[Interval]) -> list[Interval]:
+    """The same bytes in disjoint intervals, lowest first."""
+    found: list[Interval] = []
+    for low, high in sorted(spans):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
+
+
 def find_hole(taken: list[Interval], size_bytes: int, alignment: int, fit: str) -> int:
     """The offset of the lowest ("first") or tightest ("best") hole that is large enough."""
     taken.sort()
@@ -145,8 +170,8 @@ def place_in_order(
     bound: Bound | None = None,
     seconds: float | None = None,
 ) -> Plan:
-    """The plan that placing in this order gives, with the load bound as its certificate. After `seconds` the rest is
-    put on top of all, in one region without a limit: valid, if not low."""
+    """The plan that placing in this order gives, with the load bound as its certificate. Where Python does it, in one
+    region without a limit, the rest is placed coarsely after `seconds`: quickly, and not as low."""
     order = list(order)
     if len(order) >= MANY and _is_plain(problem):
         sized = [buffer for buffer in order if buffer.size_bytes]

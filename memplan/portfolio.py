@@ -7,6 +7,7 @@ The same problem and budget of nodes give the same plan on every machine with th
 from __future__ import annotations
 
 from dataclasses import replace
+from time import monotonic
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import best_fit, cp_sat, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
@@ -87,15 +88,20 @@ def _best_simple(problem: Problem, budget: Budget) -> Plan:
     variants = [problem]
     if problem.aliases and accepted_groups(problem):
         variants.append(Problem(problem.buffers, problem.regions))
+    longest_s = 0.0
     for variant in variants:
         for planner in SIMPLE:
-            if best is not None and account.spent():
-                return best
+            left = account.seconds_left()
+            if best is not None and (account.spent() or (left is not None and left < longest_s)):
+                return best  # cut short it would not be lower
+            began = monotonic()
             try:
                 plan = claim(problem, planner.run(variant, account.left()), bound)
             except DoesNotFit as error:
                 failure = failure or error
                 continue
+            finally:
+                longest_s = max(longest_s, monotonic() - began)
             if best is None or plan.peak_bytes < best.peak_bytes:
                 best = plan
             if best.proven or best.peak_bytes <= (budget.enough_bytes or 0):

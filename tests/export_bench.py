@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ import serial
 from tinyhil.codegen.library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
-from tinyhil.harness.job import open_model
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.export import library_of, packed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,10 +51,23 @@ class Exported:
         return folder / self.prefix / "src"
 
 
-def export(model: str, format_: str, *, arena: str = STATIC, kind: str = "cmake", name: str | None = None) -> Exported:
-    opened = open_model(model)
-    compiled = compile_model(opened.model, opened.assignment(None, format_), opened.required_ranges(None), (), ())
+def export(
+    model: str,
+    format_: str,
+    *,
+    arena: str = STATIC,
+    kind: str = "cmake",
+    name: str | None = None,
+    samples: Path | None = None,
+    board: str | None = None,
+) -> Exported:
+    """`samples`: to calibrate on, and to count the steps of a stream in. `board`: to arrange it for."""
+    opened = open_model(model, None, Streamed(samples=samples))
+    boards = [] if board is None else [load_boards().board(board)]
+    ranges, names = opened.required_ranges(samples), [one.name for one in boards]
+    compiled = compile_model(opened.model, opened.assignment(None, format_), ranges, boards, names)
     library = library_of(compiled, opened.source.name, name, arena, opened.source.classes)
+    library = replace(library, board=boards[0].name, core=boards[0].chip.core) if boards else library
     return Exported(compiled, library, packed(kind, library, []))
 
 
@@ -184,8 +198,8 @@ def arm_build(exported: Exported, board: str, folder: Path, standard: str = "-st
 class OnBoard:
     """A board whose application asks for samples with 'R' and answers '='."""
 
-    def __init__(self, port: serial.Serial, exported: Exported, piece: int) -> None:
-        self.port, self.exported, self.piece = port, exported, piece
+    def __init__(self, port: serial.Serial, exported: Exported, piece: int, *, timed: bool = False) -> None:
+        self.port, self.exported, self.piece, self.timed, self.ticks = port, exported, piece, timed, 0
 
     def run(self, codes: np.ndarray) -> tuple[int, np.ndarray]:
         """(class, output codes) of one sample of codes."""
@@ -199,6 +213,7 @@ class OnBoard:
         size = program.tensors[program.output].count * dtype.itemsize
         answer = self.port.read(2 + size)
         assert (answer[:1], len(answer)) == (b"=", 2 + size)
+        self.ticks = int.from_bytes(self.port.read(4), "little") if self.timed else 0
         return answer[1], np.frombuffer(answer[2:], dtype).astype(np.int64)
 
     def _rows(self, data: bytes) -> list[bytes]:

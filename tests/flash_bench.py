@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from boards_under_test import SPECS
+
 from tinyhil.harness.boards.boot_loader import optiboot
 from tinyhil.harness.build.toolchain import default_cache_dir
 
@@ -22,12 +24,13 @@ class Emulator:
 
     def __init__(self, name: str, folder: Path, *options: str) -> None:
         self.flash_file = folder / f"{name}.flash"
-        start: dict[str, list[str | Path]] = {
-            "uno": [UNOSIM, "--boot", optiboot(default_cache_dir())],
-            "due": [ARMSIM, "--chip", "sam3x8e"],
-            "h747": [ARMSIM, "--chip", "stm32h747", "--no-autoreset"],
-        }
-        command = [*start[name], "--flash-file", self.flash_file, "--link", folder / "port", *options]
+        chip = SPECS[name].chip
+        assert chip.emulator is not None
+        start: list[str | Path] = [ARMSIM, "--chip", chip.name]
+        if chip.core == "avr":
+            start = [UNOSIM, "--boot", optiboot(default_cache_dir())]
+        own = [option for option in chip.emulator.loader_args if option == "--no-autoreset"]
+        command = [*start, *own, "--flash-file", self.flash_file, "--link", folder / "port", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port: str = self.next_event()["pty"]
 
@@ -60,4 +63,5 @@ class Emulator:
 
 
 def loader_options(name: str) -> list[str]:
-    return ["--boot0"] if name == "h747" else []
+    emulator = SPECS[name].chip.emulator
+    return ["--boot0"] if emulator is not None and "--boot0" in emulator.loader_args else []

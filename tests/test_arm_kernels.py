@@ -17,7 +17,7 @@ import pytest
 from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
-from test_rows import Chain, mobile
+from test_rows import Chain, mobile, weights
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
@@ -34,7 +34,7 @@ from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
-TWINS = 6
+TWINS = 11
 
 
 def clipped(chain: Chain) -> Chain:
@@ -65,6 +65,35 @@ def depthwise() -> Iterator[tuple[str, Chain]]:
     yield "depthwise after", clipped(Chain(1, 6).conv(4, 1).conv(4, 3, stride=2, pad=1, group=4))
 
 
+def dense(inner: int, outputs: int, rows: int = 1, after: str = "") -> Chain:
+    """Matrix products: whole blocks of outputs and rests, whole words of elements and rests, several rows."""
+    chain = Chain(1, 1)
+    chain.shape = (1, rows, inner)
+    chain.constants |= {"w": weights(inner, outputs, seed=inner), "b": weights(outputs, seed=outputs)}
+    chain.add("MatMul", "w").add("Add", "b")
+    return clipped(chain) if after == "Clip" else chain.add(after) if after else chain
+
+
+def matrices() -> Iterator[tuple[str, Chain]]:
+    sizes = (
+        (1, 2),
+        (3, 5),
+        (4, 4),
+        (7, 9, 2),
+        (9, 8),
+        (16, 13, 3),
+        (33, 12),
+        (12, 3),
+        (8, 15),
+        (5, 20),
+        (64, 32),
+        (2, 7),
+    )
+    for number, size in enumerate(sizes):
+        after = ("", "Relu", "Clip")[number % 3]
+        yield f"dense {size} {after}", dense(*size, after=after)
+
+
 def residual() -> Chain:
     """A sum that joins a convolution, pointwise and depthwise."""
     chain = Chain(4, 5).conv(4, 3, pad=1).add("Relu")
@@ -82,7 +111,7 @@ def program_of(chain: Chain, folder: Path, default: str) -> Program:
 def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
-    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), ("residual", residual()))):
+    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *matrices(), ("residual", residual()))):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         arranged = arrange(program, core)
@@ -134,18 +163,24 @@ def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None
         (Blocks(4, 1, 4, (6, 7, 1, 1), (2, 1, 3)), 6),
         (Blocks(4, 1, 4, (4, 2, 2, 3), (2, 1, 3)), 4),
         (Blocks(1, 9, 1, (3, 9), (1,)), 3),
+        (Blocks(4, 4, 4, (10, 9), (1,), 4), 10),
+        (Blocks(8, 1, 1, (21, 9), (1,), 4), 21),
+        (Blocks(8, 1, 1, (6, 3), (1,), 4), 6),
     ],
 )
 def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> None:
     shape = blocks.axes
     codes = np.arange(1, 1 + np.prod(shape))
     stored = in_blocks(codes, blocks)
-    by_row: list[list[int]] = [[] for _ in range(-(-rows // blocks.together) * blocks.together)]
+    whole = rows - rows % blocks.together if blocks.rest else rows
+    groups = [(first, blocks.together) for first in range(0, whole, blocks.together)]
+    groups += [(first, blocks.rest) for first in range(whole, rows, blocks.rest or 1)]
+    by_row: list[list[int]] = [[] for _ in range(sum(groups[-1]))]
     inner = -(-codes.size // rows // blocks.multiple) * blocks.multiple
     at = 0
-    for first in range(0, len(by_row), blocks.together):
+    for first, together in groups:
         for _ in range(0, inner, blocks.step):
-            for row in range(first, first + blocks.together):
+            for row in range(first, first + together):
                 by_row[row] += stored[at : at + blocks.step].tolist()
                 at += blocks.step
     assert at == stored.size
@@ -175,6 +210,7 @@ def test_flash_grows_by_padding_alone(core: str, tmp_path: Path) -> None:
             continue
         outputs = op.params["outputs"]
         inner = tensor.count // outputs
+        assert tensor.blocks.rest == 0
         padded = -(-outputs // tensor.blocks.together) * tensor.blocks.together * -(-inner // 4) * 4
         assert in_blocks(arranged.constants[op.inputs[0]], tensor.blocks).size == (
             tensor.count if tensor.blocks.together == 1 else padded

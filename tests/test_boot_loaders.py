@@ -44,11 +44,11 @@ def test_optiboot_fits_its_section() -> None:
 
 def test_an_erased_uno_waits_in_its_boot_loader(tmp_path: Path) -> None:
     with Emulator("uno", tmp_path) as uno:
-        with serial.Serial(uno.port, 115200, timeout=2) as port:
+        with serial.Serial(uno.port, 115200, timeout=DEADLINE_S) as port:
+            assert uno.next_event()["why"] == "port opened"
             time.sleep(0.1)
             port.write(b"0 ")  # STK_GET_SYNC
             assert port.read(2) == b"\x14\x10"
-        assert uno.next_event()["why"] == "port opened"
         assert uno.next_event()["why"] == "watchdog"  # a second after the last byte
         time.sleep(0.1)
         assert [event["event"] for event in uno.finish()] == ["exit"]  # erased, but not crashed
@@ -106,7 +106,7 @@ class Monitor:
 
 @contextmanager
 def monitor(folder: Path) -> Iterator[Monitor]:
-    with Emulator("due", folder) as due, serial.Serial(due.port, 115200, timeout=2) as port:
+    with Emulator("due", folder) as due, serial.Serial(due.port, 115200, timeout=DEADLINE_S) as port:
         yield Monitor(port)
 
 
@@ -186,7 +186,7 @@ def test_the_touch_erases_and_other_speeds_do_not(images: dict[str, Image], tmp_
         with serial.Serial(due.port, 9600):
             time.sleep(0.1)
         touch(due.port)
-        with serial.Serial(due.port, 115200, timeout=2) as port:
+        with serial.Serial(due.port, 115200, timeout=DEADLINE_S) as port:
             assert Monitor(port).read(0x80000) == 0xFFFFFFFF
         reasons = [event["why"] for event in due.finish() if event["event"] == "reset"]
     assert reasons == ["power on", "port opened", "port opened", "1200 baud touch: erased", "port opened"]
@@ -199,7 +199,7 @@ ACK, NACK = b"\x79", b"\x1f"
 
 @contextmanager
 def rom_loader(folder: Path) -> Iterator[serial.Serial]:
-    with Emulator("h747", folder, "--boot0") as board, serial.Serial(board.port, 115200, timeout=2) as port:
+    with Emulator("h747", folder, "--boot0") as board, serial.Serial(board.port, 115200, timeout=DEADLINE_S) as port:
         port.write(b"\x7f")
         assert port.read(1) == ACK
         yield port

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from boards_under_test import SPECS
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
 from tinyhil.harness.build.compile import build
@@ -23,10 +24,10 @@ from tinyhil.harness.config import Boards, load_boards
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ROOT / "tests" / "tiny_firmware"
 PLATFORM = ROOT / "firmware" / "platform"
-CHIP_BOARDS = ("uno", "due", "h747")
+CHIP_BOARDS = tuple(name for name, board in SPECS.items() if (TINY / "firmware" / "hal" / board.chip.hal).is_dir())
 ALL_BOARDS = (*CHIP_BOARDS, "host")
 ARENA_BYTES = 256
-PREFIX = {"uno": "avr-", "due": "arm-none-eabi-", "h747": "arm-none-eabi-", "host": ""}
+PREFIX = {name: board.chip.compiler.removesuffix("gcc") for name, board in SPECS.items()} | {"host": ""}
 
 
 def read_tree(folder: Path, base: Path) -> dict[str, str]:
@@ -224,7 +225,7 @@ LINK = {
 }
 
 
-@pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)
+@pytest.mark.parametrize("image", DIRECT, indirect=True)
 def test_the_hex_file_equals_that_of_the_compiler_alone(image, sources, boards, tmp_path) -> None:
     project, prefix = write_project(sources, tmp_path), PREFIX[image.board]
     chip = boards.board(image.board).chip.name

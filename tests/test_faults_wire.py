@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from boards_under_test import EMULATED, EVERY
 from wire_bench import FAULTS, Bench, Collected, FaultyWire, make_bench, powered, run_session, tiny_bench
 
 from tinyhil.harness.wire.protocol import QUIET, STREAM
@@ -46,13 +47,13 @@ QUICK = (
 WHOLE = (
     *(
         Case(board, (kind,), rate, 400 if rate < 5e-3 else 150, mode)
-        for board in ("host", "uno", "due", "h747")
+        for board in EVERY
         for kind in FAULTS
         for rate in (1e-3, 1e-2)
         for mode in (QUIET, STREAM)
     ),
-    *(Case(board, FAULTS, 1e-2, 60, STREAM, seed=2) for board in ("host", "uno", "due", "h747")),
-    *(Case(board, FAULTS, 1e-3, 12, mode, har=True) for board in ("uno", "due", "h747") for mode in (QUIET, STREAM)),
+    *(Case(board, FAULTS, 1e-2, 60, STREAM, seed=2) for board in EVERY),
+    *(Case(board, FAULTS, 1e-3, 12, mode, har=True) for board in EMULATED for mode in (QUIET, STREAM)),
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from boards_under_test import FLASHED, each
 from flash_bench import DEADLINE_S, Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
@@ -38,8 +39,7 @@ from tinyhil.harness.measure.load import build_image
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
 from tinyhil.harness.records.record import store
 
-BOARDS = ("uno", "due", "h747")
-every_board = pytest.mark.parametrize("name", BOARDS)
+every_board = pytest.mark.parametrize("name", each(FLASHED))
 
 
 def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
@@ -56,7 +56,7 @@ def boards() -> Boards:
 @pytest.fixture(scope="module")
 def images(boards: Boards) -> dict[str, Image]:
     request = Request(board="", model="fastgrnn_har")
-    return {name: build_image(request, boards.board(name), boards, default_cache_dir(), print) for name in BOARDS}
+    return {name: build_image(request, boards.board(name), boards, default_cache_dir(), print) for name in FLASHED}
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_hil_run_flashes_by_itself(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "option", "variable", "expected"),
     [
-        *[(name, None, None, "flash") for name in (*BOARDS, "nucleo_h745")],
+        *[(name, None, None, "flash") for name in (*FLASHED, "nucleo_h745")],
         *[(name, None, None, "direct") for name in ("qemu_m3", "qemu_m7", "host")],
         *[("qemu_m3", None, variable, "direct") for variable in ("flash", "direct")],
         *[("uno", None, variable, variable) for variable in ("flash", "direct")],

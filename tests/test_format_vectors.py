@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from boards_under_test import EMULATED, EVERY, each
 from format_bench import Vectors, run_natively, run_on_board
 from format_cases import (
     EIGHT_BITS,
@@ -36,7 +37,6 @@ from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
 from tinyhil.formats.window import Window, granule_of, place, place_pair
 from tinyhil.harness.config import load_boards
 
-BOARDS = ("host", "uno", "due", "h747")
 LONG: tuple[Format, ...] = (Posit(32, 0), Posit(32, 2), Posit(32, 3), Fixed(32, 0))
 TARGETS = (Fixed(8, 0), Fixed(16, 0), Fixed(5, 0), Posit(16, 1), Posit(32, 2), FLOAT32, FLOAT16)
 
@@ -186,7 +186,7 @@ def build_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MORE = (more_board_cases, board_sums, more_board_sums)
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", each(EVERY))
 @pytest.mark.parametrize(
     "cases",
     [board_cases, *(pytest.param(cases, marks=pytest.mark.slow) for cases in MORE)],
@@ -196,13 +196,13 @@ def test_boards(board: str, cases: object, build_cache: Path) -> None:
     assert run_on_board(cases(), load_boards().board(board), build_cache) == ""  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("board", BOARDS[1:])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_functions_on_boards(board: str, build_cache: Path) -> None:
     assert run_on_board(functions(60), load_boards().board(board), build_cache) == ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", BOARDS[1:])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_many_functions_on_boards(board: str, build_cache: Path) -> None:
     assert run_on_board(functions(8000), load_boards().board(board), build_cache) == ""
 
@@ -267,7 +267,7 @@ def test_matrix_products_in_a_window_agree_with_single_products() -> None:
 # ---- constants in flash
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", each(EVERY))
 @pytest.mark.parametrize("far", [pytest.param(False, marks=pytest.mark.slow), True], ids=["ordinary", "to the ends"])
 def test_layers_from_flash(far: bool, board: str, build_cache: Path) -> None:
     """The inner loops of each chip; 300 terms are more than one filling of the Uno's bins."""

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from mutants import damaged_bytes
 from onnx import TensorProto, helper
-from onnx_models import compiled, floats, graph, load, model, node, onnxruntime_outputs, samples_for, simple, tensors
+from onnx_models import compiled, floats, graph, load, node, onnxruntime_outputs, samples_for, simple, tensors
 from scan_models import H0, HIDDEN, SCANS, STEPS, WIDTH, U, cell, classifier, scan
 
 from tinyhil.errors import HilError, ModelError
@@ -92,10 +92,6 @@ def scan_of_opset_8() -> onnx.ModelProto:
     return proto
 
 
-def two_outputs() -> onnx.ModelProto:
-    return model(graph([MATMUL, node("Relu", "y", "z")], X, "y z", {"w": W}))
-
-
 BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "empty": (lambda: b"", "not a valid ONNX model"),
     "random bytes": (lambda: random.Random(1).randbytes(500), "not a valid ONNX model"),
@@ -144,11 +140,6 @@ BAD: dict[str, tuple[Callable[[], onnx.ModelProto | bytes], str]] = {
     "no input shape": (lambda: simple([node("Relu", "x", "y")], {"x": None}), "shape"),
     "empty axis": (lambda: simple([node("Relu", "x", "y")], {"x": (1, 0)}), r"axis 1 has size 0"),
     "empty weights": (lambda: raw([node("MatMul", "x w", "y")], {"w": np.ones((4, 0))}), "no elements"),
-    "two inputs": (
-        lambda: simple([node("Add", "x z", "y")], {"x": (1, 4), "z": (1, 4)}),
-        "2 inputs and 1 outputs; exactly one of each",
-    ),
-    "two outputs": (two_outputs, "1 inputs and 2 outputs"),
     "no input": (lambda: simple([node("Relu", "w", "y")], {}, {"w": W}), "0 inputs and 1 outputs"),
     "external data": (lambda: edited(external), "another file|not a valid ONNX model"),
     "sparse weights": (

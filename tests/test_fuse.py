@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import ARM, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
@@ -253,7 +254,7 @@ def test_squared_distances_in_every_format(tmp_path: Path) -> None:
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
 
 
-@pytest.mark.parametrize("board", ["due", "h747"])
+@pytest.mark.parametrize("board", each(ARM))
 def test_squared_distances_on_arm(board: str, tmp_path: Path) -> None:
     made = distances(tmp_path, EVERYWHERE)
     assert first_difference(made, run_on_board(made, load_boards().board(board), tmp_path / "cache")) == ""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import EMULATED, EVERY, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import given_ranges, load, model, node, simple
 from onnx_models import graph as onnx_graph
@@ -26,7 +27,6 @@ from tinyhil.ops import scan as scan_ops
 from tinyhil.program import Program, walk
 
 SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
-BOARDS = ("host", "uno", "due", "h747")
 
 
 @pytest.fixture(scope="module")
@@ -337,14 +337,14 @@ def recurrent(folder: Path) -> Program:
     return lower(loaded, Assignment("fixed16", mix), calibrate(loaded, x, {}))
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", each(EVERY))
 def test_long_sums_on_boards(board: str, build_cache: Path, tmp_path: Path) -> None:
     cases = as_cases(board_programs(tmp_path), random_rows=2)
     results = run_on_board(cases, load_boards().board(board), build_cache)
     assert first_difference(cases, results) == ""
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", each(EVERY))
 def test_other_operators_on_boards(board: str, build_cache: Path, tmp_path: Path) -> None:
     cases = as_cases({**more_board_programs(tmp_path), "recurrent": recurrent(tmp_path)}, random_rows=2)
     results = run_on_board(cases, load_boards().board(board), build_cache)
@@ -356,7 +356,7 @@ def test_other_operators_on_boards(board: str, build_cache: Path, tmp_path: Path
     [every_shift_of_32_bits, every_shift_of_40_bits, every_table_position, every_length, at_the_end_of_40_bits],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_every_variant_on_boards(board: str, programs: Any, build_cache: Path, tmp_path: Path) -> None:
     cases = as_cases(programs(tmp_path), random_rows=0 if programs in (every_length, at_the_end_of_40_bits) else 2)
     results = run_on_board(cases, load_boards().board(board), build_cache)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from boards_under_test import ARM, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import graph as onnx_graph
 from onnx_models import load, model, node
@@ -107,7 +108,7 @@ def test_mixtures_natively(tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
-@pytest.mark.parametrize("board", ["due", "h747"])
+@pytest.mark.parametrize("board", each(ARM))
 def test_on_arm(board: str, build_cache: Path, tmp_path: Path) -> None:
     made = layers(tmp_path)
     cases = [case(name, Assignment(name), made) for name in BOARD_FORMATS]

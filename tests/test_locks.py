@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 from flash_bench import Emulator
-from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
+from hil_command import Forked, check_failure, finished_samples, hil, record_of, start_hil, wait_until
 from wire_bench import Bench, make_bench, powered
 
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
@@ -196,6 +197,22 @@ def desk(flashed: Bench, tmp_path: Path) -> Iterator[tuple[str, Path]]:
         yield device.port, tmp_path
 
 
+@contextmanager
+def endless_run(folder: Path) -> Iterator[Forked]:
+    """A run that has the board of `desk` until it is ended: after its first samples the board stands still."""
+    run = start_hil("run", "--board", "left", *MODEL, "--samples", 119, "--timeout", 600, "--json", cwd=folder)
+    wait_until(lambda: finished_samples(folder / "results") > 3)
+    listed = subprocess.run(["pgrep", "-P", str(os.getpid()), "armsim"], capture_output=True, text=True, check=True)
+    emulator = int(listed.stdout)
+    os.kill(emulator, signal.SIGSTOP)
+    try:
+        yield run
+    finally:
+        os.kill(emulator, signal.SIGCONT)
+        run.kill()
+        run.communicate()
+
+
 @pytest.fixture
 def erased(tmp_path: Path) -> Iterator[tuple[Emulator, Path]]:
     """A Due as it leaves the shop."""
@@ -219,17 +236,14 @@ def test_two_runs_after_one_board(desk: tuple[str, Path], monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("HIL_BENCH", str(folder / "bench.yaml"))
     monkeypatch.setenv("HIL_OWNER", "alice")
-    first = start_hil("run", "--board", "left", *MODEL, "--samples", 950, "--json", cwd=folder)
-    wait_until(lambda: finished_samples(folder / "results") > 3)
-    monkeypatch.setenv("HIL_OWNER", "bob")
-    assert state_of(folder)["state"] == "busy"
-    refused = at(folder, "run", "--board", "due", "--port", port, *MODEL, "--samples", 3, "--wait", 0)
-    check_failure(refused, EXIT_NO_BOARD, "in use by alice", f"process {first.pid}", "--wait", logs=True)
-    check_failure(
-        at(folder, "flash", "--board", "left", *MODEL, "--wait", 0), EXIT_NO_BOARD, "in use by alice", logs=True
-    )
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
+    with endless_run(folder) as first:
+        monkeypatch.setenv("HIL_OWNER", "bob")
+        assert state_of(folder)["state"] == "busy"
+        refused = at(folder, "run", "--board", "due", "--port", port, *MODEL, "--samples", 3, "--wait", 0)
+        check_failure(refused, EXIT_NO_BOARD, "in use by alice", f"process {first.pid}", "--wait", logs=True)
+        check_failure(
+            at(folder, "flash", "--board", "left", *MODEL, "--wait", 0), EXIT_NO_BOARD, "in use by alice", logs=True
+        )
     second = at(folder, "run", "--board", "due@ci", *MODEL, "--samples", 3, "--json")
     assert record_of(second)["bit_exact"]
     assert state_of(folder)["state"] == "attached"
@@ -264,12 +278,10 @@ def test_a_run_is_ended_by_force(desk: tuple[str, Path], monkeypatch: pytest.Mon
     _, folder = desk
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("HIL_BENCH", str(folder / "bench.yaml"))
-    process = start_hil("run", "--board", "left", *MODEL, "--samples", 950, cwd=folder)
-    wait_until(lambda: finished_samples(folder / "results") > 3)
-    check_failure(at(folder, "boards", "unlock", "left"), EXIT_NO_BOARD, f"process {process.pid}", "--force")
-    assert at(folder, "boards", "unlock", "left", "--force").stdout == "left: free\n"
-    process.communicate()
-    assert process.returncode == 130
+    with endless_run(folder) as process:
+        check_failure(at(folder, "boards", "unlock", "left"), EXIT_NO_BOARD, f"process {process.pid}", "--force")
+        assert at(folder, "boards", "unlock", "left", "--force").stdout == "left: free\n"
+        assert process.wait() == 130
     assert finished_samples(folder / "results") > 3
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import ARM, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx import TensorProto, helper
 from onnx_models import compiled, given_ranges, load, model, node, onnxruntime_outputs, samples_for, simple
@@ -715,7 +716,7 @@ def test_the_host_engine_in_other_formats(default: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.saturations, wanted.saturations, case.name)
 
 
-@pytest.mark.parametrize("board", ["due", "h747"])
+@pytest.mark.parametrize("board", each(ARM))
 def test_sums_in_other_formats_on_arm(board: str, tmp_path: Path) -> None:
     made = [case for default in ("posit8es0", "bfloat16") for case in in_format(SUMS, default, tmp_path, 8)]
     assert first_difference(made, run_on_board(made, load_boards().board(board), tmp_path / "cache")) == ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from wire_bench import make_bench, powered, write_tiny_model
 
 TESTS = """
@@ -47,7 +50,11 @@ GOLDEN = Path("golden/uno/tiny-fixed16.json")
 def project(tmp_path: Path) -> Path:
     (tmp_path / "models").mkdir()
     write_tiny_model(tmp_path / "models" / "tiny.onnx")
-    np.savez(tmp_path / "x.npz", x=np.random.default_rng(5).uniform(-1, 1, (20, 1, 32)).astype(np.float32))
+    np.savez(
+        tmp_path / "x.npz",
+        x=np.random.default_rng(5).uniform(-1, 1, (20, 1, 32)).astype(np.float32),
+        y=np.arange(20) % 4,
+    )
     (tmp_path / "test_boards.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n")
     return tmp_path
@@ -90,19 +97,50 @@ def test_a_golden_record_is_missing_then_written_then_held(project: Path) -> Non
     assert run_pytest(project, *arguments, "--hil-samples", 4)[0] == 0
 
 
+def test_a_retrained_model_fails_and_says_what_that_means(project: Path) -> None:
+    """Cycles, RAM, flash and accuracy before and after, how many outputs changed, and by how much."""
+    arguments = ("-k", "tiny", "--board", "uno")
+    assert run_pytest(project, *arguments, "--hil-update")[0] == 0
+    path = project / "models" / "tiny.onnx"
+    model = onnx.load(path)
+    for weights in model.graph.initializer:
+        array = numpy_helper.to_array(weights)
+        if array.dtype == np.float32:
+            weights.CopyFrom(numpy_helper.from_array(-0.9 * array, weights.name))
+    onnx.save(model, path)
+    code, said = run_pytest(project, *arguments)
+    assert code == 1
+    assert "model: another file" in said
+    for figure in ("median cycles", "RAM B", "flash B", "accuracy %", "outputs changed", "largest output change"):
+        assert re.search(rf"^(E +)? *{figure}  .*\d", said, re.MULTILINE), said
+    assert re.search(r"[1-9]\d* of \d+ samples", said)
+    assert "Traceback" not in said
+
+
 def test_each_board_gets_its_tests_and_reports(project: Path) -> None:
     (project / "pytest.ini").write_text("[pytest]\nhil_boards = host uno\nhil_golden = kept\n")
     assert run_pytest(project, "-k", "tiny", "--hil-update")[0] == 0
     assert (project / "kept" / "host" / "tiny-fixed16.json").is_file()
-    code, said = run_pytest(project, "--junitxml", "junit.xml", "--hil-json", "out/hil.json", "-n", 2)
+    code, said = run_pytest(
+        project, "--junitxml", "junit.xml", "--hil-json", "out/hil.json", "--hil-summary", "out/s.md", "-n", 2
+    )
     assert code == 0, said
     assert "5 passed, 3 skipped" in said  # the Due is not chosen, and neither board is physical
     report = json.loads((project / "out" / "hil.json").read_text())
     tiny = [result for result in report["results"] if result["golden"]]
     assert sorted(result["board"] for result in tiny) == ["host", "uno"]
     assert all(result["outcome"] == "passed" and result["differences"] == [] for result in tiny)
-    found = ElementTree.parse(project / "junit.xml").findall(".//testcase/properties/property[@name='hil']")
+    cases = ElementTree.parse(project / "junit.xml").findall(".//testcase")
+    found = [item for case in cases for item in case.findall("properties/property[@name='hil']")]
     assert {json.loads(item.attrib["value"])["board"] for item in found} == {"host", "uno"}
+    for item in found:
+        of_all = json.loads(item.attrib["value"])
+        for figure in ("median", "flash_bytes", "static_bytes", "accuracy", "verdict"):
+            case = next(case for case in cases if item in case.iter("property"))
+            (own,) = case.findall(f"properties/property[@name='hil.{figure}']")
+            assert own.attrib["value"] == str(of_all[figure])
+    lines = (project / "out" / "s.md").read_text().splitlines()
+    assert len([line for line in lines if "| tiny |" in line and "| valid |" in line]) == len(report["results"])
 
 
 FAILURES = {

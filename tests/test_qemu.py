@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,14 @@ from test_emulator_cortexm import (
     DUE,
     FLAGS,
     H747,
+    HANG_S,
     PROGRAMS,
     Board,
     Chip,
     check_stack_fault,
     program,
     read_words,
+    skip_announcement,
     symbol,
 )
 from test_faults_devices import AT_SAMPLE, crashed_bench
@@ -160,7 +161,7 @@ def test_operators(name: str, boards: Boards, build_cache: Path, tmp_path: Path)
 @runs("echo")
 def test_no_byte_is_lost(device: qemu.Connection) -> None:
     data = np.random.default_rng(1).integers(0, 256, 4000, np.uint8).tobytes()
-    with serial.serial_for_url(device.port, timeout=10) as port:
+    with serial.serial_for_url(device.port, timeout=HANG_S) as port:
         port.write(b"!")
         assert port.read_until(b"!") in (b"R!", b"!")  # it may have announced itself before anybody listened
         for start in range(0, len(data), 500):
@@ -174,9 +175,8 @@ def test_no_byte_is_lost(device: qemu.Connection) -> None:
 @runs("watermark")
 def test_the_painted_stack_is_measured(device: qemu.Connection) -> None:
     peaks = []
-    with serial.serial_for_url(device.port, timeout=10) as port:
-        time.sleep(0.3)
-        port.reset_input_buffer()  # an announcement
+    with serial.serial_for_url(device.port, timeout=HANG_S) as port:
+        skip_announcement(port)
         for depth in (0, 3, 40):
             port.write(bytes([depth]))
             peak, heap = read_words(port, 2)
@@ -232,9 +232,8 @@ def test_the_guard_stops_the_processor_s_frame_as_on_our_own_emulator(
     device: qemu.Connection, letter: bytes, tmp_path: Path
 ) -> None:
     (elf,) = tmp_path.glob("stack_fault-*.elf")
-    with serial.serial_for_url(device.port, timeout=10) as port:
-        time.sleep(0.3)
-        port.reset_input_buffer()  # an announcement
+    with serial.serial_for_url(device.port, timeout=HANG_S) as port:
+        skip_announcement(port)
         check_stack_fault(port, letter, symbol(elf, "large_step_here"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boards_under_test import ARM, EVERY, each
 from hil_command import hil, record_of
 from wire_bench import ROOT, write_tiny_model
 
@@ -36,7 +37,10 @@ TOP_LEVEL: dict[str, tuple[type, ...]] = {
     "provenance": (dict,),
 }
 LATENCY = {"unit": str, "min": NUMBER, "median": NUMBER, "p95": NUMBER, "max": NUMBER}
-MEMORY = ("arena_bytes", "input_bytes", "static_bytes", "stack_bytes", "heap_bytes", "total_bytes", "limit_bytes")
+MEMORY = (
+    *("arena_bytes", "input_bytes", "static_bytes", "stack_bytes", "stack_limit_bytes", "heap_bytes", "total_bytes"),
+    "limit_bytes",
+)
 STAGES = ("model", "data", "compile", "reference", "build", "stream")
 PROVENANCE = (
     *("utc", "tinyhil", "commit", "dirty", "python", "machine", "compiler", "model_sha256", "elf_sha256"),
@@ -60,7 +64,7 @@ def run(files: Path, board: str, inputs: str, *more: str, folder: Path) -> Any:
     return hil(*arguments, cwd=folder)
 
 
-@pytest.fixture(scope="session", params=["host", "uno", "due", "h747"])
+@pytest.fixture(scope="session", params=each(EVERY))
 def record(request: pytest.FixtureRequest, files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("run")
     return record_of(run(files, request.param, "labels.npz", "--json", folder=folder))
@@ -82,7 +86,7 @@ def test_latency(record: dict[str, Any]) -> None:
     assert latency["min"] <= latency["median"] <= latency["p95"] <= latency["max"]
     assert latency["unit"] == ("nanoseconds" if record["board"] == "host" else "cycles")
     assert latency["median_us"] == pytest.approx(latency["median"] / latency["clock_hz"] * 1e6)
-    assert ("instructions" in latency) == (record["board"] in ("due", "h747"))
+    assert ("instructions" in latency) == (record["board"] in ARM)
     if "instructions" in latency:
         assert latency["instructions"] > 0
         assert latency["model_min"] <= latency["median"] <= latency["model_max"]
@@ -96,11 +100,18 @@ def test_memory(record: dict[str, Any]) -> None:
     assert all(type(value) in (int, type(None)) for value in memory.values())
     assert memory["arena_bytes"] + memory["input_bytes"] < memory["static_bytes"]
     if record["board"] == "host":
-        assert memory["stack_bytes"] is memory["total_bytes"] is memory["limit_bytes"] is None
+        assert (
+            memory["stack_bytes"]
+            is memory["stack_limit_bytes"]
+            is memory["total_bytes"]
+            is memory["limit_bytes"]
+            is None
+        )
     else:
         parts = memory["static_bytes"] + memory["stack_bytes"] + memory["heap_bytes"]
         assert memory["total_bytes"] == parts < memory["limit_bytes"]
         assert memory["stack_bytes"] > 0 == memory["heap_bytes"]
+        assert memory["stack_bytes"] <= memory["stack_limit_bytes"] < memory["stack_bytes"] + 250
 
 
 def test_shares_counts_and_provenance(record: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ def write_bench(folder: Path, address: str) -> None:
 
 
 def run_far(folder: Path, state: dict[str, str], *more: object) -> subprocess.CompletedProcess[str]:
-    options = ("--model", "fastgrnn_har", "--samples", SAMPLES, "--timeout", 3, "--json", *more)
+    options = ("--model", "fastgrnn_har", "--samples", SAMPLES, "--timeout", 300, "--json", *more)
     return hil("run", "--board", "far", *options, cwd=folder, **state)
 
 
@@ -105,7 +105,7 @@ def test_somebody_else_listens(state: dict[str, str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"rfc2217://127.0.0.1:{listener.getsockname()[1]}"
         write_bench(tmp_path, url)
-        check_failure(run_far(tmp_path, state), 3, url, "can not be opened", logs=True)
+        check_failure(run_far(tmp_path, state), 3, url, "speaks no RFC 2217", logs=True)
 
 
 def test_a_remote_board_is_reset_through_the_network(due: Bench, state: dict[str, str], tmp_path: Path) -> None:

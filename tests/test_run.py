@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boards_under_test import EMULATED, each
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
@@ -155,7 +156,7 @@ def test_streamed_equals_whole_windows(format_: str, measure: Callable[..., Outc
     """The Uno gets its window step by step, the others get it whole: the same integers, in both modes."""
     host = measure("host", 6, format=format_)
     assert not host.compiled.transfers["host"].streamed
-    for board in ("uno", "due", "h747"):
+    for board in EMULATED:
         for mode in ("quiet", "stream"):
             found = measure(board, 6, format=format_, mode=mode)
             assert found.compiled.transfers[board].streamed == (board == "uno")
@@ -164,7 +165,7 @@ def test_streamed_equals_whole_windows(format_: str, measure: Callable[..., Outc
     assert (host.outputs == host.reference.outputs).all()
 
 
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_time_of_a_sample_does_not_depend_on_the_run(board: str, measure: Callable[..., Outcome]) -> None:
     """Quiet mode on an emulator: exact, whatever the wire's speed and however busy this computer is."""
     ticks = measure(board, 3).ticks
@@ -172,7 +173,7 @@ def test_time_of_a_sample_does_not_depend_on_the_run(board: str, measure: Callab
     assert (measure(board, 3, uart="true").ticks == ticks).all()
 
 
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_figures(board: str, measure: Callable[..., Outcome], request: pytest.FixtureRequest) -> None:
     """Exact sizes and times for the compiler they were taken with; they change only with the code."""
     found: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from boards_under_test import ARM, EMULATED, each
 from wire_bench import (
     Bench,
     Collected,
@@ -95,7 +96,7 @@ def test_damage_at_one_per_thousand(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", each(EMULATED))
 def test_windows_survive_damage(board: str, mode: str, tmp_path: Path) -> None:
     """On the Uno the window is streamed step by step, on the others sent whole."""
     wire = run_damaged(har_bench(board, 12), tmp_path, MODES[mode], 1e-3)
@@ -145,7 +146,7 @@ def test_every_size_of_sample(inputs: int, tmp_path: Path) -> None:
     collected.check(bench, stats)
 
 
-@pytest.mark.parametrize("board", ["due", "h747"])
+@pytest.mark.parametrize("board", each(ARM))
 def test_samples_beyond_64_kib_and_long_results(board: str, tmp_path: Path) -> None:
     inputs, outputs = (8000, 2) if board == "due" else (33_000, 2)
     for count_in, count_out in ((inputs, outputs), (3, 1500)):

@@ -11,7 +11,7 @@ Done for integer formats only, and only where columns differ: floats have a scal
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.operator import attr
 from tinyhil.program import Columns
+from tinyhil.record_scales import Scaled, with_part_scales, with_result_scales
 
 REACH = 0.99  # of a scaled column: 1 would need a bit more in formats whose scale is a power of two
 SEEN = 0.75  # of it for what calibration saw, where more may come and counts
@@ -31,19 +32,16 @@ MARGIN = 1 / 128  # around the thresholds of a column, of their distance: two co
 LONE = 1 / 16  # the same around a lone threshold, of what the column reaches
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """What to lower instead: `columns` say what the input of `graph` is, in terms of what the user gives."""
-
-    graph: Graph
-    assignment: Assignment
-    ranges: Ranges
-    columns: Columns | None = None
-
-
 def scaled_columns(graph: Graph, assignment: Assignment, ranges: Ranges) -> Scaled:
-    """The model over scaled columns; what was given if nothing is gained, or something else reads the input."""
+    """The model over scaled columns; what was given if nothing is gained, or something else reads the input. Inputs and
+    outputs that share a record get a scale each (record_scales.py)."""
     given = Scaled(graph, assignment, ranges)
+    found = with_part_scales(given) if graph.parts else _over_scaled_columns(given)
+    return with_result_scales(found) if graph.results else found
+
+
+def _over_scaled_columns(given: Scaled) -> Scaled:
+    graph, assignment, ranges = given.graph, given.assignment, given.ranges
     source = graph.inputs[0]
     if source not in ranges.columns or source in graph.pinned:
         return given

@@ -40,6 +40,24 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Where one of several inputs or outputs lies in the record that they share: from element `start` on, flat."""
+
+    name: str
+    start: int
+    shape: Shape
+
+    @property
+    def count(self) -> int:
+        return element_count(self.shape)
+
+    @property
+    def ends(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """First element, and first one behind it."""
+        return ("start", self.start), ("end", self.start + self.count)
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Nodes in execution order. `shapes` covers every value of this level, `constants` those known at compile time.
 
@@ -47,6 +65,9 @@ class Graph:
 
     A quantized model keeps its scales: `pinned` are the formats of inputs that are integers, `steps` the distances
     between neighbouring values of constants that were integers times a scale, broadcastable to the constant.
+
+    Several inputs of a model lie in one, its `parts` (of one step, if the input is a stream of them); several outputs
+    in one, its `results`. Both are empty where there is one alone.
     """
 
     name: str
@@ -57,6 +78,8 @@ class Graph:
     constants: Mapping[str, np.ndarray]
     pinned: Mapping[str, Affine] = field(default_factory=dict)
     steps: Mapping[str, np.ndarray] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    results: tuple[Part, ...] = ()
 
     def walk(self) -> Iterator[Node]:
         """All nodes of all levels, a loop before its body."""

@@ -48,6 +48,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
         input_shape=graph.shapes[source],
         output_shape=graph.shapes[graph.outputs[0]],
         columns=scaled.columns,
+        output_scale=scaled.output_scale,
     )
     return fuse_program(checked(program, "lowering"), without)
 

@@ -179,7 +179,8 @@ class Lowering:
         """Append an operation in the domain of its operands, after checking that its accumulator exists."""
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
-        if kernel.on_codes and self._is_one_grid([*tensors, self.tensors[op.output]], kernel):
+        same = self._is_one_grid([*tensors, self.tensors[op.output]], kernel)
+        if kernel.on_codes and same and not op.params.get("shift"):
             params = {name: value for name, value in op.params.items() if name != "shift"}
             op, kernel = replace(op, kernel=kernel.on_codes, params=params), self._kernels[kernel.on_codes]
         domain = domain_of(t.format for i, t in enumerate(tensors) if t.role != Role.TABLE and i not in kernel.codes)

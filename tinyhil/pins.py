@@ -23,6 +23,11 @@ CHOOSING = frozenset(
 LAYERS = frozenset({"Conv", "Gemm", "MatMul"})
 
 
+def rescales(node: Node) -> bool:
+    """Whether a move multiplies by powers of two as well (columns.py)."""
+    return "halvings" in node.attrs or "doublings" in node.attrs
+
+
 def chooses(node: Node) -> bool:
     return node.op in CHOOSING or (node.op == "Pad" and node.attrs["value"] == 0)
 

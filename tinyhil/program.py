@@ -35,7 +35,8 @@ class Blocks:
     """An order in which a chip reads a layer's weights (codegen/arrange.py).
 
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
-    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row.
+    `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
+    the blocks after the last whole one; 0: as many.
     """
 
     together: int
@@ -43,6 +44,7 @@ class Blocks:
     multiple: int
     axes: tuple[int, ...]
     order: tuple[int, ...]
+    rest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class Program:
     """`constants` hold the integers of the tensors with role CONSTANT or TABLE, flat, in kernel order.
 
     `columns`: how the input is mapped before it is quantized, where its columns have scales of their own.
+    `output_scale`: what the output is divided by after it is dequantized (elements,), where several outputs share one.
     """
 
     name: str
@@ -142,6 +145,7 @@ class Program:
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
     columns: Columns | None = None
+    output_scale: np.ndarray | None = None
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""

@@ -83,4 +83,5 @@ def quantize_inputs(program: Program, inputs: np.ndarray) -> tuple[np.ndarray, i
 
 def dequantize_outputs(program: Program, outputs: np.ndarray) -> np.ndarray:
     """Real outputs (samples, count), float64, exact."""
-    return dequantize(outputs, program.tensors[program.output].format)
+    real = dequantize(outputs, program.tensors[program.output].format)
+    return real if program.output_scale is None else np.asarray(real / program.output_scale)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
-from tinyhil.pins import chooses
+from tinyhil.pins import chooses, rescales
 
 
 def ranges_together(
@@ -25,7 +25,7 @@ def ranges_together(
     first = {name: group[0] for group in groups for name in group}
     together = {group[0]: list(group) for group in groups}
     for node in graph.walk():
-        names = [first[name] for name in (*node.inputs, *node.outputs)] if chooses(node) else []
+        names = [first[name] for name in (*node.inputs, *node.outputs)] if chooses(node) and not rescales(node) else []
         names = [name for name in dict.fromkeys(names) if set(together[name]) <= set(movable)]
         for other in names[1:]:
             if together[other] is not together[names[0]]:
@@ -65,6 +65,8 @@ def _pairs(graph: Graph) -> Iterator[tuple[str, str]]:
     """(whole, part) of every part whose elements follow each other in the whole."""
     shapes = graph.all_shapes()
     for node in graph.walk():
+        if rescales(node):
+            continue
         if node.op == "Concat" and _outermost(node, shapes[node.outputs[0]]):
             yield from ((node.outputs[0], part) for part in node.inputs)
         elif node.op in ("Slice", "Split"):

@@ -5,11 +5,15 @@
 #include "firmware/kernels/common/batched.hpp"
 #include "firmware/kernels/common/block.hpp"
 #include "firmware/kernels/common/channels.hpp"
+#include "firmware/kernels/common/code_table.hpp"
 #include "firmware/kernels/common/codebook.hpp"
 #include "firmware/kernels/common/compare.hpp"
 #include "firmware/kernels/common/conv.hpp"
 #include "firmware/kernels/common/curve.hpp"
 #include "firmware/kernels/common/dense.hpp"
+#ifndef __AVR__
+#include "firmware/kernels/arm/dense_blocks.hpp"
+#endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/exponential.hpp"

@@ -119,13 +119,17 @@ def _folder(chip: ChipSpec) -> Path:
 
 
 def _beside(chip: ChipSpec) -> Path | None:
-    """The program beside its sources, if it is there; one in another language, if it has no recipe."""
+    """The program beside its sources, if it is there and none of them is newer; one that has no recipe, if it is
+    there."""
     relative = Path(_program(chip))
     program = asset(relative.parts[0]).joinpath(*relative.parts[1:])
-    if os.access(program, os.X_OK) and program.is_file():
-        return program
+    is_there = os.access(program, os.X_OK) and program.is_file()
     if program.parent.parent.name in RECIPES:
-        return None
+        sources = program.parent.parent.glob("*.[ch]")
+        newest = max((path.stat().st_mtime_ns for path in sources), default=0)
+        return program if is_there and program.stat().st_mtime_ns >= newest else None
+    if is_there:
+        return program
     raise BoardError(f"the emulator of {chip.name} is not there ({program}); install tinyhil again")
 
 

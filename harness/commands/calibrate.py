@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import say
 
 
@@ -13,8 +14,13 @@ from tinyhil.harness.commands.common import say
 @click.argument("model")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs to observe; default: the training part.")
 @click.option("--out", type=click.Path(path_type=Path), help="Default: beside the model, where `hil run` finds it.")
-def calibrate(model: str, inputs: Path | None, out: Path | None) -> None:
+@common.stream_options
+def calibrate(
+    model: str, inputs: Path | None, out: Path | None, states: tuple[str, ...] | None, steps: int | None
+) -> None:
     """Record the range of every value of MODEL over calibration inputs."""
+    from tinyhil.harness.job import Streamed
     from tinyhil.harness.offline.generate import calibrate_model
 
-    click.echo(f"{calibrate_model(model, inputs, out, say)}: written", err=True)
+    streamed = Streamed(states, steps, inputs)
+    click.echo(f"{calibrate_model(model, inputs, out, say, streamed)}: written", err=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from tinyhil.harness.config import Boards
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 
 BOARDS_OPTION = click.option(
     "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
@@ -72,6 +76,30 @@ WAIT_OPTION = click.option(
     type=click.FloatRange(min=0),
     help="Seconds to wait for a board that is in use; default: 30, or as the bench file says.",
 )
+
+
+def _states(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    """None if nothing is said: states are then found by their names."""
+    return None if not value else tuple(pair for pair in value if pair != "none")
+
+
+def stream_options(command: Command) -> Command:
+    """What is to be known of a model with states."""
+    state = click.option(
+        "--state",
+        "states",
+        multiple=True,
+        metavar="IN=OUT",
+        callback=_states,
+        help="This input of the model is a state that goes on as this output; may be repeated. Default: by their "
+        "names; `--state none`: there is none.",
+    )
+    steps = click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        help="Models with states: steps of one sample. Default: what the inputs show.",
+    )
+    return state(steps(command))
 
 
 def read_boards(path: Path | None, bench: Path | None = None) -> Boards:

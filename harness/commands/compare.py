@@ -16,35 +16,48 @@ EXISTING = click.Path(exists=True, path_type=Path)
 @click.argument("before", type=EXISTING)
 @click.argument("now", type=EXISTING)
 @click.option("--better-is-fine", is_flag=True, help="Pass what became smaller, faster or more accurate.")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
-def compare(before: Path, now: Path, better_is_fine: bool, as_json: bool) -> None:
-    """Say what differs between two records, or the newest records of two folders; exits with 1 if a gate fails."""
-    import json
-    from dataclasses import asdict
+@click.option("--json", "as_json", is_flag=True, help="Print differences and tables as JSON.")
+@click.option(
+    "--as",
+    "table_format",
+    type=click.Choice(["text", "md", "html"]),
+    default="text",
+    show_default=True,
+    help="Form of the table of what changed.",
+)
+@click.option("--all", "with_equal", is_flag=True, help="With figures that are the same in the table.")
+@click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write the tables into a file.")
+def compare(
+    before: Path,
+    now: Path,
+    better_is_fine: bool,
+    as_json: bool,
+    table_format: str,
+    with_equal: bool,
+    out: Path | None,
+) -> None:
+    """Say what differs between two records, or the newest records of two folders; exits with 1 if a gate fails.
 
-    from tinyhil.harness.records.compare import compare as compare_figures
-    from tinyhil.harness.records.compare import pairs
-    from tinyhil.harness.records.figures import read_figures
+    Two records of different models, boards or samples are compared as far as that means something: the table says
+    which figures may not be held to each other.
+    """
+    import json
+
+    from tinyhil import files
+    from tinyhil.harness.records.compare import compared, pairs
+    from tinyhil.harness.records.render import tables_of
 
     both, alone = pairs(before, now)
-    found = []
-    failures = 0
-    for left, right in both:
-        name = " ".join(read_figures(right).key)
-        differences = compare_figures(read_figures(left), read_figures(right))
-        failing = [d for d in differences if d.fails and not (better_is_fine and d.better)]
-        failures += len(failing)
-        plain = [asdict(difference) for difference in differences]
-        found.append({"name": name, "before": str(left), "now": str(right), "differences": plain})
-        if not as_json:
-            click.echo(f"{name}: {'equal' if not differences else f'{len(failing)} of {len(differences)} fail'}")
-            for difference in differences:
-                click.echo(f"  {'FAIL' if difference in failing else 'note'} {difference}")
+    found = [compared(left, right, better_is_fine) for left, right in both]
+    failures = sum(len(one.failing) for one in found)
     if as_json:
-        click.echo(json.dumps({"compared": found, "alone": alone, "failures": failures}))
+        text = json.dumps({"compared": [one.as_json() for one in found], "alone": alone, "failures": failures})
     else:
-        for line in alone:
-            click.echo(line)
+        text = tables_of(found, alone, table_format, with_equal)
+    if out is None:
+        click.echo(text)
+    else:
+        files.write_text(out, text + "\n")
     if failures:
         click.echo(f"hil: gate failed: {failures} differences between {before} and {now}", err=True)
         sys.exit(errors.EXIT_GATE)

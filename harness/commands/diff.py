@@ -16,6 +16,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @click.option("--board", required=True, help="Board to compare with this computer, named as for `hil run`.")
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION

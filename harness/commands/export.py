@@ -13,6 +13,7 @@ from tinyhil.harness.commands import common
 @click.command()
 @click.argument("kind", type=click.Choice(["arduino", "platformio", "cmake"]))
 @click.argument("model")
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .zip to write.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
@@ -29,11 +30,13 @@ from tinyhil.harness.commands import common
 @click.option(
     "--record", type=click.Path(path_type=Path), help="Record of `hil run` whose figures go into the read-me."
 )
+@click.option("--board", help="Arrange and optimize it for the processor of this board, as `hil run` does.")
+@common.BOARDS_OPTION
 @click.option("--sizes", is_flag=True, help="Compile it with the compilers here; flash and RAM go into the read-me.")
-def export(format_: str, **options: Any) -> None:
+def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
     from tinyhil.harness.offline.export import Wanted, export_model
 
     wanted = Wanted(format=format_, **options)
-    library = export_model(wanted, common.say)
+    library = export_model(wanted, common.read_boards(boards_file), common.say)
     click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)

@@ -16,6 +16,7 @@ from tinyhil.harness.commands.common import read_boards, say
     "--board", required=True, help="Board to flash: uno, due, h747, or a name of the bench file; see `hil boards`."
 )
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION

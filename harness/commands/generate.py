@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,16 +13,32 @@ from tinyhil.harness.commands.common import read_boards, say
 
 @click.command()
 @click.argument("model")
+@common.stream_options
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
 @common.BOARDS_OPTION
 def generate(
-    model: str, out: Path, format_: str, assignment: Path | None, calibrate: Path | None, boards_file: Path | None
+    model: str,
+    out: Path,
+    format_: str,
+    assignment: Path | None,
+    calibrate: Path | None,
+    boards_file: Path | None,
+    **states: Any,
 ) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
+    from tinyhil.harness.job import Streamed
     from tinyhil.harness.offline.generate import generate_project
 
-    written, total = generate_project(model, out, format_, assignment, calibrate, read_boards(boards_file), say)
+    written, total = generate_project(
+        model,
+        out,
+        (format_, assignment),
+        calibrate,
+        read_boards(boards_file),
+        say,
+        Streamed(**states, samples=calibrate),
+    )
     click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -56,13 +56,13 @@ def check(
     bench = Bench(read_boards(boards_file, bench_file), default_cache_dir(), lambda line: None, **options)
     failures = 0
     for path in chosen:
-        differences = check_golden(path, bench, samples)
-        if any(difference.fails for difference in differences):
+        found = check_golden(path, bench, samples)
+        if any(difference.fails for difference in found.differences):
             failures += 1
-            click.echo(describe(path, differences))
+            click.echo(describe(found))
             continue
         click.echo(f"{path}: holds")
-        for difference in differences:
+        for difference in found.differences:
             click.echo(f"  note {difference}")
     if failures:
         click.echo(f"hil: gate failed: {failures} of {len(chosen)} golden records differ", err=True)

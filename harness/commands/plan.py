@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands.common import ASSIGNMENT_OPTION, BOARDS_OPTION, FORMAT_OPTION, read_boards, say
+from tinyhil.harness.commands.common import (
+    ASSIGNMENT_OPTION,
+    BOARDS_OPTION,
+    FORMAT_OPTION,
+    read_boards,
+    say,
+    stream_options,
+)
 
 # The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
 FUSIONS = ("bias", "distance", "exponent", "gathered", "residual", "activation", "clamp", "sparse")
@@ -22,6 +29,7 @@ MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
     "--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx, .dsl or .tflite file."
 )
 @click.option("--board", help="With --model: the memory is that of this board.")
+@stream_options
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")

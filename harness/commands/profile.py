@@ -15,6 +15,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.command()
 @click.option("--board", required=True, help="Board to measure on, named as for `hil run`.")
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
@@ -25,11 +26,18 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.TIMEOUT_OPTION
 @common.RESULTS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print the profile alone on stdout, as one JSON object.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write one sample's operations over time, for Perfetto.")
 @common.WAIT_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
 def profile(
-    board: str, as_json: bool, boards_file: Path | None, bench_file: Path | None, format_: str, **options: Any
+    board: str,
+    as_json: bool,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    format_: str,
+    trace: Path | None,
+    **options: Any,
 ) -> None:
     """Measure what every operation of a model costs on a board."""
     import json
@@ -46,6 +54,12 @@ def profile(
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, board) as progress:
         found = profile_request(request, read_boards(boards_file, bench_file), default_cache_dir(), say, progress)
+    if trace is not None:
+        from tinyhil import files
+        from tinyhil.harness.records.exports import as_trace
+        from tinyhil.harness.records.schema import read_record
+
+        files.write_text(trace, json.dumps(as_trace(read_record(Path(found.record)))) + "\n")
     if as_json:
         click.echo(json.dumps(found.as_json()))
     else:

@@ -23,6 +23,7 @@ from tinyhil.harness.commands.common import read_boards, say
     "Given several times: on all of them at once.",
 )
 @common.MODEL_OPTION
+@common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
@@ -73,16 +74,25 @@ def run(context: click.Context, board_names: tuple[str, ...], as_json: bool, **o
         return
     if options["port"]:
         raise click.UsageError("--port is for one board; with several, name them as the bench file does")
+    import json
+
+    from rich.console import Console
+
     from tinyhil.harness.measure.parallel import as_arguments, print_table, run_all, worst_code
+    from tinyhil.harness.progress import bars
 
-    results = run_all(board_names, as_arguments(context, leave_out=("board_names", "as_json")), say)
+    arguments = as_arguments(context, leave_out=("board_names", "as_json"))
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        with bars(console) as add:
+            shown = {name: add(name) for name in board_names}
+            tell = lambda line: console.print(line, markup=False)  # noqa: E731
+            results = run_all(board_names, arguments, tell, shown)
+    else:
+        results = run_all(board_names, arguments, say)
     if as_json:
-        import json
-
         click.echo(json.dumps([result.as_json() for result in results]))
     else:
-        from rich.console import Console
-
         print_table(results, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
     for result in results:
         if result.message:

@@ -14,6 +14,7 @@ from tinyhil.harness.commands.common import read_boards, say
 
 @click.command()
 @common.MODEL_OPTION
+@common.stream_options
 @click.option(
     "--ram",
     type=click.IntRange(min=1),

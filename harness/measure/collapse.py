@@ -91,7 +91,7 @@ def culprits(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray
     if program.columns is not None:
         graph = scaled_columns(graph, assignment, ranges).graph
         x = program.columns.applied(x.reshape(len(x), -1)).reshape(x.shape)
-    errors = dict(_errors(graph, program, x, integers))
+    errors = dict(tensor_errors(graph, program, x, integers))
     found = []
     for op in walk(program.body):
         error = errors.get(op.output, 0.0)
@@ -102,7 +102,7 @@ def culprits(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray
     return [culprit for _, culprit in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _errors(graph: Graph, program: Program, x: np.ndarray, integers: np.ndarray) -> Iterator[tuple[str, float]]:
+def tensor_errors(graph: Graph, program: Program, x: np.ndarray, integers: np.ndarray) -> Iterator[tuple[str, float]]:
     """Root mean square error of every tensor, relative to its float values, of the last step in loops."""
     floats: dict[str, np.ndarray] = {}
     evaluate(graph, x, floats.__setitem__)

@@ -18,6 +18,7 @@ from tinyhil.columns import scaled_columns
 from tinyhil.evaluate import evaluate
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.measure.collapse import explain_collapse
+from tinyhil.harness.measure.operations import saturation_counter
 from tinyhil.harness.measure.parallel import SHARED
 from tinyhil.lower import formats
 from tinyhil.program import walk
@@ -28,11 +29,13 @@ CHECKED_SAMPLES, CHECKED_ELEMENTS = 4, 400_000  # of the comparison of each oper
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of the samples that are streamed, in their order; `advice`: what to say of a format that loses decisions."""
+    """Of the samples that are streamed, in their order; `node_saturations`: results clipped, by the
+    number of the operation; `advice`: what to say of a format that loses decisions."""
 
     reference: ReferenceRun
     float_outputs: np.ndarray
     agreement: Agreement
+    node_saturations: Mapping[int, int]
     advice: str | None
 
 
@@ -66,18 +69,24 @@ def _key(compiled: Compiled, ranges: Ranges, integers: np.ndarray) -> str:
 
 def _compute(compiled: Compiled, ranges: Ranges, x: np.ndarray, integers: np.ndarray) -> Expected:
     graph = compiled.model.graph
-    reference = run_reference(compiled.program, integers)
+    clipped, observe = saturation_counter(compiled.program)
+    reference = run_reference(compiled.program, integers, observe=observe)
     float_outputs = evaluate(graph, x).reshape(len(x), -1)
     real = dequantize_outputs(compiled.program, reference.outputs)
     decided = (classes_of(graph, real), classes_of(graph, float_outputs))
     advice = explain_collapse(graph, compiled.assignment, ranges, x, decided)
-    return Expected(reference, float_outputs, _agreement(compiled, ranges, x), advice)
+    return Expected(reference, float_outputs, _agreement(compiled, ranges, x), clipped, advice)
+
+
+def checked_samples(compiled: Compiled) -> int:
+    """On how many samples operations are compared with the float model: fewer of larger models."""
+    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
+    return max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
 
 
 def _agreement(compiled: Compiled, ranges: Ranges, x: np.ndarray) -> Agreement:
     """Whether every operation gives what the float model gives, within its formats' resolution; on a few samples."""
-    written = sum(compiled.lowered.tensors[op.output].count for op in walk(compiled.lowered.body))
-    samples = max(1, min(CHECKED_SAMPLES, CHECKED_ELEMENTS // written))
+    samples = checked_samples(compiled)
     graph, assignment = compiled.model.graph, compiled.assignment
     scaled = scaled_columns(graph, assignment, ranges)  # what was lowered
     chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)

@@ -25,13 +25,16 @@ from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.compare import Difference, compare
 from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record
+from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.table import Row, changes
 from tinyhil.harness.wire.partial import writing
 
 FOLDER = Path("results/golden")
 SAMPLES = 16
 SEED = 1
 KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
+KEPT_IF_THERE = ("output", "float_accuracy", "disagreements", "equal_samples")
 KEPT_PROVENANCE = ("compiler", "model_sha256")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
@@ -70,12 +73,14 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`record` is what was measured; `missing`: there is no golden record at `path` to compare it with."""
+    """`record` is what was measured, `rows`: its figures beside the golden ones; `missing`: there is no golden record
+    at `path` to compare it with."""
 
     path: Path
     record: Mapping[str, Any]
     differences: list[Difference]
     missing: bool = False
+    rows: tuple[Row, ...] = ()
 
 
 def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def measure(order: Order, bench: Bench, samples: int | None = None) -> dict[str,
         request = request_of(order, bench, Path(folder), samples)
         outcome = run(request, bench.boards, bench.cache_dir, bench.say, lambda done, total: None)
         outcome.partial.discard()
-        return make_record(outcome)
+        return make_record(outcome, detailed=False)
 
 
 def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) -> Request:
@@ -156,8 +161,10 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
         "order": asdict(order),
         **{key: record[key] for key in KEPT},
         "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
+        **({"data": {key: record["data"][key] for key in ("name", "sha256")}} if "data" in record else {}),
         "memory": dict(record["memory"]),
         "raw": dict(record["raw"]),
+        **{key: record[key] for key in KEPT_IF_THERE if key in record},
         "provenance": {key: record["provenance"][key] for key in KEPT_PROVENANCE},
         **({"boots": record["boots"]} if "boots" in record else {}),
     }
@@ -189,10 +196,11 @@ def find_golden(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*.json"))
 
 
-def check_golden(path: Path, bench: Bench, samples: int | None = None) -> list[Difference]:
+def check_golden(path: Path, bench: Bench, samples: int | None = None) -> Checked:
     """What the first `samples` of a golden record's order give otherwise now."""
-    order = order_at(path, bench)
-    return compare(figures(read_golden(path)[1]), figures(measure(order, bench, samples)))
+    golden, record = read_golden(path)[1], measure(order_at(path, bench), bench, samples)
+    differences = compare(figures(golden), figures(record))
+    return Checked(path, record, differences, rows=tuple(changes(golden, record)))
 
 
 def check_or_update(
@@ -215,9 +223,10 @@ def check_or_update(
         return Checked(path, record, [])
     if not path.is_file():
         return Checked(path, record, [], missing=True)
+    golden = read_golden(path)[1]
     if differences is None:
-        differences = compare(figures(read_golden(path)[1]), figures(record))
-    return Checked(path, record, differences)
+        differences = compare(figures(golden), figures(record))
+    return Checked(path, record, differences, rows=tuple(changes(golden, record)))
 
 
 def measure_physical(
@@ -241,7 +250,9 @@ def measure_physical(
     return record, differences
 
 
-def describe(path: Path, differences: list[Difference]) -> str:
-    """What is wrong, one line each, and what to do."""
-    lines = [f"{path}: {difference}" for difference in differences if difference.fails]
-    return "\n".join([*lines, f"read the change; {UPDATE} {path}"])
+def describe(found: Checked, remedy: str = "") -> str:
+    """What is wrong, one line each, for another model its figures beside the old ones, and what to do."""
+    lines = [f"{found.path}: {difference}" for difference in found.differences if difference.fails]
+    if any(difference.what == "model" for difference in found.differences):
+        lines.append(as_text("", summary(found.rows)).lstrip("\n"))
+    return "\n".join([*lines, remedy or f"read the change; {UPDATE} {found.path}"])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tinyhil import errors
+from tinyhil.harness.progress import TO_PARENT, Progress, read_line
 from tinyhil.processes import Started
 
 if TYPE_CHECKING:
@@ -42,19 +43,27 @@ class BoardResult:
         return self.record or {"board": self.board, "exit_code": self.exit_code, "error": self.message}
 
 
-def run_all(boards: Sequence[str], arguments: Sequence[str], say: Say) -> list[BoardResult]:
+def run_all(
+    boards: Sequence[str], arguments: Sequence[str], say: Say, shown: Mapping[str, Progress] | None = None
+) -> list[BoardResult]:
     """`hil run --board B --json ARGUMENTS` for every board; results in the order of `boards`.
 
     What the runs say appears as it comes, with the board's name in front. An interruption ends all of them. What boards
-    of the same program must give is computed by the first of them.
+    of the same program must give is computed by the first of them. `shown`: where the progress of each goes;
+    None: what they say of it is said.
     """
     processes: list[Started] = []
     with tempfile.TemporaryDirectory(prefix="hil-") as shared, ThreadPoolExecutor(len(boards)) as pool:
         try:
             for board in boards:
                 command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", board, "--json", *arguments]
-                processes.append(_start(command, {**os.environ, SHARED: shared}))
-            followed = [pool.submit(_follow, *pair, say) for pair in zip(boards, processes, strict=True)]
+                told = {} if shown is None else {TO_PARENT: "1"}
+                processes.append(_start(command, {**os.environ, SHARED: shared, **told}))
+            bars = shown or {}
+            followed = [
+                pool.submit(_follow, board, process, say, bars.get(board))
+                for board, process in zip(boards, processes, strict=True)
+            ]
             return [future.result() for future in followed]
         except BaseException:
             _end(processes)  # before the pool waits for those who follow them
@@ -66,7 +75,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> Started:
     return Started(command, **pipes, env=environment, text=True, errors="replace")
 
 
-def _follow(board: str, process: Started, say: Say) -> BoardResult:
+def _follow(board: str, process: Started, say: Say, bar: Progress | None) -> BoardResult:
     assert process.stdout is not None
     assert process.stderr is not None
     printed: list[str] = []
@@ -75,7 +84,12 @@ def _follow(board: str, process: Started, say: Say) -> BoardResult:
     message = None
     for line in process.stderr:
         text = line.rstrip()
-        if text.startswith(PREFIX):
+        found = read_line(text)
+        if found is not None:
+            if bar is not None:
+                bar.stage = found[2]
+                bar(*found[:2])
+        elif text.startswith(PREFIX):
             message = text.removeprefix(PREFIX)
         elif text:
             say(text if text.startswith(f"{board}: ") else f"{board}: {text}")

@@ -7,7 +7,7 @@ What reading the clock costs is measured by empty operations at the start of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -15,24 +15,21 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.model import OPERATIONS, signature_of
-from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, format_name, number_of
+from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
+from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Told, run_variant
-from tinyhil.harness.records.record import store
+from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
-from tinyhil.kernel import Kernel
-from tinyhil.memplan import Plan
-from tinyhil.memplan.arena.views import is_done_by_plan
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.rows import ROWED
-from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.program import Op, Program
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
@@ -57,7 +54,8 @@ class OperationCost:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `whole`: those
+    """`outside`: ticks per sample between operations (loops, rows of the input, the copy of the output). `events`:
+    number, ticks and ticks outside so far of each operation of the first sample, in order. `whole`: those
     of the same samples on the image without a profile, `worst` the most of one of them. `reading`: of one reading."""
 
     board: str
@@ -68,6 +66,7 @@ class Profile:
     samples: int
     operations: tuple[OperationCost, ...]
     outside: float
+    events: tuple[tuple[int, int, int], ...]
     whole: float
     worst: int
     whole_instructions: float | None
@@ -102,7 +101,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     require_equal(outcome, outputs, ", profiled")
     costs, outside, reading = read_costs(outcome.compiled, told)
     traces = outcome.traces
-    return Profile(
+    found = Profile(
         board=outcome.board.name,
         model=outcome.source.name,
         format=record["format"],
@@ -111,6 +110,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         samples=len(told.results),
         operations=costs,
         outside=outside,
+        events=events_of(told, outcome.compiled.program, len(told.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
@@ -120,6 +120,21 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         record=str(path),
         accelerator=record["accelerator"],
     )
+    add_profile(record, path, found.as_json())
+    return found
+
+
+MOST_EVENTS = 20_000  # that are kept
+
+
+def events_of(told: Told, program: Program, samples: int) -> tuple[tuple[int, int, int], ...]:
+    """The operations of the first sample as they came; () where they are too many to keep."""
+    found = [message for message in told.messages if isinstance(message, Timed)]
+    first = found[EMPTY_PAIRS : len(found) // samples]
+    begin = found[EMPTY_PAIRS - 1].outside
+    if len(first) > MOST_EVENTS:
+        return ()
+    return tuple((message.operation, message.ticks, message.outside - begin) for message in first)
 
 
 def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
@@ -136,7 +151,7 @@ def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
 def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...], float, float]:
     """The operations in order, ticks outside of them per sample, and ticks of one reading of the clock."""
     program, empty = compiled.program, empty_number(compiled.program)
-    order = [empty] * EMPTY_PAIRS + list(_executed(program, compiled.plan, program.body))
+    order = [empty] * EMPTY_PAIRS + list(executed(program, compiled.plan, program.body))
     found = [message for message in told.messages if isinstance(message, Timed)]
     if [message.operation for message in found] != order * len(told.results):
         raise LinkError("the profile lacks operations: a frame was lost; try again")
@@ -151,81 +166,30 @@ def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...
     executions = Counter(order)
     instructions = _instructions(told.trace, empty)
     costs = []
-    for number, op in enumerate(walk(program.body)):
+    for item in carried_out(program, compiled.plan, program.body):
+        number = number_of(program, item)
         times = executions[number]
-        if times:
-            net = ticks[number] / samples - times * reading
-            counted = instructions[number] / samples if instructions else None
-            costs.append(_cost(program, op, times, net, counted))
+        net = ticks[number] / samples - times * reading
+        counted = instructions[number] / samples if instructions else None
+        costs.append(_cost(program, item, times, net, counted))
     return tuple(costs), outside, reading
 
 
-def _executed(program: Program, plan: Plan, body: Sequence[Op | Loop]) -> Iterator[int]:
-    """Numbers of the operations that the board carries out, in order."""
-    numbers = {id(op): number_of(program, op) for op in walk(program.body)}
-
-    def visit(items: Sequence[Op | Loop]) -> Iterator[int]:
-        for item in items:
-            if isinstance(item, Loop):
-                inner = list(visit(item.body))
-                yield from inner * item.count
-            elif not is_done_by_plan(program, plan, item):
-                yield numbers[id(item)]
-
-    return visit(body)
-
-
-def executions_of(program: Program, plan: Plan) -> Counter[int]:
-    """How often the board carries out each operation, by its number."""
-    return Counter(_executed(program, plan, program.body))
-
-
-def _cost(program: Program, op: Op, times: int, ticks: float, instructions: float | None) -> OperationCost:
-    elements = elements_of(program, op, times)
+def _cost(program: Program, item: Op | Chain, times: int, ticks: float, instructions: float | None) -> OperationCost:
+    name, kernel, formats = described(program, item)
+    elements = elements_of(program, item, times)
     return OperationCost(
-        name=op.name,
-        output=op.output,
-        kernel=op.kernel,
-        formats=tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output)),
-        signature=signature_of(program, op),
+        name=name,
+        output=last_of(item).output,
+        kernel=kernel,
+        formats=formats,
+        signature=signature_of(program, item),
         executions=times,
         elements=elements,
-        macs=macs_of(program, op, elements),
+        macs=macs_of(program, item, elements),
         ticks=ticks,
         instructions=instructions,
     )
-
-
-def elements_of(program: Program, op: Op, times: int) -> int:
-    """Results that `times` executions write, which are all of one sample. One that goes row by row is told in a table
-    which rows it makes; its buffer may hold more of them, or fewer."""
-    if op.kernel not in ROWED:
-        return program.tensors[op.output].count * times
-    sequences = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
-    bounds = program.constants[sequences.get(op.inputs[0], op.inputs[0])].reshape(-1, 2)
-    p = op.params
-    channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
-    return int((bounds[:, 1] - bounds[:, 0]).sum()) * channels * width
-
-
-def _loops(body: Sequence[Op | Loop]) -> Iterator[Loop]:
-    for item in body:
-        if isinstance(item, Loop):
-            yield item
-            yield from _loops(item.body)
-
-
-def macs_of(program: Program, op: Op, elements: int) -> int | None:
-    """Products summed into so many elements; None for operations that are no layer. Zeros that a sparse layer leaves
-    out count."""
-    kernel: Kernel = KERNEL_BY_NAME[op.kernel]
-    if not kernel.is_sum:
-        return None
-    if "inner" in op.params:
-        return elements * op.params["inner"]
-    weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
-    outputs = op.params.get("outputs", 0)
-    return elements * max(weights) // outputs if weights and outputs else None
 
 
 def _instructions(trace: str, empty: int) -> dict[int, float]:

@@ -36,6 +36,7 @@ from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.weights import check_weights, weigh
+from tinyhil.harness.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
@@ -79,6 +80,7 @@ class Outcome:
     reference: ReferenceRun
     float_outputs: np.ndarray
     agreement: Agreement
+    node_saturations: Mapping[int, int]  # by the number of the operation
     outputs: np.ndarray
     ticks: np.ndarray
     saturations: np.ndarray
@@ -95,14 +97,16 @@ class Outcome:
 
 
 class Clock:
-    """Wall seconds per stage."""
+    """Wall seconds per stage; `enter` is told when one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, enter: Callable[[str], None] = lambda name: None) -> None:
         self.seconds: dict[str, float] = {}
+        self._enter = enter
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         begin = time.monotonic()
+        self._enter(name)
         try:
             yield
         finally:
@@ -113,13 +117,13 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
     if not 0 < request.timeout_s < float("inf"):
         raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
-    clock = Clock()
+    clock = Clock(progress.enter) if isinstance(progress, Shown) else Clock()
     place = find_place(request, boards)
     board = place.board
     request = replace(request, load=how_loaded(request.load, board))
     check_tools(place, request, cache_dir)
     with clock.stage("model"):
-        opened = open_model(request.model, say)
+        opened = open_model(request.model, say, request.streamed)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)
@@ -159,6 +163,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         reference=wanted.reference,
         float_outputs=wanted.float_outputs,
         agreement=wanted.agreement,
+        node_saturations=wanted.node_saturations,
         input_saturations=clipped,
         wall_seconds=clock.seconds,
         **measured,

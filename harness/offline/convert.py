@@ -11,14 +11,14 @@ import numpy as np
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.frontend import WRITTEN
 from tinyhil.frontend.load import load_model
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import NO_STREAM, Streamed, open_model
 
 
-def convert_model(name: str, out: Path) -> list[Path]:
+def convert_model(name: str, out: Path, streamed: Streamed = NO_STREAM) -> list[Path]:
     """Write the model as `out`, by its suffix; returns the files written."""
     if out.suffix.lower() not in WRITTEN:
         raise ConfigError(f"{out}: the languages are {', '.join(WRITTEN)}")
-    opened = open_model(name)
+    opened = open_model(name, None, streamed)
     source, model = opened.source, opened.model
     if out.exists() and out.samefile(source.path):
         raise ConfigError(f"{out}: would replace the model itself; choose another name")

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyhil.classes import ends_in_argmax
+from tinyhil.classes import deciding, ends_in_argmax
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library import STATIC, Library, emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
-from tinyhil.harness.job import open_model
-from tinyhil.harness.offline.export_sizes import state_sizes
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.job import Streamed, open_model
+from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
 
@@ -42,19 +43,35 @@ class Wanted:
     classes: str | None = None
     record: Path | None = None
     sizes: bool = False
+    board: str | None = None  # to be as fast as `hil run` there
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
 
 
-def export_model(wanted: Wanted, say: Say) -> Library:
+def board_of(name: str, boards: Boards) -> BoardSpec:
+    """The board a library is made for; ConfigError for what no compiler of an application makes code for."""
+    board = boards.board(name)
+    if board.hardware is not None:
+        raise ConfigError(f"--board {name}: an accelerator carries out its layers; export without --board")
+    return board
+
+
+def export_model(wanted: Wanted, boards: Boards, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
-    opened = open_model(wanted.model, say)
+    opened = open_model(wanted.model, say, Streamed(wanted.states, wanted.steps, wanted.calibrate))
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    compiled = compile_model(opened.model, assignment, opened.required_ranges(wanted.calibrate), (), ())
+    board = None if wanted.board is None else board_of(wanted.board, boards)
+    wide = [] if board is None else [board]
+    ranges = opened.required_ranges(wanted.calibrate)
+    compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide])
     names = opened.source.classes or opened.model.classes
     if wanted.classes is not None:
         names = tuple(name.strip() for name in wanted.classes.split(","))
     library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, names)
+    if board is not None:
+        library = replace(library, board=board.name, core=board.chip.core)
     about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)
-    if wanted.sizes:
+    if wanted.sizes or (board is not None and compilers_for(library)):
         about = [*state_sizes(library, emit_library(library, runtime_sources())), *about]
     write_archive(wanted.out, packed(wanted.kind, library, about))
     return library
@@ -63,7 +80,8 @@ def export_model(wanted: Wanted, say: Say) -> Library:
 def library_of(compiled: Compiled, model: str, name: str | None, arena: str, class_names: tuple[str, ...]) -> Library:
     """The library of a compiled model; ConfigError if it can not be called so, or has other classes."""
     formats = compiled.assignment.describe()
-    outputs = compiled.program.tensors[compiled.program.output].count
+    graph = compiled.model.graph
+    outputs = deciding(graph, compiled.program.tensors[compiled.program.output].count)
     if class_names and outputs > 1 and len(class_names) != outputs:
         raise ConfigError(f"{model}: {len(class_names)} class names, but the model has {outputs} outputs")
     return Library(
@@ -73,7 +91,10 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {formats}",
         arena=arena,
         class_names=class_names,
-        argmax=ends_in_argmax(compiled.model.graph),
+        argmax=ends_in_argmax(graph),
+        parts=graph.parts,
+        results=graph.results,
+        stream=compiled.model.stream,
     )
 
 

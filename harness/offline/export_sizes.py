@@ -24,15 +24,19 @@ LINK = ("-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main", "-Wl,-u,main")
 @dataclass(frozen=True, slots=True)
 class Processor:
     name: str
+    core: str
     compiler: str
     flags: tuple[str, ...]
 
 
 PROCESSORS = (
-    Processor("ATmega328P (Uno)", "avr-g++", ("-mmcu=atmega328p",)),
-    Processor("Cortex-M3 (Due)", "arm-none-eabi-g++", ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs")),
+    Processor("ATmega328P (Uno)", "avr", "avr-g++", ("-mmcu=atmega328p",)),
+    Processor(
+        "Cortex-M3 (Due)", "cortex-m3", "arm-none-eabi-g++", ("-mcpu=cortex-m3", "-mthumb", "--specs=nosys.specs")
+    ),
     Processor(
         "Cortex-M7 (H747)",
+        "cortex-m7",
         "arm-none-eabi-g++",
         ("-mcpu=cortex-m7", "-mthumb", "-mfpu=fpv5-d16", "-mfloat-abi=hard", "--specs=nosys.specs"),
     ),
@@ -47,17 +51,20 @@ class Sizes:
     ram_bytes: int
 
 
+def compilers_for(library: Library) -> list[Processor]:
+    """The processors that the library is for and whose compiler is here."""
+    wanted = [processor for processor in PROCESSORS if library.core in ("", processor.core)]
+    return [processor for processor in wanted if shutil.which(processor.compiler) is not None]
+
+
 def state_sizes(library: Library, sources: Mapping[str, str]) -> list[str]:
     """Markdown: flash and RAM for every processor whose compiler is here; BuildError if none is."""
-    rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, text in sources.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-        for processor in PROCESSORS:
-            if shutil.which(processor.compiler) is not None:
-                rows.append(_row(library, processor, folder))
+        rows = [_row(library, processor, folder) for processor in compilers_for(library)]
     if not rows:
         compilers = ", ".join(dict.fromkeys(processor.compiler for processor in PROCESSORS))
         raise BuildError(f"--sizes: no compiler of these is here: {compilers}; hil doctor says how to get them")

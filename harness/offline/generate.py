@@ -12,19 +12,26 @@ from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import NO_STREAM, Streamed, open_model
 
 Say = Callable[[str], None]
 
 
 def generate_project(
-    name: str, out: Path, format_: str, assignment: Path | None, calibration: Path | None, boards: Boards, say: Say
+    name: str,
+    out: Path,
+    chosen: tuple[str, Path | None],
+    calibration: Path | None,
+    boards: Boards,
+    say: Say,
+    streamed: Streamed = NO_STREAM,
 ) -> tuple[int, int]:
-    """Write the project of a model for every board it fits; returns (files written, files in all)."""
+    """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
+    and assignment file if there is one."""
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
-    opened = open_model(name)
-    formats, ranges = opened.assignment(assignment, format_), opened.required_ranges(calibration)
+    opened = open_model(name, say, streamed)
+    formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
     compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
@@ -35,12 +42,12 @@ def generate_project(
     return write_sources(sources, out), len(sources)
 
 
-def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) -> Path:
+def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, streamed: Streamed = NO_STREAM) -> Path:
     """Observe the values of a model and write ranges.json; returns its path."""
-    opened = open_model(name)
+    opened = open_model(name, say, streamed)
     source, model = opened.source, opened.model
     if inputs is not None:
-        given = read_inputs(inputs, model.classes)
+        given = read_inputs(inputs, model)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
         found = data.load(source.dataset)
@@ -63,9 +70,9 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say) 
     return path
 
 
-def describe_model(name: str) -> Iterator[str]:
+def describe_model(name: str, streamed: Streamed = NO_STREAM) -> Iterator[str]:
     """Lines: operations with inputs, outputs and shapes; loop bodies indented."""
-    yield from _describe(open_model(name).model.graph, "")
+    yield from _describe(open_model(name, None, streamed).model.graph, "")
 
 
 def _describe(graph: Graph, indent: str) -> Iterator[str]:

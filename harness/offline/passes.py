@@ -10,7 +10,7 @@ from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError
 from tinyhil.fuse import GRAPH_FUSIONS, PROGRAM_FUSIONS
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
-from tinyhil.harness.job import Opened, Say, open_model
+from tinyhil.harness.job import Opened, Say, Streamed, open_model
 from tinyhil.harness.offline.plan import Wanted, planning_ranges
 from tinyhil.lower import lower
 from tinyhil.memplan.arena.passes import PASSES, MemoryPass
@@ -37,7 +37,7 @@ def pass_gains(wanted: Wanted, say: Say) -> list[PassGain]:
     """The model of `wanted` planned once with all passes and once without each; ConfigError without a model."""
     if wanted.model is None:
         raise ConfigError("plan: --passes is for --model; an instance has no passes")
-    opened = open_model(wanted.model)
+    opened = open_model(wanted.model, None, Streamed(wanted.states, wanted.steps))
     ranges = planning_ranges(opened.source, opened.model, say)
     peak = _peak(opened, ranges, wanted, wanted.without)
     gains = []

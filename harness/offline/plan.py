@@ -13,7 +13,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
 from tinyhil.harness.build.pipeline import fit
 from tinyhil.harness.config import Boards
-from tinyhil.harness.job import open_model
+from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
@@ -41,6 +41,8 @@ class Wanted:
     seconds: float | None = None
     planner: str = DEFAULT
     without: tuple[str, ...] = ()
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
 
     def budget(self, seconds: float | None) -> Budget:
         return Budget() if seconds is None else Budget(NODES_WITHIN_SECONDS, seconds)
@@ -116,7 +118,7 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     board = None if wanted.board is None else boards.board(wanted.board)
-    opened = open_model(name)
+    opened = open_model(name, None, Streamed(wanted.states, wanted.steps))
     source, model = opened.source, opened.model
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)

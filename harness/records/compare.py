@@ -7,12 +7,15 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tinyhil.errors import DataError
 from tinyhil.harness.measure.bench_stats import Times, compare_times
-from tinyhil.harness.records.figures import SIZES, Figures, read_figures
+from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
+from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.table import Row, changes
 
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
@@ -33,11 +36,10 @@ class Difference:
 
 def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> list[Difference]:
     """What differs from `before`, over the samples both hold; `history`: medians of earlier runs, for times."""
+    invalid = [("before", before), ("now", now)]
+    found = [Difference("verdict", f"{name}: invalid: {f.invalid}") for name, f in invalid if f.invalid]
     if before.model_sha256 != now.model_sha256:
-        return [Difference("model", "another file: nothing else can be compared")]
-    found: list[Difference] = []
-    if not now.bit_exact:
-        found.append(Difference("bit-exact", "outputs differ from the reference"))
+        return [*found, Difference("model", "another file: its figures stand beside each other, nothing is held")]
     common = min(len(before.inputs), len(now.inputs))
     if before.inputs[:common] == now.inputs[:common]:
         found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])
@@ -67,7 +69,9 @@ def _costs(before: Figures, now: Figures, common: int, history: Sequence[float])
     found = []
     for name in SIZES:
         found += _number(name, before.sizes[name], now.sizes[name])
-    if before.stack_bytes is not None and now.stack_bytes is not None:
+    if before.stack_limit_bytes is not None and now.stack_limit_bytes is not None:
+        found += _number("stack_limit_bytes", before.stack_limit_bytes, now.stack_limit_bytes)
+    elif before.stack_bytes is not None and now.stack_bytes is not None:
         over = now.stack_bytes - before.stack_bytes
         if abs(over) > STACK_SLACK_BYTES:
             found += _number("stack_bytes", before.stack_bytes, now.stack_bytes)
@@ -117,6 +121,33 @@ def _ticks(unit: str, before: Sequence[int], now: Sequence[int]) -> list[Differe
     change = sum(now) / sum(before) - 1 if sum(before) else 0.0
     (difference,) = _per_sample(unit, before, now)
     return [Difference(unit, f"{100 * change:+.3f} % in all; {difference.text}", better=sum(now) < sum(before))]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two records, what their gates say, and all their figures beside each other."""
+
+    before: Path
+    now: Path
+    name: str
+    differences: tuple[Difference, ...]
+    failing: tuple[Difference, ...]
+    rows: tuple[Row, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        plain = [asdict(difference) for difference in self.differences]
+        names = {"name": self.name, "before": str(self.before), "now": str(self.now)}
+        return {**names, "differences": plain, "table": [row.as_json() for row in self.rows]}
+
+
+def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
+    """Compare the records in two files; DataError if one is none."""
+    left, right = read_record(before), read_record(now)
+    figures_now = figures(right)
+    found = compare(figures(left), figures_now)
+    failing = [d for d in found if d.fails and not (better_is_fine and d.better)]
+    rows = tuple(changes(left, right))
+    return Compared(before, now, " ".join(figures_now.key), tuple(found), tuple(failing), rows)
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.verdict import INVALID, verdict_of
 
 SIZES = ("flash_bytes", "static_bytes", "arena_bytes", "heap_bytes")
 
@@ -17,6 +18,7 @@ class Figures:
     """Per sample: `inputs` (CRC-32), `outputs` (hexadecimal), `saturations`, `ticks`, `instructions` (may be empty).
 
     `boot_medians` are those of a bench, one per reset; `emulator` is None for a physical board and for this computer.
+    `invalid`: why the record may not be believed; empty if it may.
     """
 
     board: str
@@ -33,10 +35,12 @@ class Figures:
     instructions: tuple[int, ...]
     sizes: Mapping[str, int | None]
     stack_bytes: int | None
+    stack_limit_bytes: int | None
     accuracy: float | None
     bit_exact: bool
     boot_medians: tuple[float, ...]
     median_ticks: float
+    invalid: str
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -68,11 +72,18 @@ def figures(record: Mapping[str, Any]) -> Figures:
         instructions=tuple(raw["instructions"]),
         sizes={"flash_bytes": record["flash_bytes"], **{name: memory[name] for name in SIZES[1:]}},
         stack_bytes=memory["stack_bytes"],
+        stack_limit_bytes=memory.get("stack_limit_bytes"),
         accuracy=record["accuracy"],
         bit_exact=record["bit_exact"],
         boot_medians=tuple(boot["median"] for boot in record.get("boots", ())),
         median_ticks=record["latency"]["median"],
+        invalid=_invalid(record),
     )
+
+
+def _invalid(record: Mapping[str, Any]) -> str:
+    found = [issue for issue in verdict_of(record)["issues"] if issue["severity"] == INVALID]
+    return "; ".join(f"{issue['code']}: {issue['text']}" for issue in found)
 
 
 def read_figures(path: Path) -> Figures:

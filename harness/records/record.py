@@ -22,25 +22,32 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.build.stack import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
+from tinyhil.harness.records import details
 from tinyhil.harness.records.accelerator import accelerator_of
+from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
 from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
+PROFILED = ("operations", "outside", "events", "whole", "reading", "samples")
 
 
-def make_record(outcome: Outcome) -> dict[str, Any]:
-    """Everything worth knowing about a run, in JSON types. Accuracies are fractions from 0 to 1."""
+def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
+    """Everything worth knowing about a run, in JSON types. Accuracies are fractions from 0 to 1.
+
+    `detailed`: with what only a report shows (harness/records/details.py).
+    """
     graph = outcome.compiled.model.graph
     classes = classes_of(graph, dequantize_outputs(outcome.compiled.program, outcome.outputs))
     float_classes = classes_of(graph, outcome.float_outputs)
     equal = (outcome.outputs == outcome.reference.outputs).all(axis=1)
     equal &= outcome.saturations == outcome.reference.saturations
     labels = outcome.inputs.y
-    return {
+    record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "board": outcome.board.name,
         "emulator": _emulator(outcome),
@@ -63,18 +70,27 @@ def make_record(outcome: Outcome) -> dict[str, Any]:
         "degraded": [asdict(finding) for finding in outcome.agreement.findings],
         "saturations": int(outcome.saturations.sum()),
         "input_saturations": outcome.input_saturations,
+        "input_elements": int(outcome.integers.shape[1]),
         "latency": _latency(outcome),
         "accelerator": accelerator_of(outcome.board, outcome.compiled.program),
         "memory": _memory(outcome),
         "flash_bytes": outcome.image.flash_bytes,
+        "flash_limit_bytes": outcome.board.chip.flash_bytes,
         "flaky": outcome.attempts > 1,
         "link": _link(outcome),
         "wall_seconds": outcome.wall_seconds,
         "assignment": formats_of(outcome.compiled.program),
+        "output": _output(outcome.compiled.program),
         "plan": _plan(outcome),
         "raw": _raw(outcome),
         "provenance": _provenance(outcome),
     }
+    if detailed:
+        record["layers"] = details.layers_of(outcome)
+        record["plan"] |= details.memory_of(outcome)
+        record["parts"] = details.image_of(outcome)
+        record["decisions"] = details.decisions_of(outcome, classes, float_classes)
+    return {**record, **verdict_of(record)}
 
 
 def _float_check(agreed: Agreement) -> dict[str, Any]:
@@ -102,6 +118,15 @@ def store(outcome: Outcome) -> tuple[dict[str, Any], Path]:
     path = write_record(record, outcome.request.results)
     outcome.partial.discard()
     return record, path
+
+
+def add_profile(record: dict[str, Any], path: Path, profile: Mapping[str, Any]) -> None:
+    """What each operation took, into a record that lies at `path` already."""
+    record["profile"] = {
+        key: profile[key] for key in ("operations", "outside", "events", "whole", "reading", "samples")
+    }
+    record["provenance"]["command"] = record["provenance"]["command"].replace("hil run", "hil profile", 1)
+    files.write_text(path, json.dumps(record, indent=1) + "\n")
 
 
 def write_record(record: Mapping[str, Any], results: Path) -> Path:
@@ -177,6 +202,7 @@ def _memory(outcome: Outcome) -> dict[str, Any]:
         "input_bytes": outcome.compiled.transfers[outcome.board.name].input_bytes,
         "static_bytes": static,
         "stack_bytes": stats.stack_bytes,
+        "stack_limit_bytes": worst_stack_bytes(outcome.image, chip.core),
         "heap_bytes": stats.heap_bytes,
         "total_bytes": static + (stats.stack_bytes or 0) + (stats.heap_bytes or 0) if known else None,
         "limit_bytes": chip.ram_bytes,
@@ -201,6 +227,11 @@ def formats_of(program: Program) -> dict[str, str]:
     return {tensor.name: str(tensor.format) for tensor in program.tensors.values() if tensor.role != Role.TABLE}
 
 
+def _output(program: Program) -> dict[str, str]:
+    """The tensor that `raw.outputs` holds, and its format."""
+    return {"tensor": program.output, "format": str(program.tensors[program.output].format)}
+
+
 def _plan(outcome: Outcome) -> dict[str, Any]:
     plan = outcome.compiled.plan
     return {
@@ -219,6 +250,7 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
 
     compiler = outcome.image.compiler
     return {
+        "command": outcome.request.command(),
         "utc": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "tinyhil": metadata.version("tinyhil"),
         "commit": _git("rev-parse", "HEAD"),
@@ -227,6 +259,7 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
         "machine": platform.machine(),
         "compiler": {"name": compiler.name, "version": compiler.version, "origin": compiler.origin},
         "model_sha256": outcome.compiled.model.sha256,
+        "graph": outcome.compiled.model.graph.name,
         "elf_sha256": hashlib.sha256(outcome.image.elf.read_bytes()).hexdigest(),
         "image_hash": outcome.image.hash.hex(),
         "image_rebuilt": outcome.image.rebuilt,

@@ -78,7 +78,9 @@ def _memory(memory: Mapping[str, Any]) -> str:
         return f"{memory['static_bytes']} B static; stack not measured"
     text = f"{memory['total_bytes']} B = {memory['static_bytes']} static + {memory['stack_bytes']} stack"
     text += f" + {memory['heap_bytes']} heap"
-    return text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
+    text = text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
+    worst = memory.get("stack_limit_bytes")
+    return text if worst is None else f"{text}; at worst {memory['static_bytes'] + worst} B"
 
 
 def _plan(plan: Mapping[str, Any]) -> str:

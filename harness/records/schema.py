@@ -41,6 +41,7 @@ class Memory(Part):
     arena_bytes: Count
     heap_bytes: Count | None
     stack_bytes: Count | None
+    stack_limit_bytes: Count | None = None
 
 
 class Raw(Part):
@@ -82,6 +83,85 @@ class Order(Part):
     samples: Annotated[int, Field(ge=1)] = 16
 
 
+class Layer(Part):
+    name: str
+    kernel: Word
+    output: str
+    inputs: list[str]
+    formats: dict[str, str]
+    executions: Count
+    elements: Count
+    macs: Count | None
+    weight_bytes: Count
+    activation_bytes: Count
+    saturations: Count
+    ticks_per_mac_limit: FiniteFloat | None = None
+    error: FiniteFloat | None = None
+    sensitivity: FiniteFloat | None = None
+
+
+class Planned(Part):
+    name: str
+    size_bytes: Count
+    offset: Count
+    region: str
+    sections: list[list[int]]
+
+
+class PlanOfRecord(Part):
+    peak_bytes: Count
+    lower_bound_bytes: Count
+    proven: bool
+    peaks: dict[str, Count] = Field(default_factory=dict)
+    buffers: list[Planned] = Field(default_factory=list)
+    steps: list[str] = Field(default_factory=list)
+    witness: int | None = None
+    certificate: str = ""
+
+
+class Parts(Part):
+    flash: dict[str, int]
+    ram: dict[str, int]
+
+
+class Shown(Part):
+    """A sample of the worst."""
+
+    sample: Count
+    error: FiniteFloat | None
+    label: int | None
+    shape: list[Count]
+    values: list[FiniteFloat] | None
+
+
+class Decisions(Part):
+    confusion: list[list[Count]] | None
+    worst: list[Shown]
+
+
+class ProfiledOperation(Part):
+    name: str
+    ticks: FiniteFloat
+    instructions: FiniteFloat | None
+
+
+class Profiled(Part):
+    operations: list[ProfiledOperation]
+    outside: FiniteFloat
+    events: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] = Field(default_factory=list)
+
+
+class Output(Part):
+    tensor: str
+    format: str
+
+
+class Issue(Part):
+    code: Word
+    severity: Literal["degraded", "invalid"]
+    text: str
+
+
 class Record(Part):
     """Of `hil run`; with `boots`, of `hil bench`; with `kind` and `order`, a golden one."""
 
@@ -98,7 +178,15 @@ class Record(Part):
     memory: Memory
     raw: Raw
     provenance: Provenance
+    output: Output | None = None
     boots: list[Boot] = Field(default_factory=list)
+    verdict: Literal["valid", "degraded", "invalid"] | None = None
+    issues: list[Issue] = Field(default_factory=list)
+    layers: list[Layer] = Field(default_factory=list)
+    plan: PlanOfRecord | None = None
+    parts: Parts | None = None
+    decisions: Decisions | None = None
+    profile: Profiled | None = None
     kind: Literal["bench", "golden"] | None = None
     order: Order | None = None
 
@@ -123,15 +211,55 @@ class PartialLine(Part):
     trace: PartialTrace | None
 
 
+class UniformFormat(Part):
+    format: Word
+    reason: str | None
+    quality: Share | None = None
+    accuracy: Share | None = None
+    arena_bytes: Count | None = None
+    latency_us: FiniteFloat | None = None
+    flash_bytes: Count | None = None
+
+
+class Tried(Part):
+    number: Count
+    quality: Share
+    arena_bytes: Count
+    latency_us: FiniteFloat | None = None
+    flash_bytes: FiniteFloat | None = None
+
+
+class Search(Part):
+    """Of `hil search`."""
+
+    strategy: Word
+    evaluations: FiniteFloat
+    seconds: FiniteFloat
+    samples: Count
+    accuracy: Share | None
+    uniform: list[UniformFormat]
+    tried: list[Tried] = Field(default_factory=list)
+
+
+def read_search(path: Path) -> dict[str, Any]:
+    """The record of a search, as it was written; DataError says where it is none."""
+    return _validated(path, Search, files.read_json(path, "record"))
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """The record in a file, as it was written; DataError says where it is none."""
     data = files.read_json(path, "record")
     if not isinstance(data, dict) or "raw" not in data:
         raise DataError(f"{path}: not a record of `hil run`, `hil bench` or `hil golden`")
+    return _validated(path, Record, data)
+
+
+def _validated(path: Path, kind: type[Part], data: Any) -> dict[str, Any]:
     try:
-        Record.model_validate(data)
+        kind.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise DataError(f"{path}: not a record of this version: {where}: {first['msg']}; measure again") from None
-    return data
+    found: dict[str, Any] = data
+    return found

@@ -14,16 +14,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.model import signature_of
-from tinyhil.codegen.profile_calls import constant_bytes, format_name
+from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.build.toolchain import find_compiler
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.measure.profile import OperationCost, elements_of, executions_of, macs_of
+from tinyhil.harness.measure.operations import described, elements_of, executions_of, macs_of
+from tinyhil.harness.measure.profile import OperationCost
 from tinyhil.harness.wire.partial import writing
-from tinyhil.program import Op, Program, walk
+from tinyhil.program import Op, Program
 from tinyhil.search.costs import Described, Operation, Row, Run
 from tinyhil.search.memory import Placement
 from tinyhil.search.space import Candidate, Choice
@@ -117,8 +119,9 @@ def describer(place: Callable[[Candidate], Placement]) -> Callable[[Candidate], 
             placed = place(candidate)
             program = placed.program
             times = executions_of(program, placed.plan)
-            ops = [(op, times[number]) for number, op in enumerate(walk(program.body)) if times[number]]
-            known[candidate] = Described(tuple(_operation(program, op, n) for op, n in ops), constant_bytes(program))
+            items = carried_out(program, placed.plan, program.body)
+            operations = tuple(_operation(program, item, times[number_of(program, item)]) for item in items)
+            known[candidate] = Described(operations, constant_bytes(program))
         return known[candidate]
 
     return describe
@@ -135,11 +138,11 @@ def rows_of(costs: tuple[OperationCost, ...], scale: float) -> list[Row]:
     return rows
 
 
-def _operation(program: Program, op: Op, times: int) -> Operation:
-    formats = tuple(format_name(program.tensors[name]) for name in (*op.inputs, op.output))
-    elements = elements_of(program, op, times)
-    size = (macs_of(program, op, elements) or elements) // times
-    return Operation(op.name, op.kernel, formats, signature_of(program, op), size, times)
+def _operation(program: Program, item: Op | Chain, times: int) -> Operation:
+    name, kernel, formats = described(program, item)
+    elements = elements_of(program, item, times)
+    size = (macs_of(program, item, elements) or elements) // times
+    return Operation(name, kernel, formats, signature_of(program, item), size, times)
 
 
 def _read(path: Path, version: Version) -> Iterator[Line]:

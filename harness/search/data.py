@@ -46,13 +46,13 @@ class Split:
 
 def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
     """Training and test part of the data set, two files, or the two halves of one (said)."""
-    source, classes = opened.source, opened.model.classes
+    source, model = opened.source, opened.model
     if inputs is not None and held_out is not None:
-        seen, unseen = read_inputs(inputs, classes), read_inputs(held_out, classes)
+        seen, unseen = read_inputs(inputs, model), read_inputs(held_out, model)
         sha256 = f"{seen.sha256}{unseen.sha256}"
         return Split(seen.name, seen.source, sha256, seen.x, seen.y, unseen.x, unseen.y, seen.x)
     if inputs is not None:
-        given = read_inputs(inputs, classes)
+        given = read_inputs(inputs, model)
         half = len(given.x) // 2
         if half == 0:
             raise DataError(f"{inputs}: {len(given.x)} samples; searching and reporting need two or more")

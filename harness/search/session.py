@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 import filelock
 
 from tinyhil.harness.config import Boards
+from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.fit import require_fit
-from tinyhil.harness.search.limits import make_meter
+from tinyhil.harness.search.limits import Meter, make_meter
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.task import (
     Progress,
@@ -29,9 +30,10 @@ from tinyhil.harness.search.task import (
 )
 from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
 from tinyhil.search.accelerator import AcceleratorCosts
+from tinyhil.search.costs import Costs
 from tinyhil.search.run import Found
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import writing_into
+from tinyhil.search.trial import Trial, writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
@@ -93,8 +95,10 @@ def _searched(task: Task) -> SearchOutcome:
     request, beside = task.request, uniforms(task)
     limit = arena_limit(task, beside)
     task = replace(task, arena_bytes=limit, study=replace(task.study, limit_bytes=limit))
-    found, measured = undominated(task, *_find(task), beside)
+    meter = make_meter(task) if request.costs and not task.accelerated else None
+    found, measured = undominated(task, *_find(task, meter), beside)
     record = _record(task, found, measured)
+    record["tried"] = as_tried(found.trials, None if meter is None else meter.costs(request.limits))
     record["uniform"] = as_records(task, beside)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
@@ -112,9 +116,8 @@ def _searched(task: Task) -> SearchOutcome:
     return outcome
 
 
-def _find(task: Task) -> tuple[Found, Measured | None]:
+def _find(task: Task, meter: Meter | None) -> tuple[Found, Measured | None]:
     request = task.request
-    meter = make_meter(task) if request.costs and not task.accelerated else None
     if request.minimize is not None:
         return minimized(task, meter, request.minimize)
     if task.measures:
@@ -132,6 +135,20 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
     limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
+
+
+def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
+    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
+    found = []
+    for trial in trials:
+        if trial.kind != "full":
+            continue
+        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
+        estimate = None if costs is None else costs.estimate(trial.candidate)
+        if estimate is not None and estimate.latency_us != float("inf"):
+            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
+        found.append(row)
+    return found
 
 
 def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, Any]:
@@ -153,11 +170,14 @@ def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, An
         "search": {
             "samples": len(task.study.evaluator.examples),
             "accuracy": best.accuracy,
+            "quality": best.quality,
             "disagreements": best.score.disagreements,
             "trials": len(found.trials),
             "finished": found.finished,
         },
         "device": None if measured is None else measured.as_json(),
+        "model": task.request.model,
+        "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
         "options": asdict(strategy) if is_dataclass(strategy) else {},
         "formats": list(task.study.space.formats),
         "seed": task.request.seed,

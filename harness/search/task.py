@@ -17,7 +17,7 @@ from tinyhil.errors import ConfigError
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Request, open_model
+from tinyhil.harness.job import Request, Streamed, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
@@ -84,6 +84,12 @@ class SearchRequest:
     out: Path | None = None
     plot: Path | None = None
     results: Path = Path("results")
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+    @property
+    def streamed(self) -> Streamed:
+        return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
     def check(self) -> None:
         """ConfigError for options that make no sense together, or a folder that is not there."""
@@ -203,7 +209,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     hardware = None if board is None else board.hardware
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
-    opened = open_model(request.model)
+    opened = open_model(request.model, None, request.streamed)
     source, model = opened.source, opened.model
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)

@@ -12,8 +12,8 @@ from tinyhil.search.study import Ask, Asking, Study
 
 @dataclass(frozen=True, slots=True)
 class Nsga2:
-    """Objectives: disagreements, and RAM or, where costs have limits, by how much these are exceeded. What exceeds a limit
-    is not evaluated: it counts as worse than all wrong, the more so the more it exceeds."""
+    """Objectives: disagreements, and RAM or, where costs have limits, by how much these are exceeded. What exceeds a
+    limit is not evaluated: it counts as worse than all wrong, the more so the more it exceeds."""
 
     trials: int = 500
     population: int = 20

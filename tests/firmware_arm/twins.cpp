@@ -49,6 +49,53 @@ void try_step(Chip chip, Twin twin) {
     });
 }
 
+// A loop over `count` words or elements of a row, times `Rows` rows of weights
+template <hil::Size Rows, class Chip, class Twin>
+void try_column(Chip chip, Twin twin) {
+    try_all([&](uint32_t first, uint32_t second, uint32_t third) {
+        uint32_t words[24];
+        const uint32_t some[] = {first, second, third, random_word()};
+        for (uint32_t n = 0; n < 24; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        hil::Column<Rows> a, b;
+        for (hil::Size n = 0; n < Rows; ++n) a.of[n] = static_cast<int32_t>(random_word());
+        b = a;
+        const int8_t *w = reinterpret_cast<const int8_t *>(words), *v = w, *const x = w + 81;
+        const hil::Size count = random_word() % (sizeof words / Rows / 4);
+        chip(a, w, x, count);
+        twin(b, v, x, count);
+        return __builtin_memcmp(&a, &b, sizeof a) != 0 || w != v;
+    });
+}
+
+#ifdef __ARM_FEATURE_DSP
+// All registers are for the loop, as in its kernel.
+__attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
+    hil::Column<4> local = sums;
+    add_words(local, w, x, words);
+    sums = local;
+}
+#endif
+
+// A sum below 2^30 as blocks round it, and in the arithmetic of 64 bits
+template <class Out, bool Once>
+bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
+    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30;
+    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int16_t>(static_cast<int8_t>(more >> 16))};
+    hil::saturations = 0;
+    const Out a = hil::rounded<Out>(value, by);
+    const uint32_t counted = hil::saturations;
+    hil::saturations = 0;
+    const Out b = hil::requantize<Out>(value, by);
+    return __builtin_memcmp(&a, &b, sizeof a) != 0 || counted != hil::saturations;
+}
+template <bool Once>
+void try_rounding() {
+    try_all([](uint32_t a, uint32_t b, uint32_t c) {
+        return differ_rounded<int8_t, Once>(a, b, c) || differ_rounded<hil::NonNegative<int8_t>, Once>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c);
+    });
+}
+
 }  // namespace
 
 void run_cases() {
@@ -65,4 +112,13 @@ void run_cases() {
     });
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { twin::add_four(s, w, x); });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { twin::add_one(s, w, x); });
+#ifdef __ARM_FEATURE_DSP
+    try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { twin::add_words(s, w, x, n); });
+#else
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { twin::add_elements(s, w, x, n); });
+#endif
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { twin::add_elements(s, w, x, n); });
+    try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != twin::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
+    try_rounding<false>();
+    try_rounding<true>();
 }

@@ -51,15 +51,20 @@ static MODEL(_input) sample[MODEL_INPUTS];
 static MODEL(_output) result[MODEL_OUTPUTS];
 
 int main(void) {
-    uint32_t n;
+    uint32_t n, cycles;
     uart_init();
+    REG(0xE000EDFC) |= 1u << 24; /* the cycle counter */
+    REG(0xE0001000) |= 1u;
     for (;;) {
         put('R');
         for (n = 0; n < sizeof sample; ++n) ((uint8_t *)sample)[n] = get();
+        cycles = REG(0xE0001004);
         n = (uint32_t)MODEL(_run)(sample, result);
+        cycles = REG(0xE0001004) - cycles;
         put('=');
         put((uint8_t)n);
         for (n = 0; n < sizeof result; ++n) put(((const uint8_t *)result)[n]);
+        for (n = 0; n < 4; ++n) put((uint8_t)(cycles >> (8 * n)));
     }
 }
 

@@ -17,7 +17,7 @@ from tinyhil.errors import ModelError
 from tinyhil.formats.affine import Affine
 from tinyhil.frontend.constant_folding import folded
 from tinyhil.frontend.fold import fold_into_layers
-from tinyhil.frontend.listing import Block, Call, Listing
+from tinyhil.frontend.listing import Block, Call, Ends, Listing
 from tinyhil.frontend.rewrite import rewritten
 from tinyhil.frontend.rewrite_quantized import without_unread
 from tinyhil.frontend.rewrites import REWRITE_BY_NAME
@@ -150,14 +150,16 @@ class Builder:
         self._append(replace(node, outputs=outputs, body=body), replace(call, outputs=outputs, bodies={"body": block}))
         return outputs
 
-    def finish(self, name: str, source: str, output: str) -> tuple[Graph, Listing]:
+    def finish(self, name: str, ends: Ends) -> tuple[Graph, Listing]:
         """The graph from input to output, and its listing; ModelError if the output is constant."""
+        source, output = ends.source, ends.output
         if output in self.constants:
             raise ModelError(f"output '{output}' does not depend on the input")
         (level,) = self._levels
         graph = self._graph(name, (source,), (output,), level)
         listing = Listing(Block((source,), (output,), tuple(level.calls)), self.shapes, self.constants)
         graph = replace(without_unread(graph), pinned=self.pinned, steps=self.steps)
+        graph = replace(graph, parts=ends.parts, results=ends.results)
         return _without_unused_constants(fold_into_layers(graph)), listing
 
     def producer(self, name: str) -> Node | None:

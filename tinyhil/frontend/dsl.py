@@ -12,7 +12,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend import syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.elaborate import Elaborator
-from tinyhil.frontend.listing import Model
+from tinyhil.frontend.listing import Ends, Model
 from tinyhil.frontend.onnx import checked_weights
 from tinyhil.frontend.parser import parse
 from tinyhil.frontend.tokens import DslError
@@ -77,7 +77,7 @@ def _model(text: str, path: Path, weights: Weights, data: bytes) -> Model:
     program = parse(text)
     builder = Builder()
     source, output = Elaborator(builder, weights.read).program(program)
-    graph, listing = builder.finish(path.stem, source, output)
+    graph, listing = builder.finish(path.stem, Ends(source, output))
     given = program.inputs[0]
     declared = {source: (given.low, given.high)} if given.low <= given.high else {}
     return Model(graph, path, hashlib.sha256(data + weights.content).hexdigest(), listing, declared)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
-from tinyhil.frontend.tokens import KEYWORDS
+from tinyhil.frontend.tokens import INFINITE, KEYWORDS
 from tinyhil.graph import Shape
 from tinyhil.ops import OPERATOR_BY_NAME
 
@@ -249,7 +249,7 @@ def _is_backward(call: Call, collected: int) -> bool:
 def _words(names: Sequence[str]) -> dict[str, str]:
     """An identifier of the DSL for each name: its letters and digits, numbered where two would be the same."""
     words: dict[str, str] = {}
-    taken = {"_", *KEYWORDS}
+    taken = {"_", INFINITE, *KEYWORDS}
     for name in names:
         if name in words or not name:
             continue
@@ -281,6 +281,8 @@ def _number(value: float, dtype: np.dtype[Any]) -> str:
     """The shortest text that is read as exactly this number; a real number always has a point or an exponent."""
     if dtype.kind != "f":
         return str(int(value))
+    if np.isinf(value):
+        return INFINITE if value > 0 else f"-{INFINITE}"
     short = str(np.float32(value))
     text = short if np.float32(float(short)) == np.float32(value) else repr(float(value))
     return text if any(mark in text for mark in ".e") else f"{text}.0"

@@ -12,7 +12,7 @@ from tinyhil.frontend import functions, indexing, syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
 from tinyhil.frontend.rows import Row, rows_read
-from tinyhil.frontend.tokens import DslError, Place
+from tinyhil.frontend.tokens import BEYOND, DslError, Place
 from tinyhil.frontend.values import Known, Scope, Step, Value
 from tinyhil.graph import Shape
 
@@ -72,8 +72,8 @@ class Elaborator:
         if kind.__name__ not in value.names:
             with np.errstate(over="ignore"):
                 array: np.ndarray = np.array(value.literal.values, kind).reshape(value.literal.shape)
-            if not np.isfinite(array).all():
-                raise at.error("a number beyond the range of float32; scale it")
+            if (np.isinf(array).reshape(-1) & np.isfinite(value.literal.values)).any():
+                raise at.error(BEYOND)
             value.names[kind.__name__] = self.builder.constant(value.wish, array)
         return value.names[kind.__name__]
 

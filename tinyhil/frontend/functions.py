@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinyhil.frontend import syntax
-from tinyhil.frontend.tokens import Place
+from tinyhil.frontend.tokens import BEYOND, Place
 
 if TYPE_CHECKING:
     from tinyhil.frontend.elaborate import Elaborator
@@ -137,8 +137,8 @@ def _init(e: Elaborator, item: syntax.Call, wish: str) -> Value:
         raise item.at.error(f"init of {list(shape)[:MAX_AXES]}; give every axis a size above 0, {limits}")
     with np.errstate(over="ignore"):
         array = np.full(shape, number.values[0], np.float32)
-    if not np.isfinite(array).all():
-        raise item.at.error("a number beyond the range of float32; scale it")
+    if np.isinf(array).any() and np.isfinite(number.values[0]):
+        raise item.at.error(BEYOND)
     return e.builder.constant(wish, array)
 
 

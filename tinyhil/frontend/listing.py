@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.graph import Graph, Shape
+from tinyhil.graph import Graph, Part, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,24 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """The ends of a model: names of the builder, what lies in the records, and what the user should know."""
+
+    source: str
+    output: str
+    parts: tuple[Part, ...] = ()
+    results: tuple[Part, ...] = ()
+    notes: tuple[str, ...] = ()
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A graph and the file it came from.
 
     `sha256` covers every file the model consists of. `declared` are ranges the model itself states for its values;
     calibration never falls below them. `notes` are lines the user should read. `classes` are the names of the classes
-    in the order of the outputs, empty where they just count from 0.
+    in the order of the outputs, empty where they just count from 0. `stream`: it has states, a sample is a stream.
     """
 
     graph: Graph
@@ -77,3 +89,4 @@ class Model:
     declared: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    stream: bool = False

@@ -11,18 +11,19 @@ from tinyhil.frontend.dead_channels import without_dead_channels
 from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
+from tinyhil.frontend.ports import ANY_STREAM, Stream
 from tinyhil.frontend.tflite import load_tflite
 
-READERS = dict(zip(SUFFIXES, (load_onnx, load_dsl, load_tflite), strict=True))
+READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
 
 
-def load_model(path: Path) -> Model:
+def load_model(path: Path, stream: Stream = ANY_STREAM) -> Model:
     """The model in `path`, without the channels that are constant; ModelError if it is damaged, unsupported, or in no
-    known language."""
+    known language. `stream`: what is known of its states (frontend/ports.py)."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
-    model = reader(path)
+    model = reader(path, stream)
     graph, dropped = without_dead_channels(model.graph)
     if not dropped:
         return model

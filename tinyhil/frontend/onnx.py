@@ -22,14 +22,14 @@ from tinyhil.frontend.external import with_external_data
 from tinyhil.frontend.listing import Call, Model
 from tinyhil.frontend.onnx_outputs import main_outputs
 from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standard_opset
+from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
-from tinyhil.frontend.rewrite_quantized import DOMAIN, KINDS, OWN, input_kind
+from tinyhil.frontend.rewrite_quantized import DOMAIN, OWN, input_kind
 from tinyhil.frontend.rewrites import CONTROL
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
-from tinyhil.ops.quantize import codes_format
 
 __all__ = ["Model", "load_onnx", "model_of"]
 
@@ -39,46 +39,57 @@ WHOLE_TYPES = {onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.
 Local = dict[str, str]  # the file's names to those of the builder
 
 
-def load_onnx(path: Path) -> Model:
-    """Read, check and convert an ONNX file with one input and one output.
+def load_onnx(path: Path, stream: Stream = ANY_STREAM) -> Model:
+    """Read, check and convert an ONNX file; several inputs, outputs and states as ports.py says.
 
     ModelError on a damaged file, an unsupported operator or attribute, a dynamic shape, or values that are not finite.
     """
     data = files.read_bytes(path, "model", files.MOST_MODEL_BYTES, ModelError)
     try:
         proto, digest = _checked(data, path)
-        return model_of(proto, path, digest)
+        return model_of(proto, path, digest, stream)
     except ModelError as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from None  # names may hold line breaks
     except UnicodeError:
         raise ModelError(f"{path}: not a valid ONNX model (a name that is no UTF-8)") from None
 
 
-def model_of(proto: onnx.ModelProto, path: Path, sha256: str) -> Model:
+def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = ANY_STREAM) -> Model:
     """The model in `proto`, called after `path`; errors do not name the path."""
-    local = Local()
     outputs = main_outputs(proto.graph)
     proto, notes = brought_up(_with_graph(proto, outputs.graph))
     main = rewrite_classical(proto.graph)
-    builder = Builder(standard_opset(proto))
-    _add_initializers(main, local, builder)
-    inputs = [info for info in main.input if info.name not in local]
-    if len(inputs) != 1 or len(main.output) != 1:
-        raise ModelError(
-            f"{len(inputs)} inputs and {len(main.output)} outputs; exactly one of each is supported; "
-            "concatenate them inside of the model"
-        )
-    source = builder.value(inputs[0].name, _declared_shape(inputs[0]))
-    local[inputs[0].name] = source
-    kind = input_kind(inputs[0].type.tensor_type.elem_type)
-    if kind:
-        builder.pinned[source] = codes_format(*KINDS[kind])
-    elif inputs[0].type.tensor_type.elem_type in WHOLE_TYPES:  # tokens, say: floats that are read by this cast alone
-        cast = Call("Cast", f"{source}.whole", (source,), (f"{source}.whole",), {"to": onnx.TensorProto.INT64})
-        (local[inputs[0].name],) = builder.add(cast)
-    (output,) = _level(main, local, builder)
-    graph, listing = builder.finish(path.stem, source, output)
-    return Model(graph, path, sha256, listing, notes=(*outputs.notes, *notes), classes=outputs.classes)
+    known = {tensor.name for tensor in main.initializer}
+    inputs = [_port(info, main) for info in main.input if info.name not in known]
+
+    def start() -> tuple[Builder, Fill]:
+        builder, local = Builder(standard_opset(proto)), Local()
+        _add_initializers(main, local, builder)
+
+        def fill(values: Mapping[str, str]) -> tuple[str, ...]:
+            local.update(values)
+            return _level(main, local, builder)
+
+        return builder, fill
+
+    builder, ends = connect(start, inputs, [info.name for info in main.output], stream)
+    graph, listing = builder.finish(path.stem, ends)
+    told = (*outputs.notes, *notes, *ends.notes)
+    return Model(graph, path, sha256, listing, notes=told, classes=outputs.classes, stream=ends.stream)
+
+
+def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
+    """An input; codes that are a state begin with the zero point of what reads them."""
+    kind = input_kind(info.type.tensor_type.elem_type)
+    shape = _declared_shape(info)
+    if not kind:
+        return Port(info.name, shape, WHOLE if info.type.tensor_type.elem_type in WHOLE_TYPES else REAL)
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    for item in graph.node:
+        if item.op_type == "DequantizeLinear" and item.input[0] == info.name and item.input[2:3]:
+            zero = weights.get(item.input[2])
+            return Port(info.name, shape, kind, 0 if zero is None else int(_array(zero, zero.name).reshape(-1)[0]))
+    return Port(info.name, shape, kind)
 
 
 def _with_graph(proto: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:

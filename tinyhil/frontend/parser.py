@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ from tinyhil.frontend.syntax import (
     Sum,
     Transposed,
 )
-from tinyhil.frontend.tokens import Place, Token, tokens
+from tinyhil.frontend.tokens import BEYOND, INFINITE, Place, Token, tokens
 
 T = TypeVar("T")
 
@@ -393,7 +394,10 @@ class Parser:
 
     def _value(self, token: Token) -> Number:
         if not token.text.isdigit():
-            return float(token.text)
+            value = float(token.text)
+            if math.isinf(value) and token.text != INFINITE:
+                raise token.at.error(BEYOND)
+            return value
         return _limited(token.at, int(token.text))
 
     def _natural(self) -> int:

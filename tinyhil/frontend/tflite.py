@@ -7,7 +7,7 @@ or both: whoever reads it asks for the form it needs, and a Transpose is added w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from tinyhil import files
 from tinyhil.errors import ModelError
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call, Model
+from tinyhil.frontend.ports import ANY_STREAM, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite_quantized import KINDS
 from tinyhil.frontend.tflite_file import ACTIVATIONS, File, Operation, Tensor, read_file, whole
-from tinyhil.ops.quantize import codes_format
 
 TO_PLANES, TO_FILE = (0, 3, 1, 2), (0, 2, 3, 1)
 FILE, PLANES = "file", "planes"
@@ -27,26 +27,52 @@ SAME = 0
 ENDS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 
-def load_tflite(path: Path) -> Model:
-    """Read, check and convert a .tflite file with one input and one output.
+def load_tflite(path: Path, stream: Stream = ANY_STREAM) -> Model:
+    """Read, check and convert a .tflite file; several inputs, outputs and states as ports.py says.
 
     ModelError on a damaged file, an unsupported operator or option, or values that are not finite.
     """
     data = files.read_bytes(path, "model", files.MOST_MODEL_BYTES, ModelError)
     try:
-        return tflite_model(data, path)
+        return tflite_model(data, path, stream=stream)
     except ModelError as error:
         raise ModelError(f"{path}: {' '.join(str(error).split())}") from None  # names may hold line breaks
 
 
-def tflite_model(data: bytes, path: Path, output: int | None = None) -> Model:
+def tflite_model(data: bytes, path: Path, output: int | None = None, stream: Stream = ANY_STREAM) -> Model:
     """The model in `data`, called after `path`; its result is tensor number `output` where that is given."""
     file = read_file(data)
     outputs = file.outputs if output is None else (output,)
-    if len(file.inputs) != 1 or len(outputs) != 1:
-        raise ModelError(f"{len(file.inputs)} inputs and {len(outputs)} outputs; exactly one of each is supported")
-    reader = _Reader(file)
-    return whole(lambda: reader.model(path, hashlib.sha256(data).hexdigest(), outputs[0]))
+    return whole(lambda: _model(file, path, hashlib.sha256(data).hexdigest(), outputs, stream))
+
+
+def _model(file: File, path: Path, sha256: str, outputs: tuple[int, ...], stream: Stream) -> Model:
+    numbers = {file.tensors[number].name: number for number in file.inputs}
+
+    def start() -> tuple[Builder, Fill]:
+        reader = _Reader(file)
+
+        def fill(values: Mapping[str, str]) -> tuple[str, ...]:
+            for name, value in values.items():
+                reader.take_input(numbers[name], value)
+            return reader.results(outputs)
+
+        return reader.builder, fill
+
+    ports = [_port(file.tensors[number]) for number in file.inputs]
+    builder, ends = connect(start, ports, [file.tensors[number].name for number in outputs], stream)
+    graph, listing = builder.finish(path.stem, ends)
+    return Model(graph, path, sha256, listing, notes=ends.notes, stream=ends.stream)
+
+
+def _port(tensor: Tensor) -> Port:
+    if tensor.kind not in ("float32", *KINDS):
+        raise ModelError(f"input '{tensor.name}' is {tensor.kind or 'of an unknown type'}; use float32 or int8")
+    if tensor.kind == "float32":
+        return Port(tensor.name, tensor.shape)
+    if tensor.scales is None or tensor.zeros is None:
+        raise ModelError(f"input '{tensor.name}' is {tensor.kind} without a scale; convert again")
+    return Port(tensor.name, tensor.shape, tensor.kind, int(tensor.zeros.reshape(-1)[0]))
 
 
 class _Reader:
@@ -57,10 +83,18 @@ class _Reader:
         self.values: dict[tuple[int, str], str] = {}
         self.codes: dict[tuple[int, str], str] = {}
 
-    def model(self, path: Path, sha256: str, output: int) -> Model:
-        source = self._input(self.file.inputs[0])
+    def take_input(self, number: int, value: str) -> None:
+        """Input `number` is this value of the builder: real numbers, or codes of the tensor's kind."""
+        if self.file.tensors[number].kind == "float32":
+            self.values[number, FILE] = value
+            return
+        self.codes[number, FILE] = value
+        self.values[number, FILE] = self._real(number, value, self._name(number))
+
+    def results(self, outputs: tuple[int, ...]) -> tuple[str, ...]:
+        """Add the operators that lead to the tensors `outputs`; their values."""
         for operation in self.file.operations:
-            if output in {number for number, _ in self.values}:
+            if set(outputs) <= {number for number, _ in self.values}:
                 break
             convert = OPERATORS.get(operation.op)
             if convert is None:
@@ -69,27 +103,11 @@ class _Reader:
                     f"node '{operation.name}': operator {operation.op} is not supported; known are {known}"
                 )
             convert(self, operation)
-        self.value(output)  # in the file's form
-        result = self._result(output)
-        graph, listing = self.builder.finish(path.stem, source, result)
-        return Model(graph, path, sha256, listing)
+        for number in outputs:
+            self.value(number)  # in the file's form
+        return tuple(self._result(number) for number in outputs)
 
     # ---- tensors
-
-    def _input(self, number: int) -> str:
-        tensor = self.file.tensors[number]
-        if tensor.kind not in ("float32", *KINDS):
-            raise ModelError(f"input '{tensor.name}' is {tensor.kind or 'of an unknown type'}; use float32 or int8")
-        source = self.builder.value(tensor.name, tensor.shape)
-        if tensor.kind == "float32":
-            self.values[number, FILE] = source
-            return source
-        if tensor.scales is None:
-            raise ModelError(f"input '{tensor.name}' is {tensor.kind} without a scale; convert again")
-        self.builder.pinned[source] = codes_format(*KINDS[tensor.kind])
-        self.codes[number, FILE] = source
-        self.values[number, FILE] = self._real(number, source, tensor.name)
-        return source
 
     def _result(self, number: int) -> str:
         """The codes of a quantized tensor, the values of another, as they lie in the file."""

@@ -11,9 +11,11 @@ from tinyhil.errors import ModelError
 MAX_NUMBER_LENGTH = 40
 MAX_NAME_LENGTH = 200
 KEYWORDS = ("input", "let", "in", "loop")
+INFINITE = "inf"  # a number: masks hold it
+BEYOND = "a number beyond the range of float32; scale it"
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|//[^\n]*)
-      | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)
+      | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf(?![A-Za-z_0-9]))
       | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
       | (?P<string>"[^"\n]*")
       | (?P<mark>\^T(?![A-Za-z_0-9])|<\*>|<\+>|<->|\|\*\||:\+|>=|<=|==|[-+*/()\[\]{},=:;?<>$])

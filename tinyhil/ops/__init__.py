@@ -8,6 +8,7 @@ from tinyhil.ops import (
     affine_moves,
     batched,
     channels,
+    code_table,
     compare,
     conv,
     curve,
@@ -96,6 +97,7 @@ KERNELS: tuple[Kernel, ...] = (
     *gathered.KERNELS,
     *residual.KERNELS,
     *top.KERNELS,
+    *code_table.KERNELS,
     *rows.KERNELS,
 )
 

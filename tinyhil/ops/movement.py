@@ -70,18 +70,20 @@ def indices(params: dict[str, int]) -> np.ndarray:
     return at
 
 
-def emit_move(node: Node, lowering: Lowering, output: str, params: dict[str, int]) -> None:
-    """`output` takes the elements of the first input at the positions of the block."""
+def emit_move(node: Node, lowering: Lowering, output: str, params: dict[str, int], halvings: int = 0) -> None:
+    """`output` takes the elements of the first input at the positions of the block, times 2**-halvings."""
     source, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(output)
-    shift = out.format.exponent - fmt.exponent
+    shift = out.format.exponent - fmt.exponent + halvings
     bits = accumulator_bits(-fmt.lowest, shift)
     lowering.emit(node, Op(MOVE.name, node.name, (source,), out.name, {**params, "shift": shift}, bits))
 
 
-def _emit_place(node: Node, lowering: Lowering, part: str, target: str, params: dict[str, int], first: bool) -> None:
+def _emit_place(
+    node: Node, lowering: Lowering, part: str, target: str, params: dict[str, int], first: bool, doublings: int = 0
+) -> None:
     source, fmt, out = lowering.operand(part), lowering.loaded(part), lowering.tensors[target]
-    shift = out.format.exponent - fmt.exponent
+    shift = out.format.exponent - fmt.exponent - doublings
     inputs = (source,) if first else (source, target)
     kernel = PLACE if first else PLACE_MORE
     params = {**params, "count": out.count, "shift": shift}
@@ -113,19 +115,27 @@ def _infer_concat(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | 
     return [(*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])]
 
 
+def doublings_of(node: Node) -> Sequence[int]:
+    """By which power of two Concat multiplies each operand: where several outputs of a model share one tensor, they
+    are brought to one scale (columns.py)."""
+    given = node.attrs.get("doublings")
+    return [0] * len(node.inputs) if given is None else [int(by) for by in given]
+
+
 def _evaluate_concat(node: Node, arrays: Arrays) -> list[np.ndarray]:
     axis = axis_of(node, attr(node, "axis", 0), arrays[0].ndim - 1) + 1
     samples = max(len(array) for array in arrays)
-    return [np.concatenate([np.broadcast_to(a, (samples, *a.shape[1:])) for a in arrays], axis=axis)]
+    scaled = [np.ldexp(a, by) if by else a for a, by in zip(arrays, doublings_of(node), strict=True)]
+    return [np.concatenate([np.broadcast_to(a, (samples, *a.shape[1:])) for a in scaled], axis=axis)]
 
 
 def _lower_concat(node: Node, lowering: Lowering) -> None:
     shape = lowering.shape(node.outputs[0])
     axis = axis_of(node, attr(node, "axis", 0), len(shape))
     out, strides, offset = lowering.define(node.outputs[0]), strides_of(shape), 0
-    for number, part in enumerate(node.inputs):
+    for number, (part, by) in enumerate(zip(node.inputs, doublings_of(node), strict=True)):
         sizes = lowering.shape(part)
-        _emit_place(node, lowering, part, out.name, block(node, sizes, strides, offset), number == 0)
+        _emit_place(node, lowering, part, out.name, block(node, sizes, strides, offset), number == 0, by)
         offset += sizes[axis] * strides[axis]
 
 
@@ -169,13 +179,19 @@ def _infer_parts(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | N
     return [tuple(sizes) for _, _, sizes in node.attrs["parts"]]
 
 
+def halvings_of(node: Node) -> int:
+    """By which power of two what Slice takes is divided: one of several inputs of a model, of which each has a scale of
+    its own (columns.py)."""
+    return int(node.attrs.get("halvings", 0))
+
+
 def _evaluate_parts(node: Node, arrays: Arrays) -> list[np.ndarray]:
     results = []
     for begin, step, sizes in node.attrs["parts"]:
         out = arrays[0]
         for axis, (first, stride, size) in enumerate(zip(begin, step, sizes, strict=True)):
             out = np.take(out, first + stride * np.arange(size), axis=axis + 1)
-        results.append(out)
+        results.append(np.ldexp(out, -halvings_of(node)) if halvings_of(node) else out)
     return results
 
 
@@ -184,7 +200,7 @@ def _lower_parts(node: Node, lowering: Lowering) -> None:
     for output, (begin, step, sizes) in zip(node.outputs, node.attrs["parts"], strict=False):
         offset = sum(first * stride for first, stride in zip(begin, strides, strict=True))
         steps = [stride * jump for stride, jump in zip(strides, step, strict=True)]
-        emit_move(node, lowering, output, block(node, sizes, steps, offset))
+        emit_move(node, lowering, output, block(node, sizes, steps, offset), halvings_of(node))
 
 
 # ---- Transpose

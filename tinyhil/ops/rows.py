@@ -17,7 +17,18 @@ import numpy as np
 
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
-from tinyhil.ops import activation, affine, affine_moves, channels, conv, elementwise, piecewise, pool, window
+from tinyhil.ops import (
+    activation,
+    affine,
+    affine_moves,
+    channels,
+    code_table,
+    conv,
+    elementwise,
+    piecewise,
+    pool,
+    window,
+)
 from tinyhil.program import Op
 
 SUFFIX = "_rows"
@@ -50,6 +61,7 @@ MAPPED: tuple[tuple[Kernel, int], ...] = (
     (piecewise.HARD_SWISH, 1),
     (activation.SIGMOID, 2),
     (activation.TANH, 2),
+    (code_table.CODE_TABLE, 2),
     (affine_moves.CLAMP, 1),
 )
 BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}

@@ -92,13 +92,13 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *l
             a = VariesByPixel<B>::value ? start(pixel) : same;
             b = VariesByPixel<B>::value ? start(pixel + 1) : same;
             add();
-            at[0] = requantize<Out>(a, shift);
-            at[1] = requantize<Out>(b, shift);
+            at[0] = rounded<Out>(a, shift);
+            at[1] = rounded<Out>(b, shift);
         }
         if ((width & 1) == 0) continue;
         a = b = VariesByPixel<B>::value ? start(y * width + width - 1) : same;
         add();
-        at[0] = requantize<Out>(a, shift);
+        at[0] = rounded<Out>(a, shift);
     }
 }
 

@@ -38,6 +38,9 @@ inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, low_half(pair) * factor); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, high_half(pair) * factor); }
 
+// the upper half of a product to nearest, ties towards plus infinity
+inline int32_t upper_product(int32_t a, int32_t b) { return static_cast<int32_t>((int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
+
 }  // namespace twin
 
 #ifdef __ARM_FEATURE_DSP
@@ -57,7 +60,13 @@ inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
 // sum + one half of a pair times a factor of 16 bits
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return __smlabb(static_cast<int32_t>(pair), factor, sum); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return __smlatb(static_cast<int32_t>(pair), factor, sum); }
+inline int32_t upper_product(int32_t a, int32_t b) {
+    int32_t upper;
+    asm("smmulr %0, %1, %2" : "=r"(upper) : "r"(a), "r"(b));
+    return upper;
+}
 #elif !defined(__AVR__)
+inline int32_t upper_product(int32_t a, int32_t b) { return twin::upper_product(a, b); }
 inline uint32_t even_bytes(uint32_t word) { return twin::even_bytes(word); }
 inline uint32_t odd_bytes(uint32_t word) { return twin::odd_bytes(word); }
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return twin::add_products(sum, a, b); }

@@ -58,4 +58,58 @@ inline uint32_t shift_left_const(uint16_t value) {
     return wide << N;
 }
 
+// The same for sums of 24 bits, 0 <= N < 8, and of 16 bits, 0 <= N < 16
+template <int N>
+inline __int24 shift_right_const(__int24 value) {
+    asm(".rept %[bits]\n"
+        "asr %C[v]\n"
+        "ror %B[v]\n"
+        "ror %A[v]\n"
+        ".endr\n\n\n\n\n\n\n"
+        : [v] "+r"(value)
+        : [bits] "i"(N));
+    return value;
+}
+template <int N>
+inline int16_t shift_right_const(int16_t value) {
+    if (N >= 8) return static_cast<int16_t>(static_cast<int8_t>(value >> 8) >> (N >= 8 ? N - 8 : 0));
+    if (N >= 6) return static_cast<int16_t>(value >> N);  // what the compiler has four and five instructions for
+    asm(".rept %[bits]\n"
+        "asr %B[v]\n"
+        "ror %A[v]\n"
+        ".endr\n\n\n\n"
+        : [v] "+r"(value)
+        : [bits] "i"(N));
+    return value;
+}
+
+// value * 2^N in 32 bits, N < 8
+template <int N>
+inline int32_t shift_left_sum(int32_t value) {
+    asm(".rept %[bits]\n"
+        "lsl %A[v]\n"
+        "rol %B[v]\n"
+        "rol %C[v]\n"
+        "rol %D[v]\n"
+        ".endr\n\n\n\n\n\n\n"
+        : [v] "+r"(value)
+        : [bits] "i"(N));
+    return value;
+}
+
+// value * 2^N modulo 2^24
+template <int N>
+inline __int24 lift24(__int24 value) {
+    if (N >= 16) return static_cast<__int24>(static_cast<__uint24>(value) << 16) * (1 << (N >= 16 ? N - 16 : 0));
+    if (N >= 8) value = static_cast<__int24>(static_cast<__uint24>(value) << 8);
+    asm(".rept %[bits]\n"
+        "lsl %A[v]\n"
+        "rol %B[v]\n"
+        "rol %C[v]\n"
+        ".endr\n\n\n\n\n\n\n"
+        : [v] "+r"(value)
+        : [bits] "i"(N & 7));
+    return value;
+}
+
 }  // namespace hil

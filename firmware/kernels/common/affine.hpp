@@ -16,23 +16,16 @@ namespace hil {
 // x * m * 2^(shift - 31) with two roundings: the high half of the doubled product to nearest, then the right shift.
 inline int32_t rescale(int32_t x, int32_t m, int shift) {
     if (shift > 0) x = static_cast<int32_t>(static_cast<uint32_t>(x) << shift);
-    const int64_t product = static_cast<int64_t>(x) * m;
-    const int64_t half = int64_t(1) << 30;
-    const int32_t high = static_cast<int32_t>(product >= 0 ? (product + half) >> 31 : -((-product + half - 1) >> 31));
+    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << 30)) >> 31);
     if (shift >= 0) return high;
-    const int32_t mask = static_cast<int32_t>((uint32_t(1) << -shift) - 1);
-    return (high >> -shift) + ((high & mask) > (mask >> 1) + (high < 0));
+    const int32_t twice = (high + (high >> 31)) >> (-shift - 1);  // away from zero where it is a tie
+    return (twice >> 1) + (twice & 1);
 }
 
 // The same with one rounding: what fully connected layers do
 inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     const int right = 31 - shift;
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
-}
-
-// The same with ties away from zero: what means do
-inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
-    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
 }
 
 // rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
@@ -47,6 +40,11 @@ inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
     return rescale(static_cast<int32_t>(a) * b, m, int(shift));
 }
 #endif
+
+// rescale_once with ties away from zero: what means do
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
+    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
+}
 
 // For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
 inline int32_t rescale(int64_t x, int32_t m, int shift) {
@@ -82,6 +80,26 @@ inline Out requantize(Number sum, Rescale<Once> r) {
     const int32_t units = Once ? rescale_once(sum, r.multiplier, r.shift) : rescale(sum, r.multiplier, r.shift);
     return saturate<Out>(static_cast<int32_t>(units + r.zero));
 }
+
+#ifndef __AVR__
+// The same for sums below 2^30 (codegen/arrange.py) and factors below 1/4, as nearly all are
+template <class Out, bool Once>
+__attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) { return requantize<Out>(sum, r); }
+template <class Out>
+__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<false> &r) {
+    const int right = ~r.shift;
+    if (right < 0) return rounded_whatever<Out>(sum, r);
+    const int32_t high = upper_product(2 * sum, r.multiplier);
+    return limited<Out>(r.zero + ((((high + (high >> 31)) >> right) + 1) >> 1));
+}
+template <class Out>
+__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<true> &r) {
+    const int right = -2 - r.shift;
+    if (right < 0) return rounded_whatever<Out>(sum, r);
+    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(sum) * r.multiplier) >> 32);
+    return limited<Out>(r.zero + (((high >> right) + 1) >> 1));
+}
+#endif
 
 template <class Acc, class Out, class W, class X, class B, class M, class S, class Zero>
 void dense_affine(Out *out, W weights, X x, B bias, M multipliers, S shifts, Size rows, Size outputs, Size inner, Zero zero) {

@@ -94,12 +94,26 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
     }
 }
 
+#ifdef __AVR__
+// Four outputs at a time (dense_avr.hpp)
+template <class Acc, class Out, class B, class Shift, class BiasShift>
+inline void channels_of_pixel(Out *out, Size pixels, Blocks<int8_t, 4, 1> weights, Ram<int8_t> patch, B bias, Size outputs, Size inner,
+                              Shift shift, BiasShift bias_shift) {
+    rows_of_blocks<Acc>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
+}
+// Depthwise layers have no blocks of rows.
+inline void accumulate(__int24 &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
+inline void accumulate(int32_t &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
+#endif
+
 // An AVR gets one copy per layer, in which the window is constant: that is smaller and faster than one for all, whose
 // general case it would have to keep. ARM shares copies between layers.
 #ifdef __AVR__
 #define HIL_PER_LAYER __attribute__((always_inline)) inline
+#define HIL_ALWAYS __attribute__((always_inline))
 #else
 #define HIL_PER_LAYER
+#define HIL_ALWAYS
 #endif
 
 template <class Acc, class Out, class T, class W, class X, class B, class Shift, class BiasShift>

@@ -46,6 +46,20 @@ void dense_bias(Out *out, W weights, X x, B bias, Size rows, Size outputs, Size 
     }
 }
 
+#ifdef __AVR__
+}  // namespace hil
+#include "firmware/kernels/avr/dense_avr.hpp"
+namespace hil {
+
+template <class Acc, class Out, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Blocks<int8_t, 4, 1> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+                BiasShift bias_shift) {
+    for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
+        rows_of_blocks<Acc>(out, 1, flash(weights.at), x, bias, outputs, inner, shift, bias_shift);
+    }
+}
+#endif
+
 // out[r][n] = sum_k weights[n][k] * x[r][k]
 template <class Acc, class Out, class W, class X, class Shift>
 void dense(Out *out, W weights, X x, Size rows, Size outputs, Size inner, Shift shift) {

@@ -42,6 +42,30 @@ struct Saturate<Within<T, Low, High>> {
     }
 };
 
+#ifndef __AVR__
+// saturate<Out> where most values are within the format: what is not is counted elsewhere
+template <class Out>
+__attribute__((noinline, noclone, cold)) Out saturated(int32_t value) { return saturate<Out>(value); }
+
+template <class Out>
+struct Limited {
+    static Out of(int32_t value) { return saturate<Out>(value); }
+};
+template <>
+struct Limited<int8_t> {
+    static int8_t of(int32_t value) { return static_cast<int8_t>(value) == value ? static_cast<int8_t>(value) : saturated<int8_t>(value); }
+};
+template <>
+struct Limited<NonNegative<int8_t>> {
+    static NonNegative<int8_t> of(int32_t value) {
+        value &= ~(value >> 31);
+        return value < 128 ? NonNegative<int8_t>{static_cast<int8_t>(value)} : saturated<NonNegative<int8_t>>(value);
+    }
+};
+template <class Out>
+inline Out limited(int32_t value) { return Limited<Out>::of(value); }
+#endif
+
 // Sums that are no integers are limited before they are packed: a zero has no sign then.
 template <class T>
 struct Pack<NonNegative<T>> {

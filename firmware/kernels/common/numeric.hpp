@@ -24,6 +24,39 @@ constexpr Uncounted saturations{};
 extern uint32_t saturations;
 #endif
 
+// One more result is clipped. It is rare: on AVR a routine that leaves every register alone.
+#if defined(__AVR__) && !defined(HIL_UNCOUNTED)
+inline void clipped_routine() asm("hil_clipped");
+__attribute__((naked, noinline, used)) inline void clipped_routine() {
+    asm volatile(
+        "push r24\n"
+        "lds r24, _ZN3hil11saturationsE\n"
+        "subi r24, 0xFF\n"
+        "sts _ZN3hil11saturationsE, r24\n"
+        "lds r24, _ZN3hil11saturationsE+1\n"
+        "sbci r24, 0xFF\n"
+        "sts _ZN3hil11saturationsE+1, r24\n"
+        "lds r24, _ZN3hil11saturationsE+2\n"
+        "sbci r24, 0xFF\n"
+        "sts _ZN3hil11saturationsE+2, r24\n"
+        "lds r24, _ZN3hil11saturationsE+3\n"
+        "sbci r24, 0xFF\n"
+        "sts _ZN3hil11saturationsE+3, r24\n"
+        "pop r24\n"
+        "ret\n");
+}
+inline void count_clipped() { asm volatile("%~call hil_clipped" : "+m"(saturations)); }
+#else
+inline void count_clipped() { ++saturations; }
+#endif
+
+// What small kernels are called within loops as: a call of their own would cost an AVR more than they do.
+#ifdef __AVR__
+#define HIL_ELEMENTWISE __attribute__((always_inline)) inline
+#else
+#define HIL_ELEMENTWISE
+#endif
+
 // A number known at compile time, passed like a value: shifts by a variable cost an AVR a loop.
 template <int N>
 struct Const {
@@ -31,21 +64,24 @@ struct Const {
 };
 
 // Sum<bits>: the accumulator for dot products proven to fit `bits`, the narrowest type that pays on this chip.
-// Wide<bits>: the same for single sums and products, where a plain integer is as good.
+// Wide<bits>: the same for single sums and products, where a plain integer is as good; on AVR 16 bits where they hold them.
 template <int Class> struct AccumulatorType { using type = int64_t; };
 template <> struct AccumulatorType<32> { using type = int32_t; };
 #ifdef __AVR__
+template <> struct AccumulatorType<16> { using type = int16_t; };
 template <> struct AccumulatorType<24> { using type = __int24; };
 template <> struct AccumulatorType<40> { using type = Acc40; };
 template <> struct AccumulatorType<48> { using type = Acc48; };
 template <int Bits>
 using Sum = typename AccumulatorType<(Bits <= 24) ? 24 : (Bits <= 32) ? 32 : (Bits <= 40) ? 40 : (Bits <= 48) ? 48 : 64>::type;
+template <int Bits>
+using Wide = typename AccumulatorType<(Bits <= 16) ? 16 : (Bits <= 32) ? 32 : 64>::type;
 #else
 template <int Bits>
 using Sum = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
-#endif
 template <int Bits>
 using Wide = typename AccumulatorType<(Bits <= 32) ? 32 : 64>::type;
+#endif
 
 // floor(value / 2^shift): right shifts of negative numbers are arithmetic in gcc.
 template <class Number, class Shift>
@@ -58,6 +94,8 @@ inline uint32_t shift_left(uint16_t value, Shift shift) { return static_cast<uin
 #ifdef __AVR__
 template <int N>
 inline int32_t shift_right(int32_t value, Const<N>) { return shift_right_const<(N < 32 ? N : 31)>(value); }
+template <int N>
+inline int16_t shift_right(int16_t value, Const<N>) { return shift_right_const<(N < 16 ? N : 15)>(value); }
 template <int N>
 inline uint32_t shift_left(uint16_t value, Const<N>) { return shift_left_const<N>(value); }
 #endif
@@ -73,10 +111,41 @@ struct Saturate {
     static Out of(Number value) {
         const Out low = static_cast<Out>(value);
         if (low == value) return low;
-        ++saturations;
+        count_clipped();
         return value < 0 ? Limits<Out>::lowest : Limits<Out>::highest;
     }
 };
+
+#if defined(__AVR__) && !defined(HIL_UNCOUNTED)
+// Six cycles for a number of 16 bits that a byte holds
+template <>
+struct Saturate<int8_t> {
+    static int8_t of(int16_t value) {
+        uint8_t sign;
+        asm("mov %[sign], %A[v]\n"
+            "lsl %[sign]\n"
+            "sbc %[sign], %[sign]\n"
+            "cp %[sign], %B[v]\n"
+            "breq 1f\n"
+            "%~call hil_clipped\n"
+            "mov %A[v], %B[v]\n"
+            "lsl %A[v]\n"
+            "sbc %A[v], %A[v]\n"
+            "ldi %[sign], 0x7F\n"
+            "eor %A[v], %[sign]\n"
+            "1:\n"
+            : [v] "+r"(value), [sign] "=&d"(sign), "+m"(saturations));
+        return static_cast<int8_t>(value);
+    }
+    template <class Number>
+    static int8_t of(Number value) {
+        const int8_t low = static_cast<int8_t>(value);
+        if (low == value) return low;
+        count_clipped();
+        return value < 0 ? -128 : 127;
+    }
+};
+#endif
 
 template <int Bits>
 struct Saturate<Fixed<Bits>> {
@@ -85,7 +154,7 @@ struct Saturate<Fixed<Bits>> {
         using Code = typename Fixed<Bits>::Code;
         constexpr Code highest = static_cast<Code>((int32_t(1) << (Bits - 1)) - 1), lowest = static_cast<Code>(-highest - 1);
         if (value >= lowest && value <= highest) return {static_cast<Code>(value)};
-        ++saturations;
+        count_clipped();
         return {value < 0 ? lowest : highest};
     }
 };
@@ -163,8 +232,35 @@ struct Multiply<__int24> {
     template <class A, class B>
     static __int24 of(A a, B b) { return static_cast<__int24>(static_cast<int32_t>(a) * b); }
 };
+template <>
+struct Start<__int24> {
+    template <class Bias, int N>
+    static __int24 of(Bias bias, Const<N>) { return lift24<(N < 24 ? N : 0)>(static_cast<__int24>(bias)); }
+    template <class Bias>
+    static __int24 of(Bias bias, int shift) { return static_cast<__int24>(static_cast<int32_t>(bias) * (int32_t(1) << shift)); }
+};
+template <>
+struct Start<int32_t> {
+    template <class Bias, int N>
+    static int32_t of(Bias bias, Const<N>) {
+        if (N > 30) return static_cast<int32_t>(static_cast<int64_t>(bias) * (int64_t(1) << (N > 30 ? N : 0)));
+        return static_cast<int32_t>(bias) * (int32_t(1) << (N > 30 ? 0 : N));
+    }
+    template <class Bias>
+    static int32_t of(Bias bias, int shift) { return static_cast<int32_t>(static_cast<int64_t>(bias) * (int64_t(1) << shift)); }
+};
+// The byte below the rounding point is dropped first.
 template <class Out, int N>
-inline WholeOut<Out, __int24> requantize(__int24 sum, Const<N> shift) { return requantize<Out>(static_cast<int32_t>(sum), shift); }
+inline WholeOut<Out, __int24> requantize(__int24 sum, Const<N>) {
+    if (N <= 0 || N > 22) return requantize<Out>(static_cast<int32_t>(sum), Const<N>());
+    sum = static_cast<__int24>(sum + (static_cast<__int24>(1) << (N > 0 && N < 23 ? N - 1 : 0)));
+    if (N >= 5 && N < 8) {  // left by the bits that are missing to a byte
+        const int32_t wide = shift_left_sum<(N >= 5 && N < 8 ? 8 - N : 0)>(sum);
+        return saturate<Out>(static_cast<__int24>(wide >> 8));
+    }
+    if (N < 8) return saturate<Out>(shift_right_const<(N > 0 && N < 8 ? N : 0)>(sum));
+    return saturate<Out>(shift_right_const<(N >= 8 && N < 23 ? N - 8 : 0)>(static_cast<int16_t>(static_cast<__uint24>(sum) >> 8)));
+}
 template <class Out>
 inline WholeOut<Out, __int24> requantize(__int24 sum, int shift) { return requantize<Out>(static_cast<int32_t>(sum), shift); }
 template <class Out, int N>

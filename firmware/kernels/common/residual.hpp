@@ -36,14 +36,23 @@ inline void add_high(Acc40 &sum, int32_t value) { add_parts(sum, value); }
 inline void add_high(Acc48 &sum, int32_t value) { add_parts(sum, value); }
 #endif
 
+// sum += element * 2^shift; the fusion permits shifts of at most 32 bits (tinyhil/fuse/residual.py): 32 hold an element
+// moved left by 16
+template <class Acc, class Shift>
+inline void add_lifted(Acc &sum, int32_t element, Shift shift) {
+    const int by = int(shift);
+    if (by <= 16) add_whole(sum, element * (int32_t(1) << (by & 31)));
+    else add_high(sum, element * (int32_t(1) << ((by - 16) & 31)));
+}
+#ifdef __AVR__
+template <int N>
+inline void add_lifted(__int24 &sum, int16_t element, Const<N>) { sum = static_cast<__int24>(sum + Start<__int24>::of(element, Const<N>())); }
+#endif
+
 template <class Acc, class B, class A, class BiasShift, class AddShift>
 inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedShifts<BiasShift, AddShift> shifts) {
     Acc sum = Start<Acc>::of(joined.bias[n], shifts.bias);
-    // the fusion permits shifts of at most 32 bits (tinyhil/fuse/residual.py): 32 hold an element moved left by 16
-    const int by = int(shifts.addend);
-    const int32_t element = joined.addend[n * joined.stride];
-    if (by <= 16) add_whole(sum, element * (int32_t(1) << (by & 31)));
-    else add_high(sum, element * (int32_t(1) << ((by - 16) & 31)));
+    add_lifted(sum, joined.addend[n * joined.stride], shifts.addend);
     return sum;
 }
 #ifndef __AVR__

@@ -2,6 +2,7 @@
 // their code then. For chips on which a shift by a register costs no more than one by a constant.
 #pragma once
 #include "firmware/kernels/common/dense.hpp"
+#include "firmware/kernels/common/limits.hpp"
 
 namespace hil {
 
@@ -16,10 +17,10 @@ struct RightRounding {
 };
 template <class Out>
 inline Out requantize(int32_t sum, Rounding r) {
-    return saturate<Out>((static_cast<int32_t>(static_cast<uint32_t>(sum) << r.left) + r.half) >> r.right);
+    return limited<Out>((static_cast<int32_t>(static_cast<uint32_t>(sum) << r.left) + r.half) >> r.right);
 }
 template <class Out>
-inline Out requantize(int32_t sum, RightRounding r) { return saturate<Out>((sum + r.half) >> r.right); }
+inline Out requantize(int32_t sum, RightRounding r) { return limited<Out>((sum + r.half) >> r.right); }
 
 // the bound of the sum covers 2^(shift - 1), so a shift is at most 31 to the right, or to the left
 constexpr int32_t half_of(int shift) { return shift > 0 ? int32_t(1) << (shift - 1) : 0; }

@@ -2,6 +2,7 @@
 // rows[0] to rows[1] - 1. Operands and results may be line buffers: row y of a plane is at slot y % ring.
 #pragma once
 #include "firmware/kernels/common/activation.hpp"
+#include "firmware/kernels/common/code_table.hpp"
 #include "firmware/kernels/common/conv.hpp"
 #include "firmware/kernels/common/piecewise.hpp"
 #include "firmware/kernels/common/pool.hpp"
@@ -11,13 +12,29 @@ namespace hil {
 // Distances in elements between the channels and between the slots of operand and result.
 struct Lines {
     Size channels, width, x_plane, x_row, x_ring, out_plane, out_row, out_ring;
+#ifdef __AVR__  // as in window.hpp
+    Lines(Size channels_, Size width_, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_,
+        Size out_ring_)
+        : channels(channels_), width(width_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_),
+            out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
+#endif
 };
+
+// y % ring: an AVR divides for longer than it subtracts as often as a line buffer goes into a plane.
+inline Size slot_of(Size y, Size ring) {
+#ifdef __AVR__
+    while (y >= ring) y -= ring;
+    return y;
+#else
+    return y % ring;
+#endif
+}
 
 // `use(row, k)` for the kernel rows inside of the plane, with the operand's row each of them meets
 template <class X, class Use>
-inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
-    Size slot = static_cast<Size>(down.at) % l.x_ring;
-    const Size step = l.window.dilation_y % l.x_ring;
+HIL_ALWAYS inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
+    Size slot = slot_of(static_cast<Size>(down.at), l.x_ring);
+    const Size step = slot_of(l.window.dilation_y, l.x_ring);
     for (Size k = down.first; k < down.end; ++k) {
         use(x + slot * l.x_row, k);
         slot += step;
@@ -29,6 +46,17 @@ inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) 
 template <class T, class X>
 inline void gather_lines(T *to, X x, Size channels, const Span &down, const Span &across, const RowWindow &l) {
     const Window &w = l.window;
+#ifdef __AVR__
+    if (covers(down, w.kernel_y) && covers(across, w.kernel_x) && w.dilation_x == 1) {
+        x = x + static_cast<Size>(across.at);
+        for (; channels > 0; --channels, x = x + l.x_plane) {
+            each_kernel_row(x, l, down, [&](X row, Size) {
+                for (Size n = w.kernel_x; n > 0; --n, row = row + 1) *to++ = row[0];
+            });
+        }
+        return;
+    }
+#endif
     const Span outside = {w.kernel_x, w.kernel_x, 0};
     for (; channels > 0; --channels, x = x + l.x_plane) {
         for (Size k = 0; k < down.first; ++k) to = gather_row(to, x, outside, w);
@@ -46,7 +74,7 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
     for (Size g = 0; g < groups; ++g) {
         for (Size y = rows[0]; y < rows[1]; ++y) {
             const Span down = inside(origin(y, w.stride_y, w.pad_y), w.kernel_y, w.dilation_y, w.height);
-            Out *at = out + (g * each * l.out_plane + y % l.out_ring * l.out_row);
+            Out *at = out + (g * each * l.out_plane + slot_of(y, l.out_ring) * l.out_row);
             for (Size column = 0; column < w.out_width; ++column, ++at) {
                 const Span across = inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width);
                 if (depthwise) {
@@ -83,12 +111,12 @@ HIL_PER_LAYER void conv_rows(Out *out, T *patch, Rows rows, W weights, X x, Y, c
 
 // `visit(out, plane, down, across)` once per output pixel of these rows
 template <class Out, class Rows, class X, class Visit>
-inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Visit visit) {
+HIL_ALWAYS inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Visit visit) {
     const Window &w = l.window;
     for (Size c = 0; c < w.channels; ++c, x = x + l.x_plane, out += l.out_plane) {
         for (Size y = rows[0]; y < rows[1]; ++y) {
             const Span down = inside(origin(y, w.stride_y, w.pad_y), w.kernel_y, w.dilation_y, w.height);
-            Out *at = out + y % l.out_ring * l.out_row;
+            Out *at = out + slot_of(y, l.out_ring) * l.out_row;
             for (Size column = 0; column < w.out_width; ++column, ++at) {
                 visit(at, x, down, inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width));
             }
@@ -97,7 +125,7 @@ inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Vi
 }
 
 template <class X, class Use>
-inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, const Span &across, Use use) {
+HIL_ALWAYS inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, const Span &across, Use use) {
     each_kernel_row(x, l, down, [&](X row, Size) {
         Size at = static_cast<Size>(across.at);
         for (Size n = across.first; n < across.end; ++n, at += l.window.dilation_x) use(row[at]);
@@ -105,11 +133,11 @@ inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, con
 }
 
 template <class Acc, class Out, class Rows, class X, class Y, class Shift>
-void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift) {
+HIL_PER_LAYER void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(
-            plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)]);
+            plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);
         each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
@@ -127,7 +155,7 @@ inline Acc sum_of_lines(X plane, const RowWindow &l, const Span &down, const Spa
 }
 
 template <class Acc, class Out, class Rows, class X, class Y, class Shift>
-void average_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, int32_t factor, Shift shift) {
+HIL_PER_LAYER void average_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, int32_t factor, Shift shift) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         *at = requantize<Out>(sum_of_lines<Acc>(plane, l, down, across) * factor, shift);
     });
@@ -149,8 +177,8 @@ inline void each_stretch(Out *out, Rows rows, X x, const Lines &l, Use use) {
     const bool together = l.x_plane == l.width && l.out_plane == l.width;
     const Size channels = together ? 1 : l.channels, count = together ? l.channels * l.width : l.width;
     for (Size y = rows[0]; y < rows[1]; ++y) {
-        Out *to = out + y % l.out_ring * l.out_row;
-        X from = x + y % l.x_ring * l.x_row;
+        Out *to = out + slot_of(y, l.out_ring) * l.out_row;
+        X from = x + slot_of(y, l.x_ring) * l.x_row;
         for (Size c = 0; c < channels; ++c, to += l.out_plane, from = from + l.x_plane) use(to, from, count);
     }
 }
@@ -174,6 +202,7 @@ HIL_MAPPED_ROWS(hard_swish)
     }
 HIL_TABLED_ROWS(sigmoid)
 HIL_TABLED_ROWS(tanh)
+HIL_TABLED_ROWS(code_table)
 #undef HIL_TABLED_ROWS
 
 }  // namespace hil

@@ -6,7 +6,7 @@
 namespace hil {
 
 template <class Acc, class Out, class Table, class X, class Count>
-void lookup(Out *out, Table table, X x, Count count) {
+HIL_ELEMENTWISE void lookup(Out *out, Table table, X x, Count count) {
     for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = table[code_of(x[n], 0)];
 }
 

@@ -163,13 +163,6 @@ void run(const uint8_t *input, uint8_t *output) {
     int16_t *const uh_low = reinterpret_cast<int16_t *>(hil_arena + 128);  // 8 x fixed16 * 2^-13
     int16_t *const wx = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
     int16_t *const c = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
-    int16_t *const c_z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-12
-    int16_t *const z = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
-    int16_t *const c_h = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-12
-    int16_t *const h_tilde = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-15
-    int16_t *const keep = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
-    int16_t *const gate = reinterpret_cast<int16_t *>(hil_arena + 128);  // 32 x fixed16 * 2^-15
-    int16_t *const update = reinterpret_cast<int16_t *>(hil_arena + 64);  // 32 x fixed16 * 2^-15
     int16_t *const h_next = reinterpret_cast<int16_t *>(hil_arena + 0);  // 32 x fixed16 * 2^-15
     int16_t *const logits = reinterpret_cast<int16_t *>(hil_arena + 64);  // 6 x fixed16 * 2^-12
     hil::fill<hil::Wide<32>>(h, 32, 0);
@@ -181,22 +174,32 @@ void run(const uint8_t *input, uint8_t *output) {
         hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), 1, 32, 9, hil::Const<13>());
         // uh: every intermediate value fits 34 bits
         hil::dense_sum<hil::Sum<34>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), 1, 32, 8, hil::Const<16>(), hil::Const<16>());
-        // c_z: every intermediate value fits 18 bits
-        hil::add<hil::Wide<18>>(c_z, hil::ram(c), hil::flash(b_z), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
-        // z: every intermediate value fits 26 bits
-        hil::sigmoid<hil::Wide<26>>(z, hil::flash(sigmoid_table), hil::ram(c_z), hil::Const<32>(), hil::Const<0>(), hil::Const<7>(), hil::Const<0>(), hil::Const<9>());
-        // c_h: every intermediate value fits 20 bits
-        hil::add<hil::Wide<20>>(c_h, hil::ram(c), hil::flash(b_h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
-        // h_tilde: every intermediate value fits 25 bits
-        hil::tanh<hil::Wide<25>>(h_tilde, hil::flash(sigmoid_table), hil::ram(c_h), hil::Const<32>(), hil::Const<0>(), hil::Const<6>(), hil::Const<0>(), hil::Const<7>());
-        // keep: every intermediate value fits 32 bits
-        hil::mul<hil::Wide<32>>(keep, hil::ram(z), hil::ram(h), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<15>());
-        // gate: every intermediate value fits 18 bits
-        hil::sub<hil::Wide<18>>(gate, hil::flash(one), hil::ram(z), hil::Const<32>(), hil::Const<1>(), hil::Const<32>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
-        // update: every intermediate value fits 32 bits
-        hil::mul<hil::Wide<32>>(update, hil::ram(gate), hil::ram(h_tilde), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<15>());
-        // h_next: every intermediate value fits 18 bits
-        hil::add<hil::Wide<18>>(h_next, hil::ram(keep), hil::ram(update), hil::Const<32>(), hil::Const<32>(), hil::Const<32>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
+        for (hil::Size n = 0; n < 32; ++n) {
+            const int16_t c_n = c[n];
+            int16_t c_z_n;
+            // c_z: every intermediate value fits 18 bits
+            hil::add<hil::Wide<18>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<1>());
+            int16_t z_n;
+            // z: every intermediate value fits 26 bits
+            hil::sigmoid<hil::Wide<26>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Const<1>(), hil::Const<0>(), hil::Const<7>(), hil::Const<0>(), hil::Const<9>());
+            int16_t c_h_n;
+            // c_h: every intermediate value fits 20 bits
+            hil::add<hil::Wide<20>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<3>(), hil::Const<0>(), hil::Const<3>());
+            int16_t h_tilde_n;
+            // h_tilde: every intermediate value fits 25 bits
+            hil::tanh<hil::Wide<25>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Const<1>(), hil::Const<0>(), hil::Const<6>(), hil::Const<0>(), hil::Const<7>());
+            int16_t keep_n;
+            // keep: every intermediate value fits 32 bits
+            hil::mul<hil::Wide<32>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<15>());
+            int16_t gate_n;
+            // gate: every intermediate value fits 18 bits
+            hil::sub<hil::Wide<18>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>());
+            int16_t update_n;
+            // update: every intermediate value fits 32 bits
+            hil::mul<hil::Wide<32>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<15>());
+            // h_next: every intermediate value fits 18 bits
+            hil::add<hil::Wide<18>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Const<1>(), hil::Const<1>(), hil::Const<1>(), hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
+        }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 34 bits

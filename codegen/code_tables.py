@@ -1,0 +1,129 @@
+"""Functions of one operand of at most 8 bits -> tables of what they make of each of its codes.
+
+The operation's own reference fills the table, so nothing it computes changes; which codes saturate is two limits beside
+it. A table is shorter than the code of these functions and the table they interpolate, and a look-up many times faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.codec import storage_dtype
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
+from tinyhil.ops.code_table import CODE_TABLE
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.reference import run_reference
+
+CODE_BITS = 8
+FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "hard_sigmoid", "hard_swish")
+SINGLE = "single_"  # functions in single precision; `single_div` has two operands
+
+
+def with_tables(program: Program) -> Program:
+    """`program` with the functions of 8-bit operands as look-ups; the same object if there are none."""
+    made = _Tables(program)
+    body = made.changed(program.body)
+    if not made.tables:
+        return program
+    used = {name for op in walk(body) for name in op.tensors} | {name for name, _ in _slices(body)}
+    gone = {t.name for t in program.tensors.values() if t.role == Role.TABLE and t.name not in used}
+    tensors = {name: tensor for name, tensor in program.tensors.items() if name not in gone}
+    constants = {name: array for name, array in program.constants.items() if name not in gone}
+    return replace(program, tensors=tensors | made.tensors, constants=constants | made.tables, body=body)
+
+
+class _Tables:
+    """Tables that were made, equal ones once."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.tensors: dict[str, Tensor] = {}
+        self.tables: dict[str, np.ndarray] = {}
+
+    def changed(self, body: tuple[Op | Loop, ...]) -> tuple[Op | Loop, ...]:
+        return tuple(
+            replace(item, body=self.changed(item.body)) if isinstance(item, Loop) else self._looked_up(item)
+            for item in body
+        )
+
+    def _looked_up(self, op: Op) -> Op:
+        operand = _operand(self._program, op)
+        if operand is None:
+            return op
+        fmt, out = operand.format, self._program.tensors[op.output].format
+        codes = codes_of(fmt)
+        results, clipped = _evaluated(self._program, op, operand, codes)
+        limits = _limits(codes, clipped)
+        if limits is None:
+            return op
+        table = np.zeros(codes.size, np.int64)
+        table[codes & (codes.size - 1)] = results & ((1 << 8 * out.storage_bytes) - 1)
+        params = {"count": op.params["count"], "mask": codes.size - 1, "lowest": limits[0], "highest": limits[1]}
+        return Op(CODE_TABLE.name, op.name, (self._named(op, table, out), operand.name), op.output, params)
+
+    def _named(self, op: Op, table: np.ndarray, out: Format) -> str:
+        for name, other in self.tables.items():
+            if np.array_equal(other, table) and self.tensors[name].format.storage_bytes == out.storage_bytes:
+                return name
+        name = f"{op.output}_codes"
+        while name in self._program.tensors:
+            name += "_"
+        self.tensors[name] = Tensor(name, table.size, Fixed(8 * out.storage_bytes, 0), Role.TABLE)
+        self.tables[name] = table
+        return name
+
+
+def _operand(program: Program, op: Op) -> Tensor | None:
+    """The one operand of a function that a table can replace, if it is stored in a byte."""
+    known = op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and "a_period" not in op.params)
+    run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
+    if not known or len(run_time) != 1 or program.tensors[op.output].format.storage_bytes > 2:
+        return None
+    tensor = program.tensors[run_time[0]]
+    is_byte = tensor.role != Role.CONSTANT and tensor.format.storage_bytes == 1 and tensor.format.bits <= CODE_BITS
+    return tensor if is_byte else None
+
+
+def codes_of(fmt: Format) -> np.ndarray:
+    """All codes of a format of at most 8 bits, as the reference stores them, from the lowest."""
+    count = 1 << fmt.bits
+    return np.arange(count) - (count // 2 if isinstance(fmt, (Fixed, Affine)) else 0)
+
+
+def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the operation's reference makes of each code, and which results are clipped."""
+    source = Tensor(operand.name, codes.size, operand.format, Role.INPUT)
+    result = replace(program.tensors[op.output], count=codes.size)
+    tables = {name: program.tensors[name] for name in op.inputs if name != operand.name}
+    alone = Program(
+        op.name,
+        {**tables, source.name: source, result.name: result},
+        {name: program.constants[name] for name in tables},
+        (replace(op, params={**op.params, "count": codes.size}),),
+        source.name,
+        result.name,
+        (codes.size,),
+        (codes.size,),
+    )
+    seen: list[np.ndarray] = []
+    run = run_reference(alone, codes[None, :], observe=lambda _op, _codes, clipped: seen.append(clipped))
+    return run.outputs[0].astype(storage_dtype(result.format)).astype(np.int64), seen[0][0]
+
+
+def _limits(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:
+    """The lowest and the highest code whose result is not clipped; None if codes between them are clipped, too."""
+    kept = codes[~clipped]
+    if kept.size == 0 or kept[-1] - kept[0] + 1 != kept.size:
+        return None
+    if not clipped.any():
+        return -128, 255
+    return (int(kept[0]), int(kept[-1])) if codes[0] < 0 else None
+
+
+def _slices(body: tuple[Op | Loop, ...]) -> list[tuple[str, str]]:
+    loops = [item for item in body if isinstance(item, Loop)]
+    return [pair for loop in loops for pair in (*loop.slices, *_slices(loop.body))]

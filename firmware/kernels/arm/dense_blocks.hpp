@@ -1,0 +1,193 @@
+// Matrix products with weights in the order of blocks: some rows at a time, each element loaded once for all of them.
+#pragma once
+#include "firmware/kernels/arm/blocks.hpp"
+#include "firmware/kernels/common/rounding.hpp"
+
+namespace hil {
+
+// Sums of `Rows` outputs
+template <Size Rows>
+struct Column {
+    int32_t of[Rows];
+};
+
+namespace twin {
+
+// `words` words of four elements of a row times four rows of bytes, of which a word each lies in turn
+inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    for (; words > 0; --words, x += 4) {
+        const uint32_t even = even_bytes(word_at(x)), odd = odd_bytes(word_at(x));
+        for (Size r = 0; r < 4; ++r, w += 4) {
+            s.of[r] = add_products(add_products(s.of[r], even_bytes(word_at(w)), even), odd_bytes(word_at(w)), odd);
+        }
+    }
+}
+// `count` elements times `Rows` rows, of which an element each lies in turn
+template <Size Rows>
+inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
+    for (; count > 0; --count, ++x) {
+        for (Size r = 0; r < Rows; ++r, ++w) s.of[r] = wrapped(s.of[r], int64_t(*w) * *x);
+    }
+}
+
+}  // namespace twin
+
+#ifdef __ARM_FEATURE_DSP
+// 20 instructions for 16 products, and two for the loop. Extensions and multiplications in turn: they can go in pairs.
+#define HIL_FOUR_ROWS \
+    "ldr %[x], [%[at]], #4\n" \
+    "ldmia %[w]!, {r4, r5, r6, r8}\n" \
+    "sxtb16 %[even], %[x]\n" \
+    "sxtb16 %[x], %[x], ror #8\n" \
+    "sxtb16 %[half], r4\n" \
+    "sxtb16 r4, r4, ror #8\n" \
+    "smlad %[a], %[half], %[even], %[a]\n" \
+    "sxtb16 %[half], r5\n" \
+    "smlad %[a], r4, %[x], %[a]\n" \
+    "sxtb16 r5, r5, ror #8\n" \
+    "smlad %[b], %[half], %[even], %[b]\n" \
+    "sxtb16 %[half], r6\n" \
+    "smlad %[b], r5, %[x], %[b]\n" \
+    "sxtb16 r6, r6, ror #8\n" \
+    "smlad %[c], %[half], %[even], %[c]\n" \
+    "sxtb16 %[half], r8\n" \
+    "smlad %[c], r6, %[x], %[c]\n" \
+    "sxtb16 r8, r8, ror #8\n" \
+    "smlad %[d], %[half], %[even], %[d]\n" \
+    "smlad %[d], r8, %[x], %[d]\n"
+__attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    if (words == 0) return;
+    const int8_t *const end = x + 4 * words;
+    uint32_t value = words, even, half;
+    asm("tst %[x], #1\n"
+        "bne 2f\n"
+        ".balign 8\n"
+        "1:\n" HIL_FOUR_ROWS
+        "2:\n" HIL_FOUR_ROWS
+        "cmp %[at], %[end]\n"
+        "bne 1b\n"
+        : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value),
+          [even] "=&r"(even), [half] "=&r"(half)
+        : [end] "r"(end)
+        : "r4", "r5", "r6", "r8", "cc", "memory");
+}
+#undef HIL_FOUR_ROWS
+#elif !defined(__AVR__)
+inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { twin::add_words(s, w, x, words); }
+#endif
+
+#if defined(__ARM_ARCH_7M__)
+// 17 instructions for 8 products, or 9 for 4, and two for the loop over four elements
+#define HIL_NEXT_ROW(sum) \
+    "ldrsb %[factor], [%[w]], #1\n" \
+    "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
+#define HIL_FOUR_ROWS "ldrsb %[x], [%[at]], #1\n" HIL_NEXT_ROW("a") HIL_NEXT_ROW("b") HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
+#define HIL_EIGHT_ROWS HIL_FOUR_ROWS HIL_NEXT_ROW("e") HIL_NEXT_ROW("f") HIL_NEXT_ROW("g") HIL_NEXT_ROW("h")
+#define HIL_LOOP(step) ".balign 8\n1:\n" step step step step "cmp %[at], %[end]\nbne 1b\n"
+#define HIL_SUMS [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
+#define HIL_MORE_SUMS [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
+#define HIL_READS [w] "+r"(w), [at] "+r"(x), [x] "=&r"(value), [factor] "=&r"(factor)
+__attribute__((always_inline)) inline void add_elements(Column<8> &s, const int8_t *&w, const int8_t *x, Size count) {
+    int32_t value, factor;
+    const int8_t *const end = x + (count & ~Size(3));
+    if (x != end) asm(HIL_LOOP(HIL_EIGHT_ROWS) : HIL_SUMS, HIL_MORE_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
+    for (count &= 3; count > 0; --count) asm(HIL_EIGHT_ROWS : HIL_SUMS, HIL_MORE_SUMS, HIL_READS : : "memory");
+}
+__attribute__((always_inline)) inline void add_elements(Column<4> &s, const int8_t *&w, const int8_t *x, Size count) {
+    int32_t value, factor;
+    const int8_t *const end = x + (count & ~Size(3));
+    if (x != end) asm(HIL_LOOP(HIL_FOUR_ROWS) : HIL_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
+    for (count &= 3; count > 0; --count) asm(HIL_FOUR_ROWS : HIL_SUMS, HIL_READS : : "memory");
+}
+#undef HIL_NEXT_ROW
+#undef HIL_FOUR_ROWS
+#undef HIL_EIGHT_ROWS
+#undef HIL_LOOP
+#undef HIL_SUMS
+#undef HIL_MORE_SUMS
+#undef HIL_READS
+#elif !defined(__AVR__)
+template <Size Rows>
+inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { twin::add_elements(s, w, x, count); }
+#endif
+
+template <class Weights> struct OnePixel;
+
+// Cortex-M7
+template <>
+struct OnePixel<Blocks<int8_t, 4, 4>> {
+    static constexpr Size rows = 4;
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_words(sums, w, x, inner / 4);
+        if ((inner & 3) == 0) return;
+        uint32_t last = 0;
+        for (Size k = inner & 3; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[(inner & ~Size(3)) + k - 1]);
+        add_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+    }
+};
+
+// Cortex-M3: eight rows, and four at a time where fewer are left
+template <>
+struct OnePixel<Blocks<int8_t, 8, 1>> {
+    static constexpr Size rows = 8;
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_elements(sums, w, x, inner);
+    }
+};
+
+// A function of its own, which layers share: all registers are for the loop. The weights of the next block.
+template <class Tile, Size Rows>
+__attribute__((noinline, noclone)) const int8_t *add_column(Column<Rows> &at, const int8_t *w, const int8_t *x, Size inner) {
+    Column<Rows> sums = at;
+    Tile::add(sums, w, x, inner);
+    at = sums;
+    return w;
+}
+
+// The outputs [n, n + count) after the last whole block, at most four; with rows of zeros after them
+template <class Tile, class Out, class B, class Shift, class BiasShift>
+const int8_t *last_outputs(Out *out, const int8_t *w, const int8_t *x, Size inner, const B &bias, Size n, Size count, const Shift &shift,
+                  BiasShift bias_shift) {
+    Column<4> sums = {};
+#pragma GCC unroll 1
+    for (Size r = 0; r < count; ++r) sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift);
+    w = add_column<Tile>(sums, w, x, inner);
+#pragma GCC unroll 1
+    for (Size r = 0; r < count; ++r) out[n + r] = rounded<Out>(sums.of[r], of_channel(shift, n + r));
+    return w;
+}
+
+template <class Weights, class Out, class B, class Shift, class BiasShift>
+__attribute__((noinline, noclone)) void outputs_of_row(Out *out, Weights weights, const int8_t *x, B bias, Size outputs, Size inner, Shift shift,
+                                                       BiasShift bias_shift) {
+    using Tile = OnePixel<Weights>;
+    const int8_t *w = weights.at;
+    Size n = 0;
+    for (; n + Tile::rows <= outputs; n += Tile::rows) {
+        Column<Tile::rows> sums;
+#pragma GCC unroll 4
+        for (Size r = 0; r < Tile::rows; ++r) sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift);
+        w = add_column<Tile>(sums, w, x, inner);
+#pragma GCC unroll 4
+        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = rounded<Out>(sums.of[r], of_channel(shift, n + r));
+    }
+    for (; n < outputs; n += 4) {
+        const Size left = outputs - n;
+        w = last_outputs<Tile>(out, w, x, inner, bias, n, left < 4 ? left : 4, shift, bias_shift);
+    }
+}
+
+template <class Acc, class Out, Size Rows, Size Step, class B, class Shift, class BiasShift>
+void dense_bias(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+                BiasShift bias_shift) {
+    static_assert(sizeof(Acc) == 4, "only layers with sums of 32 bits are arranged");
+    const auto add = bias_factor(bias_shift);
+    const auto by = at_run_time(shift);
+    for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
+        outputs_of_row(out, weights, x.at, bias, outputs, inner, by, add);
+    }
+}
+
+}  // namespace hil

@@ -1,0 +1,63 @@
+"""`hil report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+DEFAULT = Path("report.html")
+
+
+@click.command()
+@click.argument("records", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path, dir_okay=False))
+@click.option("--out", "-o", type=FILE, help="The page; default: report.html, if no other file is asked for.")
+@click.option("--md", type=FILE, help="A line per record as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
+@click.option("--csv", "csv_", type=FILE, help="A line per operation as CSV; -: to stdout.")
+@click.option("--trace", type=FILE, help="The operations of a profiled sample over time, for ui.perfetto.dev.")
+@click.option("--overlay", type=FILE, help="Costs of the nodes of one record, for Google's Model Explorer.")
+def report(
+    records: tuple[Path, ...],
+    out: Path | None,
+    md: Path | None,
+    csv_: Path | None,
+    trace: Path | None,
+    overlay: Path | None,
+) -> None:
+    """Show records as one page that needs no network: of runs, profiles, benches and searches.
+
+    Several runs are compared with the first. Cycles per operation are in the records of `hil profile`.
+    """
+    import json
+
+    from tinyhil.harness.records import exports
+    from tinyhil.harness.report.page import make_page, read_any
+
+    if (trace or overlay) and len(records) > 1:
+        raise click.UsageError("--trace and --overlay are of one record")
+    found = [read_any(path) for path in records]
+    runs = [record for record in found if "strategy" not in record]
+    if len(runs) < len(found) and (md or csv_ or trace or overlay):
+        raise click.UsageError("--md, --csv, --trace and --overlay are of runs; a search has a page")
+    if md is not None:
+        _write(md, exports.as_markdown(runs))
+    if csv_ is not None:
+        _write(csv_, exports.as_csv(runs))
+    if trace is not None:
+        _write(trace, json.dumps(exports.as_trace(runs[0])) + "\n")
+    if overlay is not None:
+        _write(overlay, json.dumps(exports.as_overlay(runs[0])) + "\n")
+    if out is not None or not (md or csv_ or trace or overlay):
+        _write(out or DEFAULT, make_page(records))
+
+
+def _write(path: Path, text: str) -> None:
+    """Into the file, which is told, or to stdout."""
+    from tinyhil import files
+
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    files.write_text(path, text)
+    click.echo(f"{path}: written", err=True)

@@ -1,0 +1,133 @@
+"""Records for other programs: a trace for Perfetto, layers as CSV, Markdown, an overlay for Model Explorer."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tinyhil.errors import DataError
+from tinyhil.harness.records.render import plain
+from tinyhil.harness.records.verdict import verdict_of
+
+RecordLike = Mapping[str, Any]
+COLUMNS = (
+    *("board", "model", "format", "number", "name", "kernel", "output", "executions", "elements", "macs", "ticks"),
+    *("weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
+)
+COOL, WARM = "#e8f0fe", "#d93025"  # of the overlay's gradient
+MARKS = {"valid": "✅", "degraded": "⚠️", "invalid": "❌"}
+
+
+def as_trace(record: RecordLike) -> dict[str, Any]:
+    """Events of one sample in the trace event format that Perfetto reads, and the arena's use as a counter.
+
+    DataError for records without a profile.
+    """
+    events = (record.get("profile") or {}).get("events")
+    clock_hz = record["latency"]["clock_hz"]
+    if not events:
+        raise DataError(f"{record['model']} on {record['board']}: no profile in this record; make one: hil profile")
+    layers = {layer["number"]: layer for layer in record["layers"]}
+    live = live_bytes(record["plan"])
+    per_us = clock_hz / 1e6
+    thread = {"pid": 1, "tid": 1}
+    name = f"{record['model']} on {record['board']}, {record['format']}"
+    found: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": name}}]
+    inside = 0
+    for number, ticks, outside in events:
+        start, layer = (inside + outside) / per_us, layers[number]
+        told = {key: layer[key] for key in ("kernel", "output", "macs", "elements")} | {"ticks": ticks}
+        event = {"ph": "X", "name": layer["name"], "cat": layer["kernel"], "ts": start, "dur": ticks / per_us}
+        found.append({**event, **thread, "args": told})
+        found.append({"ph": "C", "name": "arena", "ts": start, "pid": 1, "args": {"bytes": live.get(number, 0)}})
+        inside += ticks
+    end = (inside + events[-1][2]) / per_us
+    found.append({"ph": "C", "name": "arena", "ts": end, "pid": 1, "args": {"bytes": 0}})
+    provenance = {"command": record["provenance"].get("command"), "truth": record["latency"].get("truth")}
+    return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": provenance}
+
+
+def live_bytes(plan: Mapping[str, Any]) -> dict[int, int]:
+    """Bytes of the arena in use while each operation runs: the highest byte that a live buffer reaches."""
+    found: dict[int, int] = {}
+    for instant in range(len(plan["steps"])):
+        tops: dict[str, int] = {}
+        for buffer in plan["buffers"]:
+            if any(start <= instant < end for start, end in buffer["sections"]):
+                top = buffer["offset"] + buffer["size_bytes"]
+                tops[buffer["region"]] = max(tops.get(buffer["region"], 0), top)
+        found[instant] = sum(tops.values())
+    return found
+
+
+def as_csv(records: Sequence[RecordLike]) -> str:
+    """One line per operation of every record; `ticks` where they were measured."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerows(_lines(record))
+    return text.getvalue()
+
+
+def _lines(record: RecordLike) -> Iterator[dict[str, Any]]:
+    operations = (record.get("profile") or {}).get("operations") or []
+    layers = record.get("layers") or []
+    measured = [operation["ticks"] for operation in operations]
+    if [layer["name"] for layer in layers] != [operation["name"] for operation in operations]:
+        measured = [None] * len(layers)
+    head = {key: record[key] for key in ("board", "model", "format")}
+    for layer, ticks in zip(layers, measured, strict=True):
+        yield {**layer, **head, "ticks": ticks}
+
+
+def as_markdown(records: Sequence[RecordLike]) -> str:
+    """A line per record, for a pull request or $GITHUB_STEP_SUMMARY."""
+    lines = [
+        "| | model | board | format | samples equal | accuracy | latency | RAM | flash |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    notes = []
+    for record in records:
+        found = verdict_of(record)
+        lines.append(
+            f"| {MARKS[found['verdict']]} {found['verdict']} | " + " | ".join(map(plain, _cells(record))) + " |"
+        )
+        name = plain(f"{record['model']} on {record['board']}")
+        notes += [f"- {name}: `{issue['code']}` {plain(issue['text'])}" for issue in found["issues"]]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _cells(record: RecordLike) -> list[str]:
+    latency, memory = record["latency"], record["memory"]
+    equal = record.get("equal_samples", record["samples"] if record["bit_exact"] else None)
+    accuracy = "" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %"
+    ram = memory.get("total_bytes")
+    shown = f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B"
+    return [
+        record["model"],
+        record["board"] + (" (emulated)" if record["emulator"] else ""),
+        record["format"],
+        f"{'?' if equal is None else equal} of {record['samples']}",
+        accuracy,
+        f"{latency['median']:,.0f} {latency['unit']}",
+        shown,
+        f"{record['flash_bytes']:,} B",
+    ]
+
+
+def as_overlay(record: RecordLike) -> dict[str, Any]:
+    """Node data of Google's Model Explorer: ticks (else products) of what computes each tensor, by its name."""
+    rows = list(_lines(record))
+    if not rows:
+        raise DataError(f"{record['model']} on {record['board']}: this record lists no operations; measure again")
+    timed = any(row["ticks"] is not None for row in rows)
+    results: dict[str, dict[str, float]] = {}
+    for row in rows:
+        value = row["ticks"] if timed else row["macs"] or 0
+        results[row["output"]] = {"value": results.get(row["output"], {"value": 0})["value"] + (value or 0)}
+    gradient = [{"stop": 0, "bgColor": COOL}, {"stop": 1, "bgColor": WARM}]
+    graph = record["provenance"].get("graph") or record["model"]
+    return {graph: {"results": results, "gradient": gradient}}

@@ -1,0 +1,48 @@
+"""The real values of recorded outputs, from the text of their format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from tinyhil.formats import FORMATS
+from tinyhil.formats.affine import Affine
+from tinyhil.formats.codec import dequantize, storage_dtype
+from tinyhil.formats.format import Format
+
+SCALED = re.compile(r"^(?P<name>\w+) \* 2\^(?P<exponent>-?\d+)$")
+SHIFTED = re.compile(r"^int(?P<bits>\d+) \* (?P<scale>[\d.e-]+), zero (?P<zero>-?\d+)$")
+
+
+def real_outputs(outputs: Sequence[str], text: str) -> np.ndarray | None:
+    """Outputs (samples, elements) of hexadecimal codes in the format that `text` names; None for unknown formats."""
+    fmt = format_of(text)
+    if fmt is None or not outputs:
+        return None
+    rows = [np.frombuffer(bytes.fromhex(row), storage_dtype(fmt)).astype(np.int64) for row in outputs]
+    return dequantize(np.array(rows), fmt) if len({len(row) for row in rows}) == 1 else None
+
+
+def format_of(text: str) -> Format | None:
+    """The format that prints as `text`; scales of zero-skew integers as precisely as they are printed."""
+    scaled, shifted = SCALED.match(text), SHIFTED.match(text)
+    if scaled is not None and scaled["name"] in _by_text():
+        return replace(_by_text()[scaled["name"]], exponent=int(scaled["exponent"]))  # type: ignore[type-var]
+    if shifted is not None:
+        return Affine(int(shifted["bits"]), float(shifted["scale"]), int(shifted["zero"]))
+    return None
+
+
+@cache
+def _by_text() -> dict[str, Format]:
+    """Formats of one scale by what they print as before it."""
+    found: dict[str, Format] = {}
+    for named in FORMATS:
+        if named.fit_values is None and named.fit_range is None:
+            fitted = named.fit(1.0)
+            found.setdefault(str(fitted).split(" * ")[0], fitted)
+    return found

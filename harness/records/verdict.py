@@ -1,0 +1,126 @@
+"""Whether a record may be believed: `valid`, `degraded` (true, but something was not as it should be) or `invalid`.
+
+The codes are a public interface, like the keys of a record; docs/results.md lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VALID, DEGRADED, INVALID = "valid", "degraded", "invalid"
+COLLAPSED = 0.05  # of accuracy lost against float, from which on it is no rounding
+CLIPPED = 0.01  # of the input's elements
+RecordLike = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A fault that a record can have. `find` says what of it there is in a record, in words; None: nothing."""
+
+    code: str
+    severity: str
+    meaning: str
+    find: Callable[[RecordLike], str | None]
+
+
+def _not_exact(record: RecordLike) -> str | None:
+    equal = record.get("equal_samples", "not all")
+    return None if record["bit_exact"] else f"{equal} of {record['samples']} samples equal to the reference"
+
+
+def _nothing(record: RecordLike) -> str | None:
+    return None if record["samples"] else "no sample was compared"
+
+
+def _over_ram(record: RecordLike) -> str | None:
+    memory = record["memory"]
+    total, limit = memory.get("total_bytes"), memory.get("limit_bytes")
+    return None if total is None or limit is None or total <= limit else f"{total} B of {limit} B"
+
+
+def _could_overflow(record: RecordLike) -> str | None:
+    memory = record["memory"]
+    stack, limit = memory.get("stack_limit_bytes"), memory.get("limit_bytes")
+    if stack is None or limit is None or memory["static_bytes"] + stack <= limit:
+        return None
+    return f"{memory['static_bytes']} B static + {stack} B of stack at worst > {limit} B"
+
+
+def _beyond_bound(record: RecordLike) -> str | None:
+    stack, limit = record["memory"].get("stack_bytes"), record["memory"].get("stack_limit_bytes")
+    return None if stack is None or limit is None or stack <= limit else f"{stack} B measured, {limit} B at worst"
+
+
+def _lost_results(record: RecordLike) -> str | None:
+    given = len(record["raw"]["outputs"])
+    return None if given == record["samples"] else f"{given} outputs of {record['samples']} samples"
+
+
+def _off_float(record: RecordLike) -> str | None:
+    found = record.get("degraded") or []
+    return f"tensor '{found[0]['tensor']}', {len(found)} in all" if found else None
+
+
+def _flaky(record: RecordLike) -> str | None:
+    return f"{record.get('link', {}).get('attempts', 'several')} attempts" if record.get("flaky") else None
+
+
+def _wire(record: RecordLike) -> str | None:
+    link = record.get("link", {})
+    damaged, lost = link.get("damaged_frames") or 0, link.get("rx_overruns") or 0
+    return f"{damaged} damaged frames, {lost} bytes lost" if damaged or lost else None
+
+
+def _collapsed(record: RecordLike) -> str | None:
+    accuracy, wanted = record["accuracy"], record.get("float_accuracy")
+    if accuracy is None or wanted is None or accuracy >= wanted - COLLAPSED:
+        return None
+    return f"{100 * accuracy:.2f} % where float has {100 * wanted:.2f} %"
+
+
+def _clipped(record: RecordLike) -> str | None:
+    clipped, elements = record.get("input_saturations") or 0, (record.get("input_elements") or 0) * record["samples"]
+    if not elements or clipped <= CLIPPED * elements:
+        return None
+    return f"{clipped} of {elements} elements of the inputs clipped: calibrate on such inputs"
+
+
+def _no_ram(record: RecordLike) -> str | None:
+    memory = record["memory"]
+    unknown = memory.get("limit_bytes") is not None and memory["stack_bytes"] is None
+    return "the stack was not measured" if unknown else None
+
+
+def _heap(record: RecordLike) -> str | None:
+    heap = record["memory"].get("heap_bytes")
+    return f"{heap} B of heap in use: firmware of ours allocates none" if heap else None
+
+
+ISSUES = (
+    Issue("not-bit-exact", INVALID, "outputs or saturation counts are not those of the reference", _not_exact),
+    Issue("no-samples", INVALID, "nothing was compared", _nothing),
+    Issue("results-missing", INVALID, "the record lacks outputs of samples", _lost_results),
+    Issue("ram-exceeded", INVALID, "static data, stack and heap overlap", _over_ram),
+    Issue("stack-beyond-bound", INVALID, "more stack was used than the image can need", _beyond_bound),
+    Issue("stack-could-overflow", DEGRADED, "the deepest stack that the image can need does not fit", _could_overflow),
+    Issue("float-disagrees", DEGRADED, "a tensor is further from the float model than its formats explain", _off_float),
+    Issue("accuracy-collapsed", DEGRADED, "5 points of accuracy or more are lost against float", _collapsed),
+    Issue("inputs-clipped", DEGRADED, "more than 1 % of the inputs is beyond the calibrated range", _clipped),
+    Issue("flaky", DEGRADED, "the run passed only after a retry", _flaky),
+    Issue("wire-damaged", DEGRADED, "frames were damaged or bytes lost; they were sent again", _wire),
+    Issue("heap-used", DEGRADED, "something allocated memory", _heap),
+    Issue("ram-unknown", DEGRADED, "the stack was not measured, so RAM is not known", _no_ram),
+)
+
+
+def verdict_of(record: RecordLike) -> dict[str, Any]:
+    """`verdict` and `issues` (code, severity, text) of a record, old ones included."""
+    found = [(issue, issue.find(record)) for issue in ISSUES]
+    issues = [
+        {"code": issue.code, "severity": issue.severity, "text": text} for issue, text in found if text is not None
+    ]
+    severities = {issue["severity"] for issue in issues}
+    verdict = INVALID if INVALID in severities else DEGRADED if severities else VALID
+    return {"verdict": verdict, "issues": issues}

@@ -1,0 +1,1 @@
+"""`hil report`: records as one page that needs nothing but a browser."""

@@ -1,0 +1,230 @@
+"""Charts of a record, as specifications of Vega-Lite. Colours come from the page: light and dark are its business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is fetched
+Spec = dict[str, Any]
+MOST_TEXT = 20  # classes of a confusion matrix whose counts are written
+NARROW_BUFFER, LOW_BUFFER = 0.07, 0.05  # of the map's width and height: smaller rectangles carry no name
+
+
+def _spec(values: Sequence[Mapping[str, Any]], height: int, **rest: Any) -> Spec:
+    size = {"width": "container", "height": height}
+    fit = {"autosize": {"type": "fit-x", "contains": "padding"}}
+    return {"$schema": SCHEMA, "data": {"values": list(values)}, **size, **fit, **rest}
+
+
+def memory_map(plan: Mapping[str, Any]) -> Spec | None:
+    """Buffers over time: instants across, bytes up, regions one above the other. Pointing at one fades the others."""
+    rectangles = map_rectangles(plan)
+    if not rectangles:
+        return None
+    last, top = max(r["end"] for r in rectangles), max(1, plan["peak_bytes"])
+    for r in rectangles:
+        wide, high = (r["end"] - r["start"]) / last, (r["high"] - r["low"]) / top
+        r["label"] = r["name"] if wide >= NARROW_BUFFER and high >= LOW_BUFFER else ""
+    whole = {"tickMinStep": 1, "format": "d"}
+    x = {"field": "start", "type": "quantitative", "title": "instant", "axis": whole}
+    x["scale"] = {"domain": [0, last], "nice": False}
+    y = {"field": "low", "type": "quantitative", "title": "bytes", "scale": {"domain": [0, top], "nice": False}}
+    over = {
+        "name": "pointed",
+        "select": {"type": "point", "fields": ["name"], "on": "pointerover", "clear": "pointerout"},
+    }
+    kept = {"name": "kept", "select": {"type": "point", "fields": ["name"], "on": "click"}}
+    tips = [{"field": field} for field in ("name", "bytes", "offset", "region", "from", "until")]
+    boxes = {
+        "params": [over, kept],
+        "mark": {"type": "rect", "stroke": "#8886", "strokeWidth": 1, "cornerRadius": 2, "cursor": "pointer"},
+        "encoding": {
+            "x": x,
+            "x2": {"field": "end"},
+            "y": y,
+            "y2": {"field": "high"},
+            "color": {"field": "name", "legend": None, "scale": {"scheme": "tableau20"}},
+            "opacity": {
+                "condition": {
+                    "test": {"and": [{"param": "pointed"}, {"param": "kept"}]},
+                    "value": 0.85,
+                },
+                "value": 0.2,
+            },
+            "tooltip": tips,
+        },
+    }
+    return _spec(rectangles, 340, layer=[boxes, _names(), *_peak(plan, top)])
+
+
+def _names() -> Spec:
+    middle_x = {"calculate": "(datum.start + datum.end) / 2", "as": "x"}
+    middle_y = {"calculate": "(datum.low + datum.high) / 2", "as": "y"}
+    return {
+        "transform": [{"filter": "datum.label"}, middle_x, middle_y],
+        "mark": {"type": "text", "fontSize": 11, "color": "black", "tooltip": None, "limit": 120},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative"},
+            "y": {"field": "y", "type": "quantitative"},
+            "text": {"field": "label"},
+        },
+    }
+
+
+def _peak(plan: Mapping[str, Any], top: int) -> list[Spec]:
+    """The instant that proves the peak, where there is one."""
+    witness = plan.get("witness")
+    if not plan["proven"] or witness is None:
+        return []
+    values = {"values": [{"start": witness, "end": witness + 1, "low": 0, "high": top, "what": "full at this instant"}]}
+    return [
+        {
+            "data": values,
+            "mark": {"type": "rect", "fillOpacity": 0, "stroke": "#d33", "strokeDash": [4, 3], "tooltip": None},
+            "encoding": {
+                "x": {"field": "start", "type": "quantitative"},
+                "x2": {"field": "end"},
+                "y": {"field": "low", "type": "quantitative"},
+                "y2": {"field": "high"},
+            },
+        }
+    ]
+
+
+def map_rectangles(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One rectangle per section of a buffer's live range, later ones in front."""
+    floors, floor = {}, 0
+    for region, peak in plan["peaks"].items():
+        floors[region] = floor
+        floor += peak
+    steps = plan["steps"]
+
+    def at(instant: int) -> str:
+        return f"{instant} ({steps[instant]})" if 0 <= instant < len(steps) else str(instant)
+
+    found = [
+        {
+            "name": b["name"],
+            "bytes": b["size_bytes"],
+            "offset": b["offset"],
+            "region": b["region"],
+            "from": at(start),
+            "until": at(end - 1),
+            "start": start,
+            "end": end,
+            "low": floors.get(b["region"], 0) + b["offset"],
+            "high": floors.get(b["region"], 0) + b["offset"] + b["size_bytes"],
+        }
+        for b in plan.get("buffers", ())
+        for start, end in b["sections"]
+    ]
+    return sorted(found, key=lambda r: (r["start"], r["low"]))
+
+
+def parts(values: Sequence[Mapping[str, Any]]) -> Spec:
+    """Bytes by part, one bar a memory; `values`: memory, part, bytes."""
+    order = list(dict.fromkeys(value["part"] for value in values))
+    return _spec(
+        values,
+        90,
+        mark={"type": "bar", "cornerRadius": 2},
+        encoding={
+            "y": {"field": "memory", "type": "nominal", "title": None, "sort": ["flash", "RAM"]},
+            "x": {"field": "share", "type": "quantitative", "title": "share of what is used", "axis": {"format": "%"}},
+            "color": {
+                "field": "part",
+                "type": "nominal",
+                "scale": {"scheme": "tableau10"},
+                "sort": list(dict.fromkeys(order)),
+                "legend": {"orient": "bottom", "columns": 3},
+            },
+            "order": {"field": "rank", "type": "quantitative"},
+            "tooltip": [{"field": field} for field in ("memory", "part", "bytes")],
+        },
+    )
+
+
+def layer_bars(values: Sequence[Mapping[str, Any]], field: str, title: str) -> Spec:
+    """One bar per operation, in order."""
+    return _spec(
+        values,
+        max(60, 20 * len(values)),
+        mark={"type": "bar", "cornerRadius": 2},
+        encoding={
+            "y": {"field": "row", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 130}},
+            "x": {"field": field, "type": "quantitative", "title": title},
+            "tooltip": [{"field": "name"}, {"field": "kernel"}, {"field": field, "format": ",.0f"}],
+        },
+    )
+
+
+def latencies(ticks: Sequence[int], unit: str) -> Spec | None:
+    """How the samples' times are distributed; None where all are the same."""
+    if len(set(ticks)) < 2:
+        return None
+    x = {"bin": {"maxbins": 40}, "field": "ticks", "type": "quantitative", "title": f"{unit} per sample"}
+    return _spec(
+        [{"ticks": tick} for tick in ticks],
+        160,
+        mark={"type": "bar", "tooltip": True},
+        encoding={"x": x, "y": {"aggregate": "count", "title": "samples"}},
+    )
+
+
+def confusion(matrix: Sequence[Sequence[int]]) -> Spec:
+    """Labels down, the board's classes across; colours by the share of a label's samples."""
+    values = [
+        {"label": label, "class": column, "samples": count, "share": count / max(1, sum(row))}
+        for label, row in enumerate(matrix)
+        for column, count in enumerate(row)
+    ]
+    axes = {
+        "y": {"field": "label", "type": "ordinal", "title": "label"},
+        "x": {"field": "class", "type": "ordinal", "title": "class on the board", "axis": {"labelAngle": 0}},
+    }
+    colour = {"field": "share", "type": "quantitative", "scale": {"scheme": "blues", "domain": [0, 1]}, "legend": None}
+    tips = [{"field": "label"}, {"field": "class"}, {"field": "samples"}, {"field": "share", "format": ".1%"}]
+    layers: list[Spec] = [{"mark": "rect", "encoding": {**axes, "color": colour, "tooltip": tips}}]
+    if len(matrix) <= MOST_TEXT:
+        ink = {"condition": {"test": "datum.share > 0.5", "value": "white"}, "value": "black"}
+        shown = {"text": {"field": "samples"}, "color": ink}
+        layers.append({"transform": [{"filter": "datum.samples > 0"}], "mark": "text", "encoding": {**axes, **shown}})
+    return _spec(values, max(140, min(520, 26 * len(matrix))), layer=layers)
+
+
+def pareto(points: Sequence[Mapping[str, Any]], field: str, title: str, quality: str) -> Spec:
+    """Quality over a resource: what was tried, the front, uniform formats with their names, the answer.
+
+    `points`: kind (tried, front, uniform, answer), quality in percent, the resource, a name. Axes from the data.
+    """
+    qualities = [point["quality"] for point in points]
+    room = max(0.2, 0.08 * (max(qualities) - min(qualities)))
+    domain = [max(0.0, min(qualities) - room), min(100.0, max(qualities) + room)]
+    y = {"field": "quality", "type": "quantitative", "title": quality, "scale": {"domain": domain, "nice": False}}
+    x = {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False, "padding": 44}}
+    kinds = ["tried", "front", "uniform", "answer"]
+    colours = ["#999999", "#1f77b4", "#ff7f0e", "#d62728"]
+    shapes = ["circle", "circle", "square", "triangle-up"]
+    legend = {"orient": "bottom", "title": None}
+    marks = {
+        "mark": {"type": "point", "filled": True, "size": 70, "opacity": 0.9},
+        "encoding": {
+            "x": x,
+            "y": y,
+            "color": {"field": "kind", "scale": {"domain": kinds, "range": colours}, "legend": legend},
+            "shape": {"field": "kind", "scale": {"domain": kinds, "range": shapes}, "legend": legend},
+            "tooltip": [{"field": "name"}, {"field": "kind"}, {"field": "quality", "format": ".2f"}, {"field": field}],
+        },
+    }
+    line = {
+        "transform": [{"filter": "datum.kind === 'front' || datum.kind === 'answer'"}],
+        "mark": {"type": "line", "interpolate": "step-after", "color": "#1f77b4", "strokeWidth": 1, "tooltip": None},
+        "encoding": {"x": x, "y": y},
+    }
+    names = {
+        "transform": [{"filter": "datum.kind === 'uniform' || datum.kind === 'answer'"}],
+        "mark": {"type": "text", "dy": -11, "fontSize": 11, "tooltip": None},
+        "encoding": {"x": x, "y": y, "text": {"field": "name"}},
+    }
+    return _spec(list(points), 280, layer=[line, marks, names])

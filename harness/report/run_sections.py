@@ -1,0 +1,236 @@
+"""What the report says of one run, bench, profile or golden record. Parts that a record lacks are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.report import charts
+from tinyhil.harness.report.graph import draw_graph
+from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
+from tinyhil.harness.report.samples import worst_samples
+
+RecordLike = Mapping[str, Any]
+UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."
+COLUMNS: tuple[str | tuple[str, str], ...] = (
+    "#",
+    "operation",
+    "kernel",
+    ("format", "of the result"),
+    ("products", "multiplications summed into results, of one sample"),
+    ("time", "mean per sample"),
+    "share",
+    ("per product", "ticks per product"),
+    ("limit", "the fewest cycles per product that the core's instructions allow"),
+    ("weights B", "constants in flash"),
+    ("activation B", "bytes of the result in the arena"),
+    ("saturated", "results clipped, over all samples"),
+    ("error", "root mean square distance from the float model, relative to the tensor's size"),
+    ("sensitivity", "change of the outputs if this operation alone is rounded, relative to their size"),
+)
+
+
+def run_article(record: RecordLike, source: str, anchor: str) -> str:
+    """The whole of one record; `source`: the file it is in."""
+    found = verdict_of(record)
+    parts = [
+        _head(record, found, source),
+        _tiles(record),
+        section("Graph", _graph(record), _about_graph(record)),
+        section("Layers", _layers(record), "Click a title to sort."),
+        section("Memory over time", _memory(record), "Point at a buffer to see it alone; click to keep it."),
+        section("RAM and flash by part", _parts(record)),
+        section("Time of the samples", _times(record)),
+        section("Decisions", _decisions(record)),
+        section("Provenance", _provenance(record, source)),
+    ]
+    return f'<article id="{anchor}">{"".join(parts)}</article>'
+
+
+def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
+    where = record["emulator"]["truth"] if record["emulator"] else "measured on the board"
+    if record["board"] == "host":
+        where = "this computer, whatever else it does"
+    badge = f'<span class="badge {found["verdict"]}">{found["verdict"]}</span>'
+    issues = "".join(f"<li><code>{escape(i['code'])}</code> {escape(i['text'])}</li>" for i in found["issues"])
+    emulated = f" (emulated by {record['emulator']['name']})" if record["emulator"] else ""
+    title = f"{record['model']} on {record['board']}, {record['format']}"
+    exact = f"{record['samples']} samples, every output bit for bit that of the reference"
+    if not record["bit_exact"]:
+        exact = f"{record.get('equal_samples', 'not all')} of {record['samples']} samples equal to the reference"
+    return (
+        f'<h2>{escape(title)} {badge}</h2><p class="truth">{escape(exact)}. '
+        f"Figures: {escape(where + emulated)}.</p>" + (f'<ul class="issues">{issues}</ul>' if issues else "")
+    )
+
+
+def _tiles(record: RecordLike) -> str:
+    latency, memory = record["latency"], record["memory"]
+    us = latency.get("median_us")
+    if us is None and latency["unit"] != "instructions" and latency["clock_hz"]:
+        us = latency["median"] / latency["clock_hz"] * 1e6
+    value = f"{latency['median']:,.0f}" if us is None else f"{us / 1000:,.2f} ms" if us >= 1000 else f"{us:,.1f} µs"
+    more = f"median {latency['median']:,.0f} {latency['unit']}"
+    more += f", max {latency['max']:,.0f}" if "max" in latency else ""
+    ram, limit = memory.get("total_bytes"), memory.get("limit_bytes")
+    known = memory["static_bytes"] if ram is None else ram
+    stack = memory.get("stack_bytes")
+    told = f"{memory['static_bytes']:,} static" + (f" + {stack:,} stack" if stack is not None else ", stack unknown")
+    worst = memory.get("stack_limit_bytes")
+    told += f"; at worst {memory['static_bytes'] + worst:,} B" if worst is not None else ""
+    accuracy, wanted = record["accuracy"], record.get("float_accuracy")
+    changed = record.get("disagreements")
+    decided = "" if changed is None else f"{changed} decisions differ from float"
+    return (
+        '<div class="tiles">'
+        + "".join(
+            (
+                _tile("latency", value, more),
+                _tile("RAM", f"{known:,} B", told, known, limit),
+                _tile(
+                    "flash", f"{record['flash_bytes']:,} B", "", record["flash_bytes"], record.get("flash_limit_bytes")
+                ),
+                _tile("accuracy", _percent(accuracy), f"float {_percent(wanted)}; {decided}".rstrip("; ")),
+            )
+        )
+        + "</div>"
+    )
+
+
+def _tile(what: str, value: str, more: str, used: float | None = None, limit: float | None = None) -> str:
+    meter = ""
+    if used is not None and limit:
+        share = used / limit
+        full = " full" if share > 1 else ""
+        meter = f'<div class="meter{full}"><i style="width:{min(100, 100 * share):.1f}%"></i></div>'
+        more = f"{100 * share:.1f} % of {limit:,} B" + (f"; {more}" if more else "")
+    return (
+        f'<div class="tile"><div class="what">{escape(what)}</div><div class="value">{escape(value)}</div>'
+        f'{meter}<div class="more">{escape(more)}</div></div>'
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.2f} %"
+
+
+def ticks_of(record: RecordLike) -> list[float | None]:
+    """Of each layer, from the profile that the record holds; None where there is none."""
+    layers = record.get("layers") or []
+    operations = (record.get("profile") or {}).get("operations") or []
+    if [layer["name"] for layer in layers] != [operation["name"] for operation in operations]:
+        return [None] * len(layers)
+    return [operation["ticks"] for operation in operations]
+
+
+def _graph(record: RecordLike) -> str:
+    return draw_graph(record.get("layers") or [], ticks_of(record), record["latency"]["unit"])
+
+
+def _about_graph(record: RecordLike) -> str:
+    timed = any(tick is not None for tick in ticks_of(record))
+    return "Each operation with its kernel, the format of its result and what it took." if timed else UNTIMED
+
+
+def _layers(record: RecordLike) -> str:
+    layers, ticks = record.get("layers") or [], ticks_of(record)
+    if not layers:
+        return ""
+    total = sum(tick for tick in ticks if tick is not None) or 1.0
+    rows = [_layer(place, layer, tick, total) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True))]
+    return table(COLUMNS, rows)
+
+
+def _layer(place: int, layer: Mapping[str, Any], tick: float | None, total: float) -> Sequence[Cell]:
+    macs, limit = layer["macs"], layer.get("ticks_per_mac_limit")
+    each = tick / macs if tick is not None and macs else None
+    formats = ", ".join(f"{name}: {text}" for name, text in layer["formats"].items())
+    clipped = layer["saturations"]
+    return (
+        number(place),
+        Cell(layer["name"]),
+        Cell(layer["kernel"]),
+        Cell(layer["formats"].get(layer["output"], ""), note=formats),
+        number(macs),
+        number(tick),
+        number(None if tick is None else 100 * tick / total, 1, " %"),
+        number(each, 1),
+        number(limit, 2),
+        number(layer["weight_bytes"]),
+        number(layer["activation_bytes"]),
+        Cell(f"{clipped:,}", float(clipped), kind="bad" if clipped else ""),
+        number(_per_mille(layer.get("error")), 2, " ‰"),
+        number(_per_mille(layer.get("sensitivity")), 2, " ‰"),
+    )
+
+
+def _per_mille(share: float | None) -> float | None:
+    return None if share is None else 1000 * share
+
+
+def _memory(record: RecordLike) -> str:
+    plan = record.get("plan")
+    drawn = charts.memory_map(plan) if plan and plan.get("buffers") else None
+    if plan is None or drawn is None:
+        return ""
+    said = f"<pre>{escape(plan['certificate'])}</pre>"
+    return chart(drawn, f"memory map, peak {plan['peak_bytes']} bytes") + said
+
+
+def _parts(record: RecordLike) -> str:
+    parts = record.get("parts")
+    if not parts:
+        return ""
+    ram = dict(parts["ram"])
+    for name in ("stack", "heap"):
+        if record["memory"].get(f"{name}_bytes"):
+            ram[name] = record["memory"][f"{name}_bytes"]
+    values, rows = [], []
+    for memory, found in (("flash", parts["flash"]), ("RAM", ram)):
+        total = sum(found.values()) or 1
+        for rank, (part, count) in enumerate(sorted(found.items(), key=lambda item: -item[1])):
+            values.append({"memory": memory, "part": part, "bytes": count, "share": count / total, "rank": rank})
+            rows.append((Cell(memory), Cell(part), number(count), number(100 * count / total, 1, " %")))
+    return chart(charts.parts(values), "bytes by part") + table(("memory", "part", "bytes", "share"), rows)
+
+
+def _times(record: RecordLike) -> str:
+    drawn = charts.latencies(record["raw"]["ticks"], record["latency"]["unit"])
+    if drawn is not None:
+        return chart(drawn, "histogram of the samples' times")
+    ticks = set(record["raw"]["ticks"])
+    return f"<p>Every sample took {next(iter(ticks)):,} {escape(record['latency']['unit'])}.</p>" if ticks else ""
+
+
+def _decisions(record: RecordLike) -> str:
+    found = record.get("decisions")
+    if not found:
+        return ""
+    matrix = ""
+    if found["confusion"]:
+        matrix = f"<div><h4>Confusion</h4>{chart(charts.confusion(found['confusion']), 'confusion matrix')}</div>"
+    worst = f"<div><h4>Furthest from float</h4>{worst_samples(found['worst'])}</div>" if found["worst"] else ""
+    return f'<div class="two">{matrix}{worst}</div>'
+
+
+def _provenance(record: RecordLike, source: str) -> str:
+    known = record["provenance"]
+    compiler, data = known["compiler"], record.get("data") or {}
+    rows = [
+        ("record", source),
+        ("measured", known.get("utc")),
+        ("tinyhil", " ".join(filter(None, (known.get("tinyhil"), known.get("commit"), _dirty(known))))),
+        ("compiler", f"{compiler['name']} {compiler['version']}"),
+        ("model, SHA-256", known["model_sha256"]),
+        ("image", known.get("image_hash")),
+        ("data", " ".join(str(data[key]) for key in ("name", "source", "sha256") if data.get(key))),
+        ("board", " ".join(str(known[key]) for key in ("port", "instance", "serial_number") if known.get(key))),
+    ]
+    shown = pairs((name, value) for name, value in rows if value)
+    command = known.get("command")
+    return shown + (f"<pre>{escape(command)}</pre>" if command else "")
+
+
+def _dirty(known: Mapping[str, Any]) -> str:
+    return "with uncommitted changes" if known.get("dirty") else ""

@@ -1,0 +1,105 @@
+"""What the report says of a search: quality over each resource, with the front and the uniform formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tinyhil.harness.report import charts
+from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
+
+RESOURCES = (("arena_bytes", "arena, bytes"), ("latency_us", "latency, µs"), ("flash_bytes", "flash, bytes"))
+
+
+def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
+    """The whole of one search's record."""
+    title = f"Search: {record.get('model', source)}, {record['strategy']}"
+    told = f"{record['evaluations']:g} evaluations in {record['seconds']:.1f} s; {record['samples']} held-out samples."
+    panels = []
+    for field, label in RESOURCES:
+        points = points_of(record, field)
+        if len({point[field] for point in points}) > 1:
+            label_y = "quality on the search's samples, %"
+            panels.append(f"<div>{chart(charts.pareto(points, field, label, label_y), label)}</div>")
+    about = "Quality: accuracy where there are labels, else agreement with the float model."
+    return (
+        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="truth">{escape(told)}</p>'
+        + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
+        + section("The answer beside uniform formats", _uniform(record))
+        + section("Provenance", _provenance(record, source))
+        + "</article>"
+    )
+
+
+def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    """Trials, uniform formats and the answer as points of `pareto`, those that know the resource."""
+    found = [
+        {"kind": "tried", "name": f"trial {trial['number']}", "quality": 100 * trial["quality"], field: trial[field]}
+        for trial in record.get("tried") or ()
+        if trial.get(field) is not None
+    ]
+    for uniform in record["uniform"]:
+        if uniform.get(field) is not None and uniform.get("quality") is not None:
+            found.append(
+                {
+                    "kind": "uniform",
+                    "name": uniform["format"],
+                    "quality": 100 * uniform["quality"],
+                    field: uniform[field],
+                }
+            )
+    answer = record.get("search") or {}
+    if record.get(field) is not None and answer.get("quality") is not None:
+        found.append({"kind": "answer", "name": "answer", "quality": 100 * answer["quality"], field: record[field]})
+        found = _without_twins(found, field)
+    for point in front_of(found, field):
+        if point["kind"] == "tried":
+            point["kind"] = "front"
+    return found
+
+
+def _without_twins(points: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """The answer, last, takes the names of the uniform formats that lie where it lies."""
+    *others, answer = points
+    same = [
+        p for p in others if p["kind"] == "uniform" and (p[field], p["quality"]) == (answer[field], answer["quality"])
+    ]
+    answer["name"] = " = ".join(("answer", *(point["name"] for point in same)))
+    return [*(point for point in others if point not in same), answer]
+
+
+def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """Points that no other beats in both, by increasing use of the resource."""
+    front: list[dict[str, Any]] = []
+    for point in sorted(points, key=lambda point: (point[field], -point["quality"])):
+        if not front or point["quality"] > front[-1]["quality"]:
+            front.append(point)
+    return front
+
+
+def _uniform(record: Mapping[str, Any]) -> str:
+    titles = ("format", "arena B", "RAM B", "latency µs", "flash B", "differ from float", "accuracy")
+    rows = [_row("the answer", record)]
+    for uniform in record["uniform"]:
+        beyond = "" if uniform.get("keeps_limits", True) else " (beyond the limits)"
+        if uniform.get("reason"):
+            rows.append((Cell(uniform["format"], note=uniform["reason"]), *[number(None)] * 6))
+            continue
+        rows.append(_row(uniform["format"] + beyond, uniform))
+    return table(titles, rows)
+
+
+def _row(name: str, found: Mapping[str, Any]) -> tuple[Cell, ...]:
+    accuracy = found.get("accuracy")
+    fields = ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements")
+    cells = (number(found.get(field)) for field in fields)
+    return (Cell(name), *cells, number(None if accuracy is None else 100 * accuracy, 2, " %"))
+
+
+def _provenance(record: Mapping[str, Any], source: str) -> str:
+    rows = [("record", source), ("finished", record.get("utc")), ("assignment", record.get("assignment_file"))]
+    rows += [("formats on offer", ", ".join(record.get("formats") or ())), ("seed", record.get("seed"))]
+    command = record.get("command")
+    return pairs((name, value) for name, value in rows if value is not None) + (
+        f"<pre>{escape(command)}</pre>" if command else ""
+    )

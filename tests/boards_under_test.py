@@ -1,0 +1,37 @@
+"""Sets of boards that tests run over, from boards.yaml: a new chip that our emulators know is in them by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tinyhil.harness.config import BoardSpec, load_boards
+
+BOARDS = load_boards()
+
+
+def _one_of_each_chip() -> dict[str, BoardSpec]:
+    """Boards that a program of ours emulates; of those whose chips are alike and run the same firmware, the first."""
+    found: dict[str, BoardSpec] = {}
+    for board in BOARDS.entries.values():
+        if board.chip.emulator is not None and board.chip.emulator.kind == "process":
+            found.setdefault(board.chip.hal, board)
+    return {board.name: board for board in found.values()}
+
+
+SPECS = _one_of_each_chip()
+EMULATED = tuple(SPECS)
+EVERY = ("host", *EMULATED)
+FLASHED = tuple(name for name, board in SPECS.items() if board.chip.emulator and board.chip.emulator.loader_args)
+ARM = tuple(name for name, board in SPECS.items() if board.chip.compiler == "arm-none-eabi-gcc")
+
+
+LIKE_ANOTHER = {"cortex-m4": "cortex-m7"}  # cores that run the kernels of another one: whole in the slow suite only
+
+
+def each(names: Iterable[str]) -> list[Any]:
+    """For parametrize: the boards, those whose core runs another's kernels marked as slow."""
+    shared = {name for name in names if name in SPECS and SPECS[name].chip.core in LIKE_ANOTHER}
+    return [pytest.param(name, marks=pytest.mark.slow) if name in shared else name for name in names]

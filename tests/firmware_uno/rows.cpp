@@ -1,0 +1,115 @@
+// Holds assembler of the kernels against C++ on random and extreme operands: how many results differ, per routine.
+#include "print.hpp"
+
+#include "firmware/kernels/kernels.hpp"
+
+namespace hil {
+uint32_t saturations;
+}
+
+namespace {
+
+uint32_t state = 1;
+uint8_t random_byte() {
+    state = state * 1664525 + 1013904223;
+    return static_cast<uint8_t>(state >> 24);
+}
+int8_t some(uint8_t kind) {
+    const uint8_t byte = random_byte();
+    return kind == 0 ? static_cast<int8_t>(byte) : kind == 1 ? -128 : kind == 2 ? 127 : byte & 1 ? -128 : 127;
+}
+
+constexpr hil::Size most = 33;
+// weights lie in flash: all bytes in an order in which every kind of product comes up
+const uint8_t weights[4 * most] HIL_FLASH = {
+#define HIL_EIGHT(n) n, 255 - n, 128, 127, 129, 0, 255, (n * 37) & 255,
+    HIL_EIGHT(1) HIL_EIGHT(5) HIL_EIGHT(9) HIL_EIGHT(20) HIL_EIGHT(33) HIL_EIGHT(47) HIL_EIGHT(64) HIL_EIGHT(80) HIL_EIGHT(99)
+    HIL_EIGHT(113) HIL_EIGHT(126) HIL_EIGHT(135) HIL_EIGHT(150) HIL_EIGHT(177) HIL_EIGHT(200) HIL_EIGHT(240) 3, 7, 31, 211};
+
+template <class Acc>
+uint16_t rows_that_differ() {
+    int8_t x[most];
+    uint16_t wrong = 0;
+    for (hil::Size count = 1; count <= most; ++count) {
+        for (uint8_t kind = 0; kind < 4; ++kind) {
+            for (hil::Size k = 0; k < count; ++k) x[k] = some(kind);
+            Acc one[4], other[4];
+            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
+            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
+            hil::Ram<int8_t> at = {x}, again = at;
+            hil::add_rows(one, w, at, count);
+            hil::twin::add_rows(other, v, again, count);
+            for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
+            wrong += w.at != v.at || at.at != again.at;
+        }
+    }
+    return wrong;
+}
+
+__int24 extreme_sum(uint8_t n) {
+    const __int24 ends[] = {0, 1, -1, 127, 128, -128, -129, 0x7F7F, 0x7F80, -0x8080, -0x8081, 0x3FFFFF, -0x400000};
+    if (n < 13) return ends[n];
+    return static_cast<__int24>(static_cast<__uint24>(random_byte()) | (static_cast<__uint24>(random_byte()) << 8) |
+                                (static_cast<__uint24>(random_byte() & 0x3F) << 16)) - 0x200000;
+}
+
+template <int N>
+uint16_t roundings_that_differ() {
+    uint16_t wrong = 0;
+    for (uint8_t n = 0; n < 60; ++n) {
+        for (uint8_t mask = 0; mask < 2; ++mask) {
+            __int24 sums[4];
+            int8_t bytes[4];
+            for (uint8_t r = 0; r < 4; ++r) sums[r] = extreme_sum(static_cast<uint8_t>(n + 5 * r));
+            hil::saturations = 0;
+            hil::round_rows(bytes, sums, N, mask ? 0 : 0xFF);
+            const uint32_t counted = hil::saturations;
+            hil::saturations = 0;
+            for (uint8_t r = 0; r < 4; ++r) wrong += bytes[r] != hil::twin::round_row(sums[r], N, mask != 0);
+            wrong += counted != hil::saturations;
+            for (uint8_t r = 0; r < 4; ++r) wrong += hil::requantize<int8_t>(sums[r], hil::Const<N>()) != hil::twin::round_row(sums[r], N, false);
+        }
+    }
+    return wrong;
+}
+
+uint16_t bytes_that_differ() {
+    uint16_t wrong = 0;
+    for (int32_t value = -32768; value < 32768; ++value) {
+        const int16_t narrow = static_cast<int16_t>(value);
+        const uint32_t before = hil::saturations;
+        const int8_t found = hil::saturate<int8_t>(narrow);
+        const int8_t nearest = narrow > 127 ? 127 : narrow < -128 ? -128 : static_cast<int8_t>(narrow);
+        wrong += found != nearest || hil::saturations - before != static_cast<uint32_t>(nearest != narrow);
+    }
+    return wrong;
+}
+
+template <int N>
+uint16_t shifts_that_differ() {
+    uint16_t wrong = 0;
+    for (uint8_t n = 0; n < 60; ++n) {
+        const __int24 sum = extreme_sum(n);
+        const int16_t word = static_cast<int16_t>(sum);
+        wrong += hil::shift_right_const<(N < 8 ? N : 0)>(sum) != (sum >> (N < 8 ? N : 0));
+        wrong += hil::shift_right_const<N>(word) != (word >> N);
+        wrong += hil::lift24<N>(sum) != static_cast<__int24>(static_cast<__uint24>(sum) << N);
+    }
+    return wrong;
+}
+
+}  // namespace
+
+int main() {
+    print_init();
+    wait_for_host();
+    print_number(rows_that_differ<__int24>());
+    print_number(rows_that_differ<int32_t>());
+    print_number(roundings_that_differ<1>() + roundings_that_differ<5>() + roundings_that_differ<7>() + roundings_that_differ<8>() +
+                 roundings_that_differ<9>() + roundings_that_differ<13>());
+    print_number(bytes_that_differ());
+    print_number(shifts_that_differ<0>() + shifts_that_differ<1>() + shifts_that_differ<3>() + shifts_that_differ<6>() +
+                 shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
+    print_char('\n');
+    print_end();
+}

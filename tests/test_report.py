@@ -1,0 +1,255 @@
+"""The report: what stands on the page, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import browser, chromium
+from hil_command import check_failure, hil
+from wire_bench import write_tiny_model
+
+from tinyhil.errors import DataError
+from tinyhil.harness.records import exports
+from tinyhil.harness.records.verdict import ISSUES, verdict_of
+from tinyhil.harness.report.html import escape
+from tinyhil.harness.report.page import make_page
+
+ROOT = Path(__file__).resolve().parent.parent
+HOSTILE = "</script><script>alert(1)</script>\"'<b>&"
+UNIFORM = [
+    {"format": "fixed8", "reason": None, "arena_bytes": 40, "quality": 0.9, "accuracy": 0.9, "latency_us": 10.0},
+    {"format": "fixed16", "reason": None, "arena_bytes": 80, "quality": 1.0, "accuracy": 1.0, "latency_us": 20.0},
+    {"format": "nf4", "reason": "no kernel", "arena_bytes": None},
+]
+SEARCH = {
+    **{"strategy": "lagrange", "evaluations": 3.0, "seconds": 0.5, "samples": 20, "accuracy": 1.0, "arena_bytes": 80},
+    **{"latency_us": 20.0, "uniform": UNIFORM, "search": {"quality": 1.0}, "formats": ["fixed8", "fixed16"], "seed": 0},
+    "tried": [
+        {"number": n, "arena_bytes": 40 + 10 * n, "quality": 0.9 + 0.02 * n, "latency_us": 9.0 + n} for n in range(5)
+    ],
+}
+
+
+class Reader(HTMLParser):
+    """Elements by name, texts of titles and cells, and whatever would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.specs: list[dict[str, Any]] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append("spec" if found.get("type") == "application/json" else tag)
+        for name in ("src", "href"):
+            address = found.get(name) or "#"
+            if not address.startswith(("#", "data:")):
+                self.fetched.append(address)
+
+    def handle_endtag(self, tag: str) -> None:
+        last = self.open.pop()
+        assert last == tag or (last, tag) == ("spec", "script"), f"<{last}> is ended by </{tag}>"
+
+    def handle_data(self, data: str) -> None:
+        inside = self.open[-1] if self.open else ""
+        if inside == "spec":
+            self.specs.append(json.loads(data))
+        elif inside not in ("script", "style"):
+            self.text.append(data)
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A profile on the emulated Uno and a search, as files; the profile's as `hil profile` left it."""
+    folder = tmp_path_factory.mktemp("report")
+    write_tiny_model(folder / "tiny.onnx")
+    x = np.random.default_rng(5).uniform(-1, 1, (12, 1, 32)).astype(np.float32)
+    np.savez(folder / "x.npz", x=x, y=np.arange(12) % 4)
+    options = ("--model", "tiny.onnx", "--inputs", "x.npz", "--calibrate", "x.npz", "--samples", 12)
+    done = hil("profile", "--board", "uno", *options, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (path,) = (folder / "results" / "uno" / "tiny").glob("*.json")
+    (folder / "search.json").write_text(json.dumps(SEARCH))
+    return [path, folder / "search.json"]
+
+
+def test_the_page_says_all_that_the_record_knows(records: list[Path]) -> None:
+    record = json.loads(records[0].read_text())
+    page = read(make_page(records))
+    text = " ".join(page.text)
+    assert page.fetched == []
+    for title in (
+        "Graph",
+        "Layers",
+        "Memory over time",
+        "RAM and flash by part",
+        "Decisions",
+        "Provenance",
+        "Pareto fronts",
+    ):
+        assert title in page.text
+    for figure in (record["flash_bytes"], record["memory"]["total_bytes"], record["latency"]["max"]):
+        assert f"{figure:,}" in text
+    for layer, cost in zip(record["layers"], record["profile"]["operations"], strict=True):
+        assert {layer["name"], f"{cost['ticks']:,.0f}", f"{layer['weight_bytes']:,}"} <= set(page.text)
+    for part, count in {**record["parts"]["flash"], **record["parts"]["ram"]}.items():
+        assert {part, f"{count:,}"} <= set(page.text)
+    assert record["plan"]["certificate"] in page.text
+    assert record["provenance"]["command"] in page.text
+    assert record["provenance"]["command"].startswith("hil profile --board uno --model tiny.onnx --inputs x.npz")
+    times = len(set(record["raw"]["ticks"])) > 1
+    assert len(page.specs) == 5 + times  # map, parts, confusion, perhaps times; two panels of the search
+
+
+def test_parts_of_the_record_are_consistent(records: list[Path]) -> None:
+    """What the report adds up is what the run measured."""
+    record = json.loads(records[0].read_text())
+    assert record["verdict"] == "valid"
+    assert record["issues"] == []
+    assert sum(record["parts"]["flash"].values()) == record["flash_bytes"]
+    assert sum(record["parts"]["ram"].values()) == record["memory"]["static_bytes"]
+    assert record["parts"]["ram"]["arena"] == record["memory"]["arena_bytes"]
+    assert sum(layer["saturations"] for layer in record["layers"]) == record["saturations"]
+    assert sum(sum(row) for row in record["decisions"]["confusion"]) == record["samples"]
+    right = sum(row[label] for label, row in enumerate(record["decisions"]["confusion"]))
+    assert right / record["samples"] == record["accuracy"]
+    tops = [b["offset"] + b["size_bytes"] for b in record["plan"]["buffers"]]
+    assert max(tops) == record["plan"]["peak_bytes"]
+
+
+def test_differences_stand_in_front(records: list[Path], tmp_path: Path) -> None:
+    record = json.loads(records[0].read_text())
+    record["flash_bytes"] += 100
+    record["model"] = HOSTILE
+    record["layers"][0]["name"] = HOSTILE
+    (tmp_path / "other.json").write_text(json.dumps(record))
+    page = make_page([records[0], tmp_path / "other.json"])
+    assert "Differences" in read(page).text
+    assert HOSTILE not in page
+    assert escape(HOSTILE) in page
+
+
+def test_a_record_without_the_parts_that_reports_show(tmp_path: Path) -> None:
+    """A golden record of before: what it lacks is left out."""
+    path = next((ROOT / "results" / "golden" / "due").glob("digits_cnn-fixed8.json"))
+    page = read(make_page([path]))
+    assert "RAM" in " ".join(page.text)
+    assert "Memory over time" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "not a readable record"), ('{"raw": 1}', "not a record"), ('{"strategy": 1}', "not a")]
+)
+def test_what_is_no_record_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    check_failure(hil("report", "bad.json", cwd=tmp_path), DataError.exit_code, "bad.json", words)
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "not-bit-exact": {"bit_exact": False},
+    "no-samples": {"samples": 0, "raw": {"outputs": []}},
+    "results-missing": {"samples": 3},
+    "ram-exceeded": {"memory": {"total_bytes": 3000}},
+    "stack-beyond-bound": {"memory": {"stack_limit_bytes": 1}},
+    "stack-could-overflow": {"memory": {"stack_limit_bytes": 2047}},
+    "float-disagrees": {"degraded": [{"tensor": "h"}]},
+    "accuracy-collapsed": {"accuracy": 0.5, "float_accuracy": 0.9},
+    "inputs-clipped": {"input_saturations": 30},
+    "flaky": {"flaky": True},
+    "wire-damaged": {"link": {"damaged_frames": 1}},
+    "heap-used": {"memory": {"heap_bytes": 8}},
+    "ram-unknown": {"memory": {"stack_bytes": None}},
+}
+
+
+@pytest.mark.parametrize("code", [issue.code for issue in ISSUES])
+def test_verdicts(code: str, records: list[Path]) -> None:
+    """Each fault by its own code, and the verdict that goes with it; docs/results.md knows it."""
+    record = copy.deepcopy(json.loads(records[0].read_text()))
+    for key, value in FAULTS[code].items():
+        record[key] = {**record[key], **value} if isinstance(record[key], dict) else value
+    found = verdict_of(record)
+    severity = {issue.code: issue.severity for issue in ISSUES}
+    assert code in {issue["code"] for issue in found["issues"]}
+    assert found["verdict"] in (severity[code], "invalid")
+    assert f"`{code}` | {severity[code]}" in (ROOT / "docs" / "results.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium() is None, reason="no chromium")
+def test_in_a_browser(records: list[Path], tmp_path: Path) -> None:
+    """Wide and narrow, light and dark: no error, nothing fetched, nothing wider than the window, charts that show."""
+    page_file = tmp_path / "report.html"
+    text = make_page([*records, records[0]])
+    page_file.write_text(text)
+    charts = len(read(text).specs)
+    with browser() as page:
+        for width in (1280, 400):
+            for dark in (False, True):
+                page.show(page_file, width, dark)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                assert page.evaluate("[...document.querySelectorAll('.drawn svg')].every(s => s.clientWidth > 200)")
+                assert page.evaluate("document.querySelectorAll('.drawn svg').length") == charts
+                paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert (sum(map(int, paper.strip("rgb()").split(","))) < 200) == dark
+        page.evaluate("document.querySelectorAll('table.sortable')[0].querySelectorAll('th button')[5].click()")
+        times = page.evaluate(
+            "[...document.querySelectorAll('table.sortable')[0].tBodies[0].rows].map(r => +r.cells[5].dataset.key)"
+        )
+        assert times == sorted(times, reverse=True)
+        assert page.errors == []
+        assert [address for address in page.requests if not address.startswith(("data:", "file:"))] == []
+
+
+def test_exports(records: list[Path], tmp_path: Path) -> None:
+    """Perfetto, CSV, Markdown and Model Explorer, of the same record."""
+    record = json.loads(records[0].read_text())
+    options = ("--trace", "t.json", "--csv", "-", "--overlay", "o.json")
+    done = hil("report", records[0], *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "report.html").exists()
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    operations = record["profile"]["operations"]
+    assert [(row["name"], float(row["ticks"])) for row in rows] == [(op["name"], op["ticks"]) for op in operations]
+    trace = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    spans = [event for event in trace if event["ph"] == "X"]
+    assert len(spans) == sum(op["executions"] for op in operations)
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(spans))
+    assert {event["name"] for event in spans} == {op["name"] for op in operations}
+    assert max(event["args"]["bytes"] for event in trace if event["ph"] == "C") == record["plan"]["peak_bytes"]
+    (overlay,) = json.loads((tmp_path / "o.json").read_text()).values()
+    assert set(overlay["results"]) == {op["output"] for op in operations}
+    assert sum(node["value"] for node in overlay["results"].values()) == pytest.approx(
+        sum(op["ticks"] for op in operations)
+    )
+    text = exports.as_markdown([record, {**record, "bit_exact": False, "model": "a|b"}])
+    assert "✅ valid | tiny | uno (emulated)" in text
+    assert "❌ invalid | a\\|b" in text
+    assert "`not-bit-exact`" in text
+
+
+def test_a_trace_needs_a_profile(records: list[Path], tmp_path: Path) -> None:
+    record = json.loads(records[0].read_text())
+    del record["profile"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    done = hil("report", "run.json", "--trace", "t.json", cwd=tmp_path)
+    check_failure(done, DataError.exit_code, "no profile", "hil profile")
