@@ -16,7 +16,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow tables doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check test test-slow tables docs doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -39,6 +39,10 @@ test-slow: setup-dev
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
 tables: setup-dev
 	$(BIN)/python -m tools.tables && $(BIN)/python -m tools.docs
+
+# The site of docs/, into site/; fails on what leads nowhere.
+docs: setup-dev
+	$(BIN)/mkdocs build --strict --quiet
 
 doctor: setup
 	$(BIN)/hil doctor

@@ -1,6 +1,6 @@
 """The arena of every model of the zoo at 8, at 16 and at mixed bits.
 
-python benchmarks/arena_mixes.py [--mixes 200] [--models digits_cnn,...] [--write docs/memplan.md]
+python benchmarks/arena_mixes.py [--mixes 200] [--models digits_cnn,...] [--write docs/measured/memplan.md]
 
 Models with weights of others are measured where HIL_DATA has them. Peaks with the passes switched on one after the
 other, against first-fit and the lower bound. Times are those of the processor: other programs may share the machine.

@@ -1,8 +1,8 @@
 """The networks of the peer comparison on all three emulated boards; prints a Markdown table.
 
 Needs HIL_DATA with `models/peer_bench/`: an MLP 64-32-10 and a small CNN on digits, and a FastGRNN with H = 32 over
-128 x 9, here as a Scan instead of unrolled, same weights. The peers' figures on the same files are quoted in the README
-from one measurement.
+128 x 9, here as a Scan instead of unrolled, same weights. The peers' figures on the same files are quoted in
+docs/measured/peers.md from one measurement.
 """
 
 from __future__ import annotations

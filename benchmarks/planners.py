@@ -1,4 +1,6 @@
-"""The planner tables of docs/memplan.md: python benchmarks/planners.py [--mixes 200] [--write docs/memplan.md]
+"""The planner tables of docs/measured/memplan.md.
+
+python benchmarks/planners.py [--mixes 200] [--write docs/measured/memplan.md]
 
 Instances come from $HIL_DATA/memplan (minimalloc's eleven hard ones, live ranges of published networks), from
 benchmarks/instances and from benchmarks/shape_graphs.py. Times are seconds of the processor, the least of REPEATS where

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyhil.errors import DoesNotFit
+from tinyhil.preference import LATENCY, RAM, Wish
 from tinyhil.program import Program, Role
 
 CHUNK_BYTES = 128  # payload of one frame: long enough for the wire, short enough to lose one now and then
 MAX_CHUNK_BYTES = 240  # the frame's length is counted in one byte
+LARGE_SAMPLE_BYTES = 1024  # a second slot for a larger one pays only if it fills while the first is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,18 @@ class Transfer:
         return self.slots * (self.chunk_bytes if self.streamed else self.sample_bytes)
 
 
-def choose_transfer(program: Program, arena_bytes: int, ram_bytes: int | None, board: str) -> Transfer:
-    """Whole samples in two slots where they take at most half of the RAM, else in one, else streamed, else in one.
+def choose_transfer(
+    program: Program, arena_bytes: int, ram_bytes: int | None, board: str, wish: Wish | None = None
+) -> Transfer:
+    """Rows of the input if that takes less than a sample; whole samples in two slots where they pay and take at most
+    half of the RAM, else in one. For the least latency whole samples, as long as they take at most half.
 
     `ram_bytes` None: a board without limit. DoesNotFit when nothing is left for the input.
     """
     limit = ram_bytes if ram_bytes is not None else 1 << 40
     options = _options(program, limit)
+    if ram_bytes is not None:
+        options = _in_order(options, wish or Wish())
     for transfer in options:
         if transfer.input_bytes + arena_bytes <= limit:
             return transfer
@@ -44,6 +51,21 @@ def choose_transfer(program: Program, arena_bytes: int, ram_bytes: int | None, b
         f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
         "use a lower width or a larger board"
     )
+
+
+def _in_order(options: list[Transfer], wish: Wish) -> list[Transfer]:
+    """What is preferred first; the order of `options` is that of comfort."""
+    if wish.prefer == RAM:
+        return sorted(options, key=lambda transfer: transfer.input_bytes)
+    if wish.prefer == LATENCY:
+        return options
+
+    def is_wasteful(transfer: Transfer) -> bool:
+        streams = any(other.streamed and other.input_bytes < transfer.sample_bytes for other in options)
+        second = transfer.slots > 1 and transfer.sample_bytes > LARGE_SAMPLE_BYTES and not wish.overlapped
+        return not transfer.streamed and (streams or second)
+
+    return sorted(options, key=is_wasteful)
 
 
 def _options(program: Program, limit: int) -> list[Transfer]:

@@ -91,8 +91,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _dispatch(arguments: list[str] | None) -> None:
     threading.excepthook = lambda told: defect(told.exc_value) and None  # not on the terminal
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # end boards and temporary files as Ctrl-C does
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # Windows knows no hang-up
+            signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

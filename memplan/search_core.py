@@ -1,6 +1,6 @@
 """Exact search over canonical positions: is there a plan of at most this height?
 
-The readable twin of search_core.c: same nodes, same order, same offsets. docs/memplan.md explains the method.
+The readable twin of search_core.c: same nodes, same order, same offsets. docs/measured/memplan_method.md explains it.
 
 A plan is canonical if no block can be moved down: each rests on the floor or on another block. The state is a
 skyline, a height per section. A valley is a run of equal height whose neighbours are higher; what covers a section

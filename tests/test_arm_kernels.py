@@ -28,6 +28,7 @@ from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
 from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.preference import Wish
 from tinyhil.program import Blocks, Program, walk
 from tinyhil.reference import run_reference
 from tinyhil.search.space import Choice, make_space
@@ -238,6 +239,6 @@ def test_a_search_plans_the_arena_that_is_compiled(board: str, tmp_path: Path) -
     ranges = calibrate(model.graph, samples_for((1, 3, 20, 20)), {"name": "test"})
     space = make_space(model.graph, ranges, ("fixed8", "fixed16"))
     memory = memory_of(space, boards.board(board))
-    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board})
+    made = compile_model(model, Assignment("fixed8"), ranges, [boards.board(board)], {board}, wish=Wish("ram"))
     assert memory.planned_bytes(space.uniform(Choice("fixed8"))) == made.plan.peak_bytes
     assert memory_of(space, None).planned_bytes(space.uniform(Choice("fixed8"))) != made.plan.peak_bytes

@@ -35,6 +35,7 @@ from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 from tinyhil.harness.zoo import find_model
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.preference import Wish
 from tinyhil.program import Program, Role
 from tinyhil.reference import run_reference
 
@@ -225,9 +226,30 @@ def test_transfer(
     streamable: bool, steps: int, width: int, arena: int, ram: int | None, wanted: Transfer, tmp_path: Path
 ) -> None:
     program = transfer_program(tmp_path, streamable, steps, width)
-    found = choose_transfer(program, arena, ram, "b")
+    found = choose_transfer(program, arena, ram, "b", Wish("latency"))
     assert found == wanted
     assert ram is None or found.input_bytes + arena <= ram
+
+
+@pytest.mark.parametrize(
+    ("streamable", "steps", "width", "wish", "wanted"),
+    [
+        (True, 128, 3, Wish("balanced"), Transfer(True, 2, 126, 21, 6, 768)),  # less than a sample
+        (True, 128, 3, Wish("ram"), Transfer(True, 2, 126, 21, 6, 768)),
+        (True, 20, 3, Wish("balanced"), Transfer(False, 2, 120, 0, 0, 120)),  # two chunks are not
+        (True, 20, 3, Wish("ram"), Transfer(False, 1, 120, 0, 0, 120)),
+        (False, 512, 1, Wish("balanced"), Transfer(False, 2, 128, 0, 0, 1024)),
+        (False, 513, 1, Wish("balanced"), Transfer(False, 1, 128, 0, 0, 1026)),  # a second slot does not pay
+        (False, 513, 1, Wish("balanced", overlapped=True), Transfer(False, 2, 128, 0, 0, 1026)),
+        (False, 512, 1, Wish("ram", overlapped=True), Transfer(False, 1, 128, 0, 0, 1024)),
+    ],
+)
+def test_transfer_that_is_preferred(
+    streamable: bool, steps: int, width: int, wish: Wish, wanted: Transfer, tmp_path: Path
+) -> None:
+    program = transfer_program(tmp_path, streamable, steps, width)
+    assert choose_transfer(program, 100, 98304, "b", wish) == wanted
+    assert not choose_transfer(program, 100, None, "b", wish).streamed  # this computer has no limit
 
 
 @pytest.mark.parametrize(

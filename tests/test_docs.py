@@ -15,7 +15,7 @@ from tools.docs import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI = (ROOT / "docs" / "cli.md").read_text()
-PAGES_WITH_LINKS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES_WITH_LINKS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("command", sorted(hil.commands))

@@ -98,7 +98,7 @@ def test_damage_at_one_per_thousand(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("board", each(EMULATED))
 def test_windows_survive_damage(board: str, mode: str, tmp_path: Path) -> None:
-    """On the Uno the window is streamed step by step, on the others sent whole."""
+    """The window is streamed step by step on boards, whose RAM that saves, and sent whole to this computer."""
     wire = run_damaged(har_bench(board, 12), tmp_path, MODES[mode], 1e-3)
     assert wire.flipped + wire.dropped > 20
 

@@ -71,3 +71,18 @@ def test_hil_run_on_emulated_boards_outside_the_checkout(wheel: Path, tmp_path: 
     assert json.loads(done.stdout)["bit_exact"] is True
     assert len([path for path in (cache / "emulators").iterdir() if path.suffix != ".lock"]) == 1
     assert {path: path.stat().st_mtime_ns for path in installed.rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_a_user_s_program_is_strictly_typed(wheel: Path, tmp_path: Path) -> None:
+    """Against what is installed (py.typed), not against the checkout."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    program = (ROOT / "tests" / "user_program.py").read_text(encoding="utf-8")
+    (tmp_path / "user.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "user.py"]
+    environment = {**os.environ, "MYPYPATH": str(tmp_path / "site")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "user.py").write_text(program + '\nwrong: int = measured(3, "host", "x")\n', encoding="utf-8")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200)
+    assert "incompatible type" in done.stdout

@@ -56,7 +56,7 @@ def read_bytes(path: Path, what: str, most: int, error: type[HilError] = DataErr
 
 def _without_waiting(path: str, flags: int) -> int:
     """A pipe without a writer is opened at once, and refused."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has no such pipes
 
 
 def read_text(path: Path, what: str, most: int = MOST_TEXT_BYTES, error: type[HilError] = DataError) -> str:

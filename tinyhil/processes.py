@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 # A pipe from us is held open by us alone. Its end is the end of the group: of the program, then of this watch.
-WATCHED = '(read _ <"/proc/self/fd/$0"; kill -KILL 0) >/dev/null 2>&1 & exec "$@"'
+WATCHED = '(read _ <"/dev/fd/$0"; kill -KILL 0) >/dev/null 2>&1 & exec "$@"'
+HAS_GROUPS = hasattr(os, "killpg")  # not on Windows: there a program may outlive us if we are killed
 
 
 class Started(subprocess.Popen[Any]):
@@ -28,6 +29,10 @@ class Started(subprocess.Popen[Any]):
         path = (options.get("env") or os.environ).get("PATH")
         if shutil.which(words[0], path=path) is None:
             raise FileNotFoundError(2, "not found, or not executable", words[0])
+        self._leash = -1
+        if not HAS_GROUPS:
+            super().__init__(words, **options)
+            return
         watched, self._leash = os.pipe()
         shell = ["/bin/sh", "-c", WATCHED, str(watched), *words]
         try:
@@ -47,14 +52,17 @@ class Started(subprocess.Popen[Any]):
 
     def end(self, patience_s: float = 0.0) -> int:
         """Ask the program to end (SIGTERM) if there is patience, then end its group; the exit code."""
-        if self._leash < 0:
+        if self._leash < 0 and self.returncode is not None:
             return int(self.returncode)
         if patience_s and self.poll() is None:
             self.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 return self.wait(patience_s)
         with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)  # no other's: the watch keeps the group's number until the release
+            if HAS_GROUPS:
+                os.killpg(self.pid, signal.SIGKILL)  # no other's: the watch keeps the group's number until the release
+            else:
+                self.kill()
         return self.wait()
 
     def _release(self) -> None:

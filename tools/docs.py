@@ -62,9 +62,12 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
-def readme_page() -> str:
-    """README.md with its table of measurements made anew."""
-    text = (ROOT / "README.md").read_text()
+FORMATS_PAGE = "docs/measured/formats.md"
+
+
+def measured_page() -> str:
+    """docs/measured/formats.md with its table made anew."""
+    text = (ROOT / FORMATS_PAGE).read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{_measured()}\n{END}{after}"
@@ -125,7 +128,7 @@ PAGES = {
     "docs/operators.md": operators_page,
     "docs/reram.md": reram_page.page,
     "docs/zoo.md": zoo_table.page,
-    "README.md": readme_page,
+    FORMATS_PAGE: measured_page,
     **{name: _project_file(name) for name in project_files(list(load_boards().entries.values()))},
 }
 

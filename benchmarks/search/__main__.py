@@ -1,7 +1,7 @@
-"""Tables and figures of the width search: results/search/<name>.json, and from these docs/search.md and its pictures.
+"""Tables and figures of the width search: results/search/<name>.json, from these docs/measured/search.md.
 
 python -m benchmarks.search peers table1 figure5     measures (needs HIL_DATA), one after the other
-python -m benchmarks.search --docs                   writes tables into docs/search.md, figures into docs/search/
+python -m benchmarks.search --docs                   tables into docs/measured/search.md, figures into docs/search/
 """
 
 from __future__ import annotations

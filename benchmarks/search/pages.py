@@ -1,4 +1,4 @@
-"""Results of the width search as docs/search.md and docs/search/ show them."""
+"""Results of the width search as docs/measured/search.md and docs/search/ show them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ PAGES: dict[str, Callable[[Rows], str]] = {
 
 def update_docs() -> None:
     """Replace what is between the markers of each table."""
-    path = ROOT / "docs" / "search.md"
+    path = ROOT / "docs" / "measured" / "search.md"
     text = path.read_text()
     for name, page in PAGES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"

@@ -1,4 +1,4 @@
-"""What the tables of docs/search.md show, measured row by row.
+"""What the tables of docs/measured/search.md show, measured row by row.
 
 RAM limits are those MinUn was run with: arena without the model input. Searches see the training part, figures are of
 the test part.

@@ -215,8 +215,8 @@ def owner() -> str:
         return "".join(c for c in setting if c.isprintable())[:80]
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
+    except (ImportError, KeyError, OSError):
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
     return f"{user}@{platform.node()}"
 
 

@@ -21,8 +21,10 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
-from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.placement import Placement, placements
+from tinyhil.memplan.arena.preference import preferred
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
+from tinyhil.preference import Wish
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
 from tinyhil.verify import checked
@@ -50,10 +52,12 @@ def compile_model(
     boards: Sequence[BoardSpec],
     required: Iterable[str],
     without: Collection[str] = (),
+    wish: Wish | None = None,
 ) -> Compiled:
     """Lower, plan and generate for `boards`; those it does not fit are left out unless `required` (DoesNotFit).
 
-    `without`: names of fusions and of passes of memory to leave out. Weights are stored as each core reads them: with
+    `without`: names of fusions and of passes of memory to leave out. `wish`: whether time or memory counts where they
+    disagree, and how samples arrive. Weights are stored as each core reads them: with
     `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
     those of the first board that is not left out.
     """
@@ -65,7 +69,7 @@ def compile_model(
     groups = _by_core(lowered, boards)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
-    parts = [_compile(program, same, required, without) for program, same in groups]
+    parts = [_compile(program, same, required, without, wish or Wish()) for program, same in groups]
     mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
     names = [[target.name for target in part.targets] for part in parts]
     sources = {**project_sources(boards), **join(list(zip(names, mains, strict=True)))}
@@ -107,14 +111,17 @@ class _Part:
     targets: list[Target]
 
 
-def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str]) -> _Part:
+def _compile(
+    program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str], wish: Wish
+) -> _Part:
     if any(board.hardware is not None for board in boards):
         without = {*without, ROWS.name}  # an array holds whole windows
-    placed = place(program, without)
+    limits = [b.chip.ram_bytes for b in boards if b.chip.ram_bytes and (not required or b.name in required)]
+    placed = preferred(placements(program, without), min(limits, default=None), wish.prefer)
     transfers = {}
     for board in boards:
         try:
-            placed, transfers[board.name] = fit(placed, board, may_spread=board.name in required)
+            placed, transfers[board.name] = fit(placed, board, wish, may_spread=board.name in required)
         except DoesNotFit:
             if board.name in required:
                 raise
@@ -123,18 +130,20 @@ def _compile(program: Program, boards: Sequence[BoardSpec], required: set[str], 
     return _Part(placed, transfers, targets)
 
 
-def fit(placed: Placement, board: BoardSpec, *, may_spread: bool) -> tuple[Placement, Transfer]:
+def fit(
+    placed: Placement, board: BoardSpec, wish: Wish | None = None, *, may_spread: bool
+) -> tuple[Placement, Transfer]:
     """How the input gets into a board; where one memory is too small, with a plan over all that its chip has."""
     program, chip = placed.program, board.chip
     try:
         arena_bytes = arrays(placed.plan).get(SYMBOL, 0) if chip.regions else placed.plan.peak_bytes
-        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name)
+        return placed, choose_transfer(program, arena_bytes, chip.ram_bytes, board.name, wish)
     except DoesNotFit:
         if not (may_spread and chip.regions) or chip.ram_bytes is None:
             raise
     main_bytes = main_ram_bytes(program, chip.ram_bytes, chip.stack_reserve_bytes or 0)
     wide = spread(placed, chip.regions, main_bytes)
-    return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name)
+    return wide, choose_transfer(program, arrays(wide.plan).get(SYMBOL, 0), chip.ram_bytes, board.name, wish)
 
 
 @lru_cache

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tinyhil.preference import PREFERENCES
+
 if TYPE_CHECKING:
     from tinyhil.harness.config import Boards
 
@@ -49,6 +51,27 @@ INPUTS_OPTION = click.option(
 )
 CALIBRATE_OPTION = click.option(
     "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
+)
+
+
+def prefer_option(default: str) -> Callable[[Any], Any]:
+    """`--prefer`: whether time or memory counts."""
+    return click.option(
+        "--prefer",
+        type=click.Choice(PREFERENCES),
+        default=default,
+        show_default=True,
+        help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
+        "smallest arena and the least input; balanced: less RAM where it costs next to no time, or where RAM is short.",
+    )
+
+
+CALIBRATE_BY_OPTION = click.option(
+    "--calibrate-by",
+    type=click.Choice(["minmax", "percentile", "kl", "mse"]),
+    default="minmax",
+    show_default=True,
+    help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
 )
 PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."

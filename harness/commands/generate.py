@@ -9,6 +9,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED, Wish
 
 
 @click.command()
@@ -18,6 +19,8 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
+@common.CALIBRATE_BY_OPTION
+@common.prefer_option(BALANCED)
 @common.BOARDS_OPTION
 def generate(
     model: str,
@@ -25,6 +28,8 @@ def generate(
     format_: str,
     assignment: Path | None,
     calibrate: Path | None,
+    calibrate_by: str,
+    prefer: str,
     boards_file: Path | None,
     **states: Any,
 ) -> None:
@@ -40,5 +45,7 @@ def generate(
         read_boards(boards_file),
         say,
         Streamed(**states, samples=calibrate),
+        Wish(prefer),
+        calibrate_by,
     )
     click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -34,7 +34,7 @@ MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 @ASSIGNMENT_OPTION
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
 @click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
-@click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/memplan.md.")
+@click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/measured/memplan_method.md.")
 @click.option(
     "--without",
     multiple=True,

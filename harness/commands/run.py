@@ -11,6 +11,7 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -28,6 +29,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
 @common.CALIBRATE_OPTION
+@common.CALIBRATE_BY_OPTION
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
 @common.PORT_OPTION
 @click.option(
@@ -37,6 +39,7 @@ from tinyhil.harness.commands.common import read_boards, say
     show_default=True,
     help="quiet: wire idle while timing; stream: receive during inference.",
 )
+@common.prefer_option(BALANCED)
 @click.option(
     "--uart",
     type=click.Choice(["lifted", "true"]),

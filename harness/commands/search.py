@@ -10,6 +10,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import RAM
 
 
 @click.command()
@@ -56,6 +57,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
 @common.CALIBRATE_OPTION
+@common.CALIBRATE_BY_OPTION
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),
@@ -70,6 +72,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @click.option(
     "--device-samples", type=click.IntRange(min=1), default=50, show_default=True, help="Samples per measurement."
 )
+@common.prefer_option(RAM)
 @click.option("--port", help="Serial port or pyserial URL of the board.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Accuracy against RAM, as .svg and .png of this name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Assignment file; default: beside the trials.")

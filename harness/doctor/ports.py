@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import glob
-import grp
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from tinyhil.harness.doctor.checks import Check
@@ -15,7 +15,13 @@ SYS = Path("/sys")
 PROC = Path("/proc")
 
 
+with suppress(ImportError):  # on Windows ports belong to nobody
+    import grp
+
+
 def checks() -> list[Check]:
+    if not hasattr(os, "geteuid"):
+        return []
     ports = serial_ports()
     return [permissions(ports), group(ports), modem_manager(PROC), *latencies(SYS)]
 

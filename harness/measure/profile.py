@@ -7,8 +7,8 @@ What reading the clock costs is measured by empty operations at the start of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,13 +23,14 @@ from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
+from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.variant import Device, Told, run_variant
 from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
-from tinyhil.program import Op, Program
+from tinyhil.program import Op, Program, walk
 
 Say = Callable[[str], None]
 OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
@@ -38,7 +39,8 @@ OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of sampl
 @dataclass(frozen=True, slots=True)
 class OperationCost:
     """One operation: `ticks` and `instructions` per sample (mean), over all its `executions`, of which `macs` products
-    are summed (None: no layer) and `elements` results written. `signature`: all that decides its code."""
+    are summed (None: no layer) and `elements` results written. `signature`: all that decides its code. `limit`: cycles
+    or instructions per product that the best loop known for its operands takes on this core (loop_limits.py)."""
 
     name: str
     output: str
@@ -50,6 +52,13 @@ class OperationCost:
     macs: int | None
     ticks: float
     instructions: float | None
+    limit: float | None = None
+
+    @property
+    def per_product(self) -> float | None:
+        """Instructions per product where they are counted, else ticks; None for what is no layer."""
+        spent = self.ticks if self.instructions is None else self.instructions
+        return spent / self.macs if self.macs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     outputs = np.array([np.frombuffer(result.output, dtype) for result in told.results], np.int64)
     require_equal(outcome, outputs, ", profiled")
     costs, outside, reading = read_costs(outcome.compiled, told)
+    costs = with_limits(costs, outcome.compiled.program, outcome.board.chip.core)
     traces = outcome.traces
     found = Profile(
         board=outcome.board.name,
@@ -122,6 +132,11 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     )
     add_profile(record, path, found.as_json())
     return found
+
+
+def with_limits(costs: Sequence[OperationCost], program: Program, core: str) -> tuple[OperationCost, ...]:
+    by_output = {op.output: op for op in walk(program.body)}
+    return tuple(replace(cost, limit=loop_limit(core, program, by_output[cost.output])) for cost in costs)
 
 
 MOST_EVENTS = 20_000  # that are kept

@@ -45,6 +45,7 @@ from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, gre
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan.arena.regions import arrays
+from tinyhil.preference import Wish
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, quantize_inputs
 
@@ -113,6 +114,10 @@ class Clock:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - begin, 4)
 
 
+def wish_of(request: Request) -> Wish:
+    return Wish(request.prefer, overlapped=request.mode == "stream")
+
+
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
     """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
     if not 0 < request.timeout_s < float("inf"):
@@ -123,14 +128,16 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     request = replace(request, load=how_loaded(request.load, board))
     check_tools(place, request, cache_dir)
     with clock.stage("model"):
-        opened = open_model(request.model, say, request.streamed)
+        opened = open_model(request.model, say, request.streamed, request.calibrate_by)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)
         model, inputs = opened.model, job.inputs
         x = shape_inputs(model.graph, inputs.x)
     with clock.stage("compile"):
-        compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
+        compiled = compile_model(
+            model, job.assignment, job.ranges, list(boards.entries.values()), {board.name}, wish=wish_of(request)
+        )
         check_weights(compiled.program, board)
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):

@@ -13,6 +13,7 @@ from tinyhil.harness.build.pipeline import compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 
@@ -25,14 +26,16 @@ def generate_project(
     boards: Boards,
     say: Say,
     streamed: Streamed = NO_STREAM,
+    wish: Wish | None = None,
+    by: str = "minmax",
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
     and assignment file if there is one."""
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
-    opened = open_model(name, say, streamed)
+    opened = open_model(name, say, streamed, by)
     formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
-    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), ())
+    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
     left_out = [board for board in boards.entries if board not in compiled.transfers]
     if left_out:
         say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")

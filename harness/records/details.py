@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.codegen.chains import carried_out
+from tinyhil.codegen.chains import Chain, carried_out
 from tinyhil.codegen.profile_calls import number_of, stored_bytes
 from tinyhil.columns import scaled_columns
 from tinyhil.harness.build.parts import parts_of
@@ -29,7 +29,7 @@ from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.measure.sensitivity import sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe
-from tinyhil.program import Program, Role, walk
+from tinyhil.program import Op, Program, Role, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 
 MOST_CLASSES = 100  # of a confusion matrix
@@ -44,37 +44,52 @@ def layers_of(outcome: Outcome) -> list[dict[str, Any]]:
     times = executions_of(program, plan)
     errors, sensitivity = _beside_float(outcome)
     whole = {op.output: op for op in walk(program.body)}  # what is written part by part is so after the last of them
+    items = {id(last_of(item)): item for item in carried_out(program, plan, program.body)}
+    inside = {id(op) for item in items.values() for op in ops_of(item)}
+    source: dict[str, str] = {}  # of what the plan has done: a copy is what it is a copy of
     found = []
-    for item in carried_out(program, plan, program.body):
-        ops, last, number = ops_of(item), last_of(item), number_of(program, item)
-        name, kernel, _ = described(program, item)
-        elements = elements_of(program, item, times[number])
-        made = {op.output for op in ops}
-        read = dict.fromkeys(name for op in ops for name in op.inputs if name not in made)
-        constants = [name for name in read if _kept(program, name)]
-        is_whole = whole[last.output] is last
-        found.append(
-            {
-                "number": number,
-                "name": name,
-                "kernel": kernel,
-                "operations": [op.name for op in ops],
-                "output": last.output,
-                "inputs": [name for name in read if not _kept(program, name)],
-                "formats": _formats(program, (*read, *made)),
-                "executions": times[number],
-                "elements": elements,
-                "macs": macs_of(program, item, elements),
-                "accumulator_bits": max(op.accumulator_bits for op in ops),
-                "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in constants),
-                "activation_bytes": program.tensors[last.output].size_bytes,
-                "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, last),
-                "saturations": sum(outcome.node_saturations.get(number_of(program, op), 0) for op in ops),
-                "error": errors.get(last.output) if is_whole else None,
-                "sensitivity": sensitivity.get(last.output) if is_whole else None,
-            }
-        )
+    for op in walk(program.body):
+        if id(op) not in inside:
+            source[op.output] = source.get(op.inputs[0], op.inputs[0]) if op.inputs else op.output
+        if id(op) not in items:
+            continue
+        made = {one.output for one in ops_of(items[id(op)])}
+        for name in made:
+            source.pop(name, None)
+        layer = _layer(outcome, items[id(op)], times)
+        layer["inputs"] = [source.get(name, name) for name in layer["inputs"]]
+        is_whole = whole[op.output] is op
+        layer["error"] = errors.get(op.output) if is_whole else None
+        layer["sensitivity"] = sensitivity.get(op.output) if is_whole else None
+        found.append(layer)
     return found
+
+
+def _layer(outcome: Outcome, item: Op | Chain, times: Mapping[int, int]) -> dict[str, Any]:
+    """What is known of an operation, or of several that are one loop, without looking at others."""
+    program = outcome.compiled.program
+    ops, last, number = ops_of(item), last_of(item), number_of(program, item)
+    name, kernel, _ = described(program, item)
+    elements = elements_of(program, item, times[number])
+    made = {op.output for op in ops}
+    read = dict.fromkeys(name for op in ops for name in op.inputs if name not in made)
+    return {
+        "number": number,
+        "name": name,
+        "kernel": kernel,
+        "operations": [op.name for op in ops],
+        "output": last.output,
+        "inputs": [name for name in read if not _kept(program, name)],
+        "formats": _formats(program, (*read, *made)),
+        "executions": times[number],
+        "elements": elements,
+        "macs": macs_of(program, item, elements),
+        "accumulator_bits": max(op.accumulator_bits for op in ops),
+        "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in read if _kept(program, name)),
+        "activation_bytes": program.tensors[last.output].size_bytes,
+        "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, last),
+        "saturations": sum(outcome.node_saturations.get(number_of(program, op), 0) for op in ops),
+    }
 
 
 def _kept(program: Program, name: str) -> bool:

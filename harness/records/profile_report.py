@@ -15,7 +15,8 @@ def print_profile(found: Profile, console: Console) -> None:
     from rich.table import Table
 
     counted = found.whole_instructions is not None
-    titles = ["operation", "kernel", "formats", "times", "MACs", found.unit, "share", f"{found.unit}/MAC"]
+    each = "instructions/MAC" if counted else f"{found.unit}/MAC"
+    titles = ["operation", "kernel", "formats", "times", "MACs", found.unit, "share", each, "limit"]
     table = Table(title=None)
     layers = {layer["name"]: layer for layer in (found.accelerator or {}).get("layers", [])}
     for title in (*titles, *(["instructions"] if counted else []), *(["uJ", "crossbars"] if layers else [])):
@@ -27,7 +28,7 @@ def print_profile(found: Profile, console: Console) -> None:
             more += [f"{layers[operation.name]['energy_uj']:.4g}", f"{layers[operation.name]['crossbars']:,}"]
         table.add_row(*row, *more)
     table.add_row(
-        "", "between operations", "", "", "", f"{found.outside:,.0f}", _share(found.outside, found.summed), ""
+        "", "between operations", "", "", "", f"{found.outside:,.0f}", _share(found.outside, found.summed), "", ""
     )
     console.print(table)
     difference = f"{found.whole - found.summed:+,.0f} ({_share(found.whole - found.summed, found.summed)})"
@@ -52,7 +53,8 @@ def print_profile(found: Profile, console: Console) -> None:
 def _row(operation: OperationCost, total: float) -> tuple[str, ...]:
     *inputs, output = operation.formats
     macs = "" if operation.macs is None else f"{operation.macs:,}"
-    each = f"{operation.ticks / operation.macs:.1f}" if operation.macs else ""
+    each = "" if operation.per_product is None else f"{operation.per_product:.2f}"
+    limit = "" if operation.limit is None or operation.per_product is None else f"{operation.limit:g}"
     return (
         operation.name,
         operation.kernel,
@@ -62,6 +64,7 @@ def _row(operation: OperationCost, total: float) -> tuple[str, ...]:
         f"{operation.ticks:,.0f}",
         _share(operation.ticks, total),
         each,
+        limit,
     )
 
 

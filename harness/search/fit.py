@@ -11,6 +11,7 @@ from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.measure.weights import check_weights
 from tinyhil.harness.search.task import Task
 from tinyhil.memplan.arena.regions import arrays
+from tinyhil.preference import Wish
 from tinyhil.search.space import Candidate
 
 
@@ -21,7 +22,8 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
     assert boards is not None
     try:
         chosen = task.study.space.assignment(candidate)
-        compiled = compile_model(task.model, chosen, task.ranges, list(boards.entries.values()), {board.name})
+        every, wish = list(boards.entries.values()), Wish(task.request.prefer)
+        compiled = compile_model(task.model, chosen, task.ranges, every, {board.name}, wish=wish)
         check_weights(compiled.program, board)
         image = build(compiled.sources, board, cache_dir=task.cache_dir, log=lambda line: None)
         check_fits(image, board)

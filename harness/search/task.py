@@ -26,8 +26,10 @@ from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.placement import Placement, placements
+from tinyhil.memplan.arena.preference import preferred
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.preference import RAM
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
@@ -65,6 +67,7 @@ class SearchRequest:
     inputs: Path | None = None
     held_out: Path | None = None
     calibrate: Path | None = None
+    calibrate_by: str = "minmax"
     evaluator: str = "engine"
     board: str | None = None
     on_device: bool = False
@@ -78,6 +81,7 @@ class SearchRequest:
     flash: int | None = None
     arena: int | None = None
     minimize: str | None = None
+    prefer: str = RAM
     points: float = 0.5
     port: str | None = None
     wait_s: float | None = None
@@ -197,6 +201,8 @@ class Task:
         if self.accelerated and self.board is not None:
             device += f" {self.board.hardware} {r.accelerator_limits}"
         names = ",".join(self.study.space.formats)
+        if r.calibrate_by != "minmax":
+            names += f" {r.calibrate_by}"
         how = f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
         ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
         return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
@@ -209,19 +215,19 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     hardware = None if board is None else board.hardware
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
-    opened = open_model(request.model, None, request.streamed)
+    opened = open_model(request.model, None, request.streamed, request.calibrate_by)
     source, model = opened.source, opened.model
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
     space = make_space(model.graph, ranges, names, () if hardware is None else WITHOUT)
-    memory = memory_of(space, board)
+    memory = memory_of(space, board, request.prefer)
     ram_bytes = _ram_bytes(request, board)
     memory.require(ram_bytes)
     examples = make_examples(model.graph, split.x, split.y)
     require_classes(examples)
     executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
-    beside = wider_input(memory, board) if whole and board is not None else None
+    beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
     study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
@@ -244,15 +250,16 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     )
 
 
-def memory_of(space: Space, board: BoardSpec | None) -> Memory:
+def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
     """Arenas as the core of the board has them: its kernels may need other scratch than those of other chips."""
+    ram_bytes = board.chip.ram_bytes if board is not None else None
 
     def arranged(program: Program) -> Program:
         return program if board is None else arrange(program, board.chip.core)
 
     return Memory(
         space,
-        lambda program: placed(arranged(program)),
+        lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
         lambda program: floor_bytes(arranged(program)),
     )
@@ -301,6 +308,8 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         f"{task.board.name}@{EMULATED}" if emulated else request.board,
         request.model,
         calibrate=request.calibrate,
+        calibrate_by=request.calibrate_by,
+        prefer=request.prefer,
         port=request.port,
         wait_s=request.wait_s,
         results=request.results,
@@ -322,9 +331,9 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
     )
 
 
-def placed(program: Program) -> Placement:
+def placed(program: Program, ram_bytes: int | None, prefer: str) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return place(program, budget=PlanBudget(nodes=PLAN_NODES))
+    return preferred(placements(program, budget=PlanBudget(nodes=PLAN_NODES)), ram_bytes, prefer)
 
 
 def quick_plan(program: Program) -> Plan:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.harness.config import BoardSpec
+from tinyhil.preference import RAM, Wish
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import Candidate, Choice
 
 
-def wider_input(memory: Memory, board: BoardSpec) -> Callable[[Candidate], int]:
+def wider_input(memory: Memory, board: BoardSpec, prefer: str = RAM) -> Callable[[Candidate], int]:
     """By how many bytes the input's buffers exceed those of the narrowest formats, which the board shows.
 
     What cannot be lowered costs nothing here: it does not fit anyway.
@@ -24,7 +25,7 @@ def wider_input(memory: Memory, board: BoardSpec) -> Callable[[Candidate], int]:
         choice = candidate[index]
         if choice not in known:
             program = space.lower(candidate)
-            known[choice] = choose_transfer(program, 0, board.chip.ram_bytes, board.name).input_bytes
+            known[choice] = choose_transfer(program, 0, board.chip.ram_bytes, board.name, Wish(prefer)).input_bytes
         return known[choice]
 
     least = taken(memory.least())

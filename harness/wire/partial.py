@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import json
 import os
@@ -32,6 +31,15 @@ class SampleResult:
     trace: SampleTrace | None = None
 
 
+def _lock(stream: TextIO) -> None:
+    """OSError if another process holds it. Without such locks (Windows) equal runs must not run at the same time."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class PartialRun:
     """An append-only file of JSON lines; a torn last line (power cut) is ignored.
 
@@ -53,7 +61,7 @@ class PartialRun:
                 continue
             with path.open("a") as stream:
                 try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _lock(stream)
                 except OSError:
                     continue  # alive
                 self._stream.write(path.read_text(encoding="utf-8", errors="replace").rstrip("\n") + "\n")
@@ -131,7 +139,7 @@ def _claim(folder: Path, name: str) -> tuple[Path, TextIO]:
         path = folder / (f"{name}.partial.jsonl" if number == 1 else f"{name}.{number}.partial.jsonl")
         stream = path.open("a")
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(stream)
         except OSError as error:
             stream.close()
             if error.errno not in (errno.EAGAIN, errno.EACCES):

@@ -24,6 +24,14 @@ class Placement:
     plan: Plan
 
 
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """A program layer by layer, and with rows where these make its arena smaller: the same object if they do not."""
+
+    layers: Placement
+    rows: Placement
+
+
 def place(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> Placement:
@@ -31,13 +39,20 @@ def place(
 
     `without`: names of passes (passes.py) to leave out; names of others, fusions say, mean nothing here.
     """
+    return placements(program, without, planner, budget).rows
+
+
+def placements(
+    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
+) -> Placements:
+    """The same before rows and after."""
     wanted = ALL_NAMES - frozenset(without)
-    best = _smallest(_candidates(program, wanted), None, planner, budget)
+    layers = best = _smallest(_candidates(program, wanted), None, planner, budget)
     if ROWS.name in wanted:
         by_rows = checked(with_rows(best.program), ROWS.name)
         if by_rows is not best.program:
             best = _smallest(_candidates(by_rows, wanted), best, planner, budget)
-    return best
+    return Placements(layers, best)
 
 
 def _smallest(

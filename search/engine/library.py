@@ -58,6 +58,12 @@ class _Job(ctypes.Structure):
     )
 
 
+def processors() -> int:
+    """Those that this process may use; all of them where the system does not say."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
+
+
 class _Latest:
     """The program that ran last: it often runs on several parts of the samples."""
 
@@ -153,7 +159,7 @@ def load_engine(cache_dir: Path, threads: int | None = None, notice: Callable[[s
     path = compiled(what, compiler, cache_dir, lambda line: notice(f"search: {line}"))
     library = ctypes.CDLL(str(path))
     library.hil_lanes_run.restype = None
-    return Engine(library, threads or len(os.sched_getaffinity(0)), notice)
+    return Engine(library, threads or processors(), notice)
 
 
 def _processor() -> str:

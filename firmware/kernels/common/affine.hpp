@@ -28,17 +28,25 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
 }
 
-// rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts)
+// rescale of numbers below 2^30, by a factor known to be below 1 when this is compiled
+template <class Shift>
+inline int32_t rescale_small(int32_t x, int32_t m, Shift shift) {
+    if (int(shift) > 0) return rescale(x, m, int(shift));
+    const int32_t high = upper_product(2 * x, m);
+    const int right = int(shift) < 0 ? -int(shift) - 1 : 0;
+    return int(shift) == 0 ? high : (((high + (high >> 31)) >> right) + 1) >> 1;
+}
+
+// rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts):
+// terms of sums are below 2^28, sums below 2^29, products below 2^16
 template <class Shift>
 inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
-    return rescale(static_cast<int32_t>(d) * (int32_t(1) << 20), m, int(shift));
+    return rescale_small(static_cast<int32_t>(d) * (int32_t(1) << 20), m, shift);
 }
 template <class Shift>
-inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale(sum, m, int(shift)); }
+inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale_small(sum, m, shift); }
 template <class Shift>
-inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
-    return rescale(static_cast<int32_t>(a) * b, m, int(shift));
-}
+inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) { return rescale_small(static_cast<int32_t>(a) * b, m, shift); }
 #endif
 
 // rescale_once with ties away from zero: what means do

@@ -42,20 +42,20 @@ namespace model {
 
 #if defined(HIL_BOARD_DUE)
 constexpr uint32_t clock_hz = 84000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #elif defined(HIL_BOARD_QEMU_M3)
 constexpr uint32_t clock_hz = 25000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #else
 #error "this model was generated for other boards"
 #endif
@@ -83,28 +83,28 @@ namespace model {
 
 #if defined(HIL_BOARD_H747)
 constexpr uint32_t clock_hz = 64000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #elif defined(HIL_BOARD_QEMU_M7)
 constexpr uint32_t clock_hz = 25000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #elif defined(HIL_BOARD_NUCLEO_H745)
 constexpr uint32_t clock_hz = 64000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #else
 #error "this model was generated for other boards"
 #endif
@@ -165,12 +165,12 @@ namespace model {
 
 #if defined(HIL_BOARD_NUCLEO_L4R5)
 constexpr uint32_t clock_hz = 120000000;
-constexpr bool streamed = false;
+constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
-constexpr uint16_t chunk_bytes = 128;
-constexpr uint16_t steps_per_chunk = 0;
-constexpr uint16_t step_bytes = 0;
+constexpr uint16_t chunk_bytes = 126;
+constexpr uint16_t steps_per_chunk = 14;
+constexpr uint16_t step_bytes = 9;
 #else
 #error "this model was generated for other boards"
 #endif

@@ -1,0 +1,60 @@
+"""Whether rows pay: what is preferred decides, and what a board has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from onnx_models import compiled, load, samples_for
+from test_rows import Chain, digits, mobile
+
+from tinyhil.memplan.arena.placement import Placements, placements
+from tinyhil.memplan.arena.preference import WORTH, preferred, time_lost
+from tinyhil.preference import PREFERENCES
+
+LARGE = 512 << 10
+
+
+def placed(chain: Chain, folder: Path) -> Placements:
+    loaded = load(chain.model(), folder)
+    return placements(compiled(loaded, samples_for(loaded.shapes["x"]), "fixed8"))
+
+
+def test_rows_where_they_are_wanted(tmp_path: Path) -> None:
+    found = placed(digits(), tmp_path)
+    layers, rows = found.layers.plan.peak_bytes, found.rows.plan.peak_bytes
+    assert rows < layers
+    assert time_lost(found) > WORTH  # small layers of many rows
+    size = found.layers.program.tensors[found.layers.program.input].size_bytes
+    cases = [
+        ("ram", LARGE, found.rows),
+        ("ram", None, found.rows),
+        ("latency", LARGE, found.layers),
+        ("latency", None, found.layers),
+        ("latency", layers + size, found.layers),
+        ("latency", layers + size - 1, found.rows),  # only rows fit
+        ("balanced", LARGE, found.layers),
+        ("balanced", None, found.layers),
+        ("balanced", 4 * layers, found.layers),
+        ("balanced", 4 * layers - 1, found.rows),  # RAM is short
+    ]
+    for prefer, ram_bytes, wanted in cases:
+        assert preferred(found, ram_bytes, prefer) is wanted, (prefer, ram_bytes)
+
+
+def test_rows_that_cost_next_to_no_time_are_taken_anyway(tmp_path: Path) -> None:
+    found = placed(mobile(), tmp_path)
+    assert found.rows.plan.peak_bytes < found.layers.plan.peak_bytes
+    cheap = time_lost(found) <= WORTH
+    assert preferred(found, LARGE, "balanced") is (found.rows if cheap else found.layers)
+    wide = placed(Chain(16, 32).conv(32, 3, pad=1).conv(32, 3, pad=1).pool("MaxPool", 2, 2), tmp_path)
+    assert wide.rows is not wide.layers
+    assert time_lost(wide) <= WORTH
+    assert preferred(wide, LARGE, "balanced") is wide.rows
+
+
+@pytest.mark.parametrize("prefer", PREFERENCES)
+def test_a_program_without_rows_has_one_placement(prefer: str, tmp_path: Path) -> None:
+    found = placed(digits(), tmp_path)
+    assert preferred(replace(found, rows=found.layers), 1, prefer) is found.layers

@@ -1,0 +1,149 @@
+"""README's first screen, the site of docs/, its tutorials, and the action for other people's repositories."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from test_examples import check_hil
+from wire_bench import ROOT
+
+DOCS = ROOT / "docs"
+PROJECT = ROOT / "examples" / "vibration"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+SCREEN = 60  # lines
+FETCHED = re.compile(r'<(?:script|img|iframe|link rel="(?:stylesheet|preload|icon)")[^>]*(?:src|href)="([^"]+)"')
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+def test_the_site_is_built_and_asks_for_nothing(tmp_path: Path) -> None:
+    """Strictly: a link that leads nowhere, or a page outside of the navigation, fails."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = sorted((tmp_path / "site").rglob("index.html"))
+    assert len(pages) >= 30
+    for page in pages:
+        fetched = FETCHED.findall(page.read_text())
+        assert fetched
+        assert not [address for address in fetched if "//" in address], page
+    assert not list((tmp_path / "site").rglob("*.py"))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} == named
+
+
+def test_the_first_screen_of_the_readme() -> None:
+    """What it is, for whom, one picture of a report, the install, five lines, use in a sketch; no wide table."""
+    first = (ROOT / "README.md").read_text().split("\n## ")[0]
+    assert len(first.splitlines()) <= 45
+    assert len(re.findall(r"!\[[^\]]*report[^\]]*\]\(docs/report.png\)", first)) == 1
+    assert "For engineers" in first
+    block = first.split("```\n")[1].splitlines()
+    assert len(block) == 5
+    assert block[0].startswith("make setup")
+    assert "in your sketch" in first
+    assert "hil export arduino" in first
+    assert max(line.count("|") for line in (ROOT / "README.md").read_text().splitlines()) <= 3
+
+
+@pytest.mark.parametrize("name", ["search.md", "memplan.md", "glossary.md", "index.md", "tutorials/arduino.md"])
+def test_pages_that_fit_a_screen(name: str) -> None:
+    assert len((DOCS / name).read_text().splitlines()) <= SCREEN + 10 * name.startswith("tutorials")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *TUTORIALS], ids=lambda page: page.stem)
+def test_commands_of_the_pages_exist(page: Path) -> None:
+    """Every line that calls hil is parsed by click, as in the workflows."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("hil ")]
+    lines += re.findall(r"`(hil [a-z]+ [^`]*)`", page.read_text())
+    assert lines
+    for line in lines:
+        words = shlex.split(line.split(" #")[0].split(" >> ")[0].split(" && ")[0])
+        if "…" not in line and "NAME" not in line:
+            check_hil(words[1:])
+
+
+def test_the_zoo_and_files_that_tutorials_name_exist() -> None:
+    for page in TUTORIALS:
+        for model in re.findall(r"--model (\S+)", page.read_text()):
+            assert (ROOT / "models" / model).is_dir() or (PROJECT / model).is_file(), f"{page.name}: {model}"
+
+
+def test_the_action_is_well_formed() -> None:
+    """Its inputs are used, its scripts are executable shell; the tutorial's workflow gives known inputs."""
+    text = (ROOT / "action.yml").read_text()
+    assert ACTION["runs"]["using"] == "composite"
+    for name, given in ACTION["inputs"].items():
+        assert given["description"]
+        assert "default" in given
+        assert f"inputs.{name} " in text or f"inputs.{name}}}" in text
+    scripts = {ROOT / path for path in re.findall(r"\$GITHUB_ACTION_PATH/([\w./]+)", text)}
+    assert {script.name for script in scripts} == {"install", "test"}
+    for script in scripts:
+        assert os.access(script, os.X_OK)
+        subprocess.run(["bash", "-n", script], check=True)
+    for step in ACTION["runs"]["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        assert "uses" in step or step["shell"] == "bash"
+    (block,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "tutorials" / "ci.md").read_text(), re.DOTALL)
+    workflow = yaml.safe_load(block)
+    assert len(block.splitlines()) <= 10
+    ours = workflow["jobs"]["boards"]["steps"][-1]
+    assert set(ours["with"]) <= set(ACTION["inputs"])
+
+
+def script(name: str, folder: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A script of the action in `folder`, with this Python's commands in front."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = ["bash", str(ROOT / ".ci" / "action" / name), *map(str, arguments)]
+    variables = {**os.environ, "PATH": path, **environment}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_the_action_s_tests_write_the_summary_and_fail_with_pytest(tmp_path: Path) -> None:
+    shutil.copytree(PROJECT, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
+    folder, summary = tmp_path / "project", tmp_path / "summary.md"
+    chosen = {"HIL_BOARDS": "host", "HIL_ARGUMENTS": "-p no:cacheprovider --hil-samples 4", "HIL_REPORT": "out"}
+    (folder / "test_one.py").write_text(
+        "def test_one(board):\n"
+        "    record = board.run('models/vibration.onnx', inputs='data/test.npz', calibrate='data/train.npz')\n"
+        "    assert record['samples'] == 4\n\n"
+        "def test_two():\n    assert False\n"
+    )
+    done = script("test", folder, **chosen, HIL_TESTS="test_one.py", GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert "| vibration | fixed16 | valid |" in summary.read_text()
+    assert {path.name for path in (folder / "out").iterdir()} == {"junit.xml", "hil.json", "summary.md"}
+
+
+def test_the_action_s_installation(tmp_path: Path) -> None:
+    """As far as it goes without a network: pip is told the right packages."""
+    python = tmp_path / "python"
+    told = f'[ "$1" = -m ] && echo "$@" >>{tmp_path}/told && exit 0'
+    python.write_text(f'#!/bin/sh\n{told}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "hil").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "hil").chmod(0o755)
+    environment = {"PYTHON": str(python), "HIL_PACKAGES": "torch onnx", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    root = tmp_path / "tinyhil"
+    (root / ".ci").mkdir(parents=True)
+    (root / ".ci" / "packages").write_text("#!/bin/sh\nexit 0\n")
+    (root / ".ci" / "packages").chmod(0o755)
+    done = script("install", tmp_path, root, **environment)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "told").read_text().split() == [
+        *("-m", "pip", "install", "--quiet", f"{root}[report]", "pytest", "torch", "onnx")
+    ]

@@ -1,0 +1,16 @@
+"""What counts where time and memory disagree (memplan/arena/preference.py, codegen/transfer.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BALANCED, LATENCY, RAM = "balanced", "latency", "ram"
+PREFERENCES = (BALANCED, LATENCY, RAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What counts, and whether samples arrive while others are computed."""
+
+    prefer: str = BALANCED
+    overlapped: bool = False
