@@ -12,12 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.compiler_pass import Pass
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
 
+PASS = Pass(
+    "arrange",
+    "weights lie in flash as the core's kernels read them, functions of bytes become tables",
+    "lowered program, and a core",
+    "same integers; constants in another order, scratch as blocks of sums need it",
+)
 WORD = Fixed(32, 0)
 SUM_BITS = 32
 MULTIPLE = 4  # of the elements of a row, padded with zeros

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -176,14 +176,20 @@ class Job:
     ranges: Ranges
 
 
-def open_model(name: str, say: Say | None = None, streamed: Streamed = NO_STREAM, by: str = METHODS[0]) -> Opened:
+def open_model(
+    name: str,
+    say: Say | None = None,
+    streamed: Streamed = NO_STREAM,
+    without: Collection[str] = (),
+    by: str = METHODS[0],
+) -> Opened:
     """The model of the zoo, or in the file; `say` is told what its front end has to say of it. `streamed`:
-    what is known of its states; `by`: how its ranges are cut.
+    what is known of its states. `without`: passes of the front end to leave out. `by`: how its ranges are cut.
 
     Raises ModelError if there is none, or if it can not be read.
     """
     source = find_model(name)
-    model = load_model(source.path, streamed.of(source.path))
+    model = load_model(source.path, streamed.of(source.path), without)
     if say is not None:
         for note in model.notes:
             say(f"{source.name}: {note}")

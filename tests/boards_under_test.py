@@ -10,6 +10,7 @@ import pytest
 from tinyhil.harness.config import BoardSpec, load_boards
 
 BOARDS = load_boards()
+SESSION = ("firmware/main.cpp", "firmware/wire/session.cpp")  # what a program of a test stands in place of
 
 
 def _one_of_each_chip() -> dict[str, BoardSpec]:

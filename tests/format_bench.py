@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import serial
+from boards_under_test import SESSION
 
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
@@ -110,7 +111,7 @@ def run_natively(cases: Sequence[Vectors], folder: Path) -> str:
 
 
 def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) -> str:
-    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name not in SESSION}
     sources |= _sources(cases) | {"firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
     check_fits(image, board)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import serial
+from boards_under_test import SESSION
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
@@ -80,7 +81,7 @@ def layer(fmt: Format, outputs: int, inner: int, accumulator: str = "", far: boo
 
 
 def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost]:
-    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name not in SESSION}
     sources |= {
         "model/model.hpp": "#pragma once\n",
         "model/model.cpp": "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import serial
+from boards_under_test import SESSION
 
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.transfer import Transfer
@@ -182,7 +183,7 @@ def run_natively(cases: Sequence[Case], folder: Path, *flags: str) -> Results:
 
 def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Results:
     """Built by the project's own build for `board`, run on its emulator (or on the host)."""
-    sources = {name: text for name, text in project_sources([board]).items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([board]).items() if name not in SESSION}
     sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
     image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
     check_fits(image, board)

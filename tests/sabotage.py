@@ -23,27 +23,23 @@ from tinyhil.harness.zoo import find_model
 
 INFERENCE = "    model::run(slot_memory[state.read_slot], output_memory[parity]);\n"
 HEADER = '#include "firmware/wire/session.hpp"\n'
+SESSION = "firmware/wire/session.cpp"
 AT_SAMPLE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sabotage:
-    """`code` runs at the start of the inference of sample AT_SAMPLE; `before` stands at the top of main.cpp."""
+    """`code` runs at the start of the inference of sample AT_SAMPLE; `before` stands at its top."""
 
     code: str
     before: str = ""
 
     def apply(self, sources: dict[str, str]) -> dict[str, str]:
-        session, main = sources["firmware/wire/session.hpp"], sources["firmware/main.cpp"]
-        assert session.count(INFERENCE) == 1
-        assert main.count(HEADER) == 1
+        session = sources[SESSION]
+        assert session.count(INFERENCE) == session.count(HEADER) == 1
         call = f"    if (state.computed == {AT_SAMPLE}) sabotage();\n"
         body = f"{self.before}\n__attribute__((noinline)) static void sabotage() {{ {self.code} }}\n"
-        return {
-            **sources,
-            "firmware/wire/session.hpp": session.replace(INFERENCE, call + INFERENCE),
-            "firmware/main.cpp": main.replace(HEADER, body + HEADER),
-        }
+        return {**sources, SESSION: session.replace(INFERENCE, call + INFERENCE).replace(HEADER, body + HEADER)}
 
 
 # A frame of 40 bytes per call that no compiler turns into a loop.

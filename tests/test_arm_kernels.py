@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import SESSION
 from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
@@ -146,7 +147,7 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", CORES)
 def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
-    sources = {name: text for name, text in project_sources([spec]).items() if name != "firmware/main.cpp"}
+    sources = {name: text for name, text in project_sources([spec]).items() if name not in SESSION}
     sources |= {
         "model/model.hpp": "#pragma once\nnamespace model { constexpr bool streamed = false; }\n",
         "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),

@@ -214,7 +214,7 @@ DIRECT = {  # what firmware/platform is expected to say to the compiler, written
 }
 COMMON = (
     "-std=gnu++14 -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffunction-sections -fdata-sections "
-    "-ffp-contract=off -Wl,--gc-sections -I."
+    "-ffp-contract=off -fno-strict-aliasing -Wl,--gc-sections -I."
 )
 LINK = {
     "uno": "-Wl,--defsym=__DATA_REGION_LENGTH__=1792",

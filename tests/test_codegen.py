@@ -19,7 +19,7 @@ from scan_models import SCANS, STREAMABLE, cell, classifier, scan
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.model import Target, emit_model, tensors_of
+from tinyhil.codegen.model import Target, emit_model, header_of, tensors_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
@@ -62,8 +62,9 @@ def test_the_bundled_model(format_: str, golden: Golden) -> None:
     ranges = load_ranges(source.ranges, model.sha256)
     boards = list(load_boards().entries.values())
     sources = compile_model(model, Assignment(format_), ranges, boards, ()).sources
-    for name in ("model.hpp", "model.cpp"):
+    for name in ("model.hpp", "model.cpp", "board_uno.hpp", "board_due.hpp"):
         golden.check(f"fastgrnn_har-{format_}/{name}", sources[f"model/{name}"])
+    assert {header_of(board.name) for board in boards if board.hardware is None} <= set(sources)
 
 
 def test_constants_and_offsets_are_in_the_text(tmp_path: Path) -> None:

@@ -140,9 +140,9 @@ def test_a_fault_is_told_with_function_and_line(
     ):
         run_session(bench, device, device.port, Options(QUIET, 5), lambda index, result: None)
     where = str(caught.value).split(", in ")[1]
-    assert where.startswith(f"{function} (firmware/main.cpp:"), where
-    line = int(where.split("main.cpp:")[1].split(")")[0])
-    text = (bench.image.project_dir / "firmware" / "main.cpp").read_text().splitlines()[line - 1]
+    assert where.startswith(f"{function} (wire/session.cpp:"), where
+    line = int(where.split("session.cpp:")[1].split(")")[0])
+    text = (bench.image.project_dir / "firmware" / "wire" / "session.cpp").read_text().splitlines()[line - 1]
     assert function in text or "frame" in text or "endless" in text
 
 
@@ -166,7 +166,7 @@ def test_a_physical_board_tells_its_fault_over_the_wire(
     # where the guard stops the processor's own frame too, nobody knows the place
     unknown = what == "stack overflow" and "its place is unknown" in str(caught.value)
     expected = "descend" if what == "stack overflow" else "sabotage"
-    assert unknown or f", in {expected} (firmware/main.cpp:" in str(caught.value)
+    assert unknown or f", in {expected} (wire/session.cpp:" in str(caught.value)
     assert len(collected.results) == AT_SAMPLE
 
 

@@ -16,12 +16,15 @@ import pytest
 from onnx_models import node, simple
 from rich.console import Console
 
-from tinyhil.fuse import GRAPH_FUSIONS, PROGRAM_FUSIONS
+from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.cli import main
-from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES
+from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
+from tinyhil.harness.offline.passes import ALL
 from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
-from tinyhil.memplan.arena.passes import ALL_NAMES, PASSES
+from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
 
 SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
@@ -187,14 +190,50 @@ def test_passes_can_be_left_out(without: tuple[str, ...], peak_bytes: int, capsy
 
 
 def test_every_pass_has_its_name_and_its_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [one.name for one in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS, *PASSES)]
-    assert names == [*FUSIONS, *MEMORY_PASSES]
-    assert all(one.before and one.after for one in (*GRAPH_FUSIONS, *PROGRAM_FUSIONS, *PASSES))
+    names = [one.name for one in ALL]
+    dead, arranged = OTHER_PASSES
+    assert names == [dead, *FUSIONS, arranged, *MEMORY_PASSES]
+    assert all(one.before and one.after for one in ALL)
     code, out, err = hil(capsys, "--model", "fastgrnn_har", "--format", "fixed8", "--passes", "--json")
     assert (code, err) == (0, "")
     won = {one["name"]: one["peak_without_bytes"] - one["peak_bytes"] for one in json.loads(out)}
     assert list(won) == names
-    assert (won["order"], won["gaps"], won["rows"]) == (32, 32, 0)
+    assert (won["order"], won["gaps"], won["rows"], won["arrange"]) == (32, 32, 0, 0)
+
+
+def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The arena that `hil plan` shows is the one that is generated: scratch and constants are those of the core."""
+    model = ("--model", "digits_cnn", "--format", "fixed8")
+    opened = open_model("digits_cnn")
+    board = load_boards().board("h747")
+    formats, ranges = opened.assignment(None, "fixed8"), opened.required_ranges(None)
+    compiled = compile_model(opened.model, formats, ranges, [board], {"h747"})
+    planned = record(capsys, *model, "--board", "h747")
+    assert planned["peak_bytes"] == compiled.plan.peak_bytes
+    code, out, _ = hil(capsys, *model, "--board", "h747", "--passes", "--json")
+    assert code == 0
+    gains = {one["name"]: one for one in json.loads(out)}
+    plain = record(capsys, *model, "--board", "h747", "--without", "arrange")
+    assert gains["arrange"]["peak_without_bytes"] == plain["peak_bytes"] != planned["peak_bytes"]
+    assert gains["arrange"]["peak_bytes"] == planned["peak_bytes"]
+
+
+def test_what_dead_channels_win(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = np.ones((4, 6), np.float32)
+    weights[:, 1:3] = 0
+    constants = {
+        "W": weights,
+        "b": np.ones(6, np.float32),
+        "V": np.ones((6, 2), np.float32),
+        "c": np.ones(2, np.float32),
+    }
+    nodes = [node("Gemm", "x W b", "a"), node("Relu", "a", "d"), node("Gemm", "d V c", "y")]
+    (tmp_path / "dead.onnx").write_bytes(simple(nodes, {"x": (1, 4)}, constants).SerializeToString())
+    code, out, err = hil(capsys, "--model", tmp_path / "dead.onnx", "--format", "fixed8", "--passes", "--json")
+    assert code == 0, err
+    dead = json.loads(out)[0]
+    assert dead["name"] == "dead-channels"
+    assert dead["constant_without_bytes"] - dead["constant_bytes"] >= 2 * (4 + 2)
 
 
 def test_an_assignment_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -222,7 +222,7 @@ def test_faults_are_those_of_another_model_of_the_processor(
     ):
         run_session(bench, device, device.port, Options(QUIET, 5), collected.take)
     unknown = what == "stack overflow" and "its place is unknown" in str(caught.value)
-    assert unknown or f", in {function} (firmware/main.cpp:" in str(caught.value)
+    assert unknown or f", in {function} (wire/session.cpp:" in str(caught.value)
     assert len(collected.results) == AT_SAMPLE
 
 

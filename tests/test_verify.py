@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,10 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.graph import Graph, Node
 from tinyhil.lower import lower
+from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.verify import faults_of_plan
+from tinyhil.memplan.check import PlanError
 from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.verify import Malformed, checked, faults_of_graph, faults_of_program
 
@@ -79,6 +84,11 @@ def row_outside(program: Program) -> Program:
     return replace(program, body=(*program.body, replace(op, inputs=(row,))))
 
 
+def second_writer(program: Program) -> Program:
+    op = next(walk(program.body))
+    return replace(program, body=(op, *program.body))
+
+
 PROGRAM_DAMAGE: dict[Callable[[Program], Program], str] = {
     without_first: "before it is written",
     longer_constant: "elements for",
@@ -90,6 +100,7 @@ PROGRAM_DAMAGE: dict[Callable[[Program], Program], str] = {
     written_input: "which is input",
     longer_loop: "is no row of",
     row_outside: "outside of its loop",
+    second_writer: "which has another writer",
 }
 
 
@@ -161,3 +172,34 @@ def test_a_name_leaves_out_one_thing() -> None:
 
     assert len(set(NAMES)) == len(NAMES)
     assert not ALL_NAMES & set(NAMES)
+
+
+def test_a_plan_that_overwrites_what_is_still_read_is_named(program: Program) -> None:
+    """Every pair of tensors that a plan keeps apart, moved onto each other: what the planner's own checker says of live
+    ranges, this one finds by running the program."""
+    placed = place(program)
+    assert list(faults_of_plan(placed.program, placed.plan)) == []
+    named = 0
+    for moved, onto in itertools.permutations(placed.plan.offsets, 2):
+        offsets = {**placed.plan.offsets, moved: placed.plan.offsets[onto]}
+        plan = replace(placed.plan, offsets=offsets)
+        found = list(faults_of_plan(placed.program, plan))
+        if is_legal(placed.problem, plan):
+            assert found == []
+        named += bool(found)
+    assert named >= 3
+
+
+def is_legal(problem: Problem, plan: Plan) -> bool:
+    try:
+        check(problem, plan)
+    except PlanError:
+        return False
+    return True
+
+
+def test_a_plan_reads_what_nobody_wrote(program: Program) -> None:
+    placed = place(program)
+    body = tuple(item for item in placed.program.body if isinstance(item, Loop))
+    found = list(faults_of_plan(replace(placed.program, body=body), placed.plan))
+    assert any("before it is written" in fault for fault in found)

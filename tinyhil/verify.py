@@ -83,6 +83,7 @@ def faults_of_program(program: Program) -> Iterator[str]:
     if program.tensors[program.output].role == Role.ARENA and program.output not in written:
         yield f"output '{program.output}' is never written"
     yield from _faults_of_scratch(program)
+    yield from _faults_of_writers(program)
 
 
 def _faults_of_tensors(program: Program) -> Iterator[str]:
@@ -160,3 +161,25 @@ def _faults_of_scratch(program: Program) -> Iterator[str]:
     for op in walk(program.body):
         if op.scratch and (op.scratch in meaning or program.tensors[op.scratch].role != Role.ARENA):
             yield f"'{op.name}': scratch '{op.scratch}' is used as more than scratch"
+
+
+def _faults_of_writers(program: Program) -> Iterator[str]:
+    """A value has one writer: what a loop carries has one before the loop and one in it; blocks of a larger tensor are
+    written one beside the other by those that leave the others alone, and read what is there."""
+    writers: dict[str, list[tuple[int, ...]]] = {}
+    for op, loops in _with_loops(program.body, ()):
+        if op.output in op.inputs:
+            continue
+        for other in writers.get(op.output, ()):
+            if other == loops or other != loops[: len(other)]:
+                yield f"'{op.name}' writes '{op.output}', which has another writer"
+        writers.setdefault(op.output, []).append(loops)
+
+
+def _with_loops(body: tuple[Op | Loop, ...], loops: tuple[int, ...]) -> Iterator[tuple[Op, tuple[int, ...]]]:
+    """Every operation with the identities of the loops around it."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield from _with_loops(item.body, (*loops, id(item)))
+        else:
+            yield item, loops

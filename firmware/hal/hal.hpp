@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-// Called by the chip for every byte received, from the receive interrupt. Defined by firmware/wire/session.hpp.
+// Called by the chip for every byte received, from the receive interrupt. Defined by firmware/wire/session.cpp.
 extern "C" void hil_on_byte(uint8_t byte);
 
 namespace hal {

@@ -13,10 +13,10 @@ enum Type : uint8_t {
     ping = 0x04,           // -
     get_result = 0x05,     // sample u16
     finish = 0x06,         // -
-    hello = 0x81,          // see session.hpp
+    hello = 0x81,          // see session.cpp
     ack = 0x82,            // position, flags u8
     result = 0x83,         // sample u16, ticks u32, saturations u32, position, output bytes
-    stats = 0x84,          // see session.hpp
+    stats = 0x84,          // see session.cpp
     refused = 0x85,        // type u8 of the message that could not be served
     crashed = 0x86,        // pc u32, lr u32, sp u32, cause u32, address u32
     values = 0x87,         // tensor u16, offset u32, bytes of it from there: only where values are logged

@@ -40,7 +40,14 @@ LOG = "build.log"
 HASH_SCRIPT = "firmware/platform/image_hash.py"
 HOST_FLAGS = (
     *("-std=gnu++14", "-O2", "-g", "-Wall", "-Wextra", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
-    *("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wl,--gc-sections", "-Wl,--build-id=none"),
+    *(
+        "-ffunction-sections",
+        "-fdata-sections",
+        "-ffp-contract=off",
+        "-fno-strict-aliasing",
+        "-Wl,--gc-sections",
+        "-Wl,--build-id=none",
+    ),
 )
 
 Log = Callable[[str], None]
@@ -156,6 +163,7 @@ def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[s
         name
         for name in sources
         if name == "firmware/main.cpp"
+        or PurePosixPath(name).match("firmware/wire/*.cpp")
         or PurePosixPath(name).match(f"firmware/hal/{board.chip.hal}/*.cpp")
         or PurePosixPath(name).match("model/*.cpp")
     )

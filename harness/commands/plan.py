@@ -21,6 +21,7 @@ from tinyhil.harness.commands.common import (
 # The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
 FUSIONS = ("bias", "distance", "exponent", "gathered", "residual", "activation", "clamp", "sparse")
 MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
+OTHER_PASSES = ("dead-channels", "arrange")
 
 
 @click.command()
@@ -28,7 +29,7 @@ MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 @click.option(
     "--model", help="Plan the arena of this model: name in the zoo, or path to an .onnx, .dsl or .tflite file."
 )
-@click.option("--board", help="With --model: the memory is that of this board.")
+@click.option("--board", help="With --model: the memory, and the core to arrange for.")
 @stream_options
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
@@ -38,10 +39,10 @@ MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 @click.option(
     "--without",
     multiple=True,
-    type=click.Choice([*MEMORY_PASSES, *FUSIONS]),
+    type=click.Choice([*OTHER_PASSES, *MEMORY_PASSES, *FUSIONS]),
     help="With --model: leave out this pass or fusion; may be repeated.",
 )
-@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and the bytes it won.")
+@click.option("--passes", is_flag=True, help="With --model: every pass, its contract, and what it won.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the memory map into this .svg or .png file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
 @BOARDS_OPTION
@@ -62,7 +63,8 @@ def plan(
     if passes:
         from tinyhil.harness.offline.passes import pass_gains, print_gains
 
-        gains = pass_gains(wanted, say)
+        board = None if wanted.board is None else boards.board(wanted.board)
+        gains = pass_gains(wanted, board, say)
         if as_json:
             click.echo(json.dumps([asdict(gain) for gain in gains]))
         else:

@@ -33,7 +33,7 @@ from tinyhil.harness.wire.trace import END
 from tinyhil.program import Op, Program, walk
 
 Say = Callable[[str], None]
-OPERATION_TAG = 0x10000  # firmware/wire/session.hpp: above the numbers of samples
+OPERATION_TAG = 0x10000  # firmware/wire/session.cpp: above the numbers of samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def generate_project(
     and assignment file if there is one."""
     if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
         raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
-    opened = open_model(name, say, streamed, by)
+    opened = open_model(name, say, streamed, by=by)
     formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
     compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
     left_out = [board for board in boards.entries if board not in compiled.transfers]

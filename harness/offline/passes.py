@@ -1,25 +1,45 @@
-"""`hil plan --passes`: every pass of the compiler in order, its contract, and what a model's arena owes to it."""
+"""`hil plan --passes`: every pass of the compiler in order, its contract, and what a model owes to it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
-from tinyhil.calibrate import Ranges
+from tinyhil.codegen import arrange
+from tinyhil.compiler_pass import Pass
 from tinyhil.errors import ConfigError
-from tinyhil.fuse import GRAPH_FUSIONS, PROGRAM_FUSIONS
+from tinyhil.frontend import dead_channels
+from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
-from tinyhil.harness.job import Opened, Say, Streamed, open_model
-from tinyhil.harness.offline.plan import Wanted, planning_ranges
+from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.job import Say, Streamed, open_model
+from tinyhil.harness.offline.plan import Wanted, arranged_without, planning_ranges
 from tinyhil.lower import lower
-from tinyhil.memplan.arena.passes import PASSES, MemoryPass
+from tinyhil.memplan.arena.passes import PASSES
 from tinyhil.memplan.arena.placement import place
+
+ALL: Sequence[Pass | GraphFusion | ProgramFusion] = (
+    dead_channels.PASS,
+    *GRAPH_FUSIONS,
+    *PROGRAM_FUSIONS,
+    arrange.PASS,
+    *PASSES,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of a planned arena, and of the constants as the model has them."""
+
+    peak_bytes: int
+    constant_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class PassGain:
-    """One pass: what it looks at, what holds afterwards, and the arena's peak in bytes with and without it."""
+    """One pass: what it looks at, what holds afterwards, and sizes with and without it."""
 
     name: str
     summary: str
@@ -27,38 +47,54 @@ class PassGain:
     after: str
     peak_bytes: int
     peak_without_bytes: int
-
-    @property
-    def won_bytes(self) -> int:
-        return self.peak_without_bytes - self.peak_bytes
+    constant_bytes: int
+    constant_without_bytes: int
 
 
-def pass_gains(wanted: Wanted, say: Say) -> list[PassGain]:
-    """The model of `wanted` planned once with all passes and once without each; ConfigError without a model."""
+def pass_gains(wanted: Wanted, board: BoardSpec | None, say: Say) -> list[PassGain]:
+    """The model of `wanted` planned once with all passes and once without each; ConfigError without a model.
+
+    `board`: whose core it is arranged for; None: for none, and that pass gains nothing.
+    """
     if wanted.model is None:
         raise ConfigError("plan: --passes is for --model; an instance has no passes")
-    opened = open_model(wanted.model, None, Streamed(wanted.states, wanted.steps))
-    ranges = planning_ranges(opened.source, opened.model, say)
-    peak = _peak(opened, ranges, wanted, wanted.without)
+    said: set[str] = set()
+
+    def say_once(line: str) -> None:
+        if line not in said:
+            say(line)
+        said.add(line)
+
+    whole = _sizes(wanted.model, wanted, board, wanted.without, say_once)
     gains = []
-    passes: tuple[GraphFusion | ProgramFusion | MemoryPass, ...] = (*GRAPH_FUSIONS, *PROGRAM_FUSIONS, *PASSES)
-    for one in passes:
+    for one in ALL:
         if one.name not in wanted.without:
-            without = _peak(opened, ranges, wanted, (*wanted.without, one.name))
-            gains.append(PassGain(one.name, one.summary, one.before, one.after, peak, without))
+            less = _sizes(wanted.model, wanted, board, (*wanted.without, one.name), say_once)
+            gain = (whole.peak_bytes, less.peak_bytes, whole.constant_bytes, less.constant_bytes)
+            gains.append(PassGain(one.name, one.summary, one.before, one.after, *gain))
     return gains
 
 
-def _peak(opened: Opened, ranges: Ranges, wanted: Wanted, without: tuple[str, ...]) -> int:
+def _sizes(model: str, wanted: Wanted, board: BoardSpec | None, without: tuple[str, ...], say: Say) -> Sizes:
+    opened = open_model(model, None, Streamed(wanted.states, wanted.steps), without)
+    ranges = planning_ranges(opened.source, opened.model, say)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    program = lower(opened.model.graph, assignment, ranges, without)
-    return place(program, without, wanted.planner, wanted.budget(wanted.seconds)).plan.peak_bytes
+    program = lower(opened.model.graph, assignment, ranges, LEFT_OUT | set(without))
+    if board is not None:
+        program = arranged_without(program, board, without)
+    placed = place(program, without, wanted.planner, wanted.budget(wanted.seconds))
+    constants = sum(program.tensors[name].size_bytes for name in program.constants)
+    return Sizes(placed.plan.peak_bytes, constants)
 
 
 def print_gains(gains: list[PassGain]) -> None:
-    """A line per pass; bytes are those by which the peak grows where this pass alone is left out."""
-    peak = gains[0].peak_bytes if gains else 0
-    click.echo(f"peak {peak} B with all passes")
+    """A line per pass; bytes are those by which the arena's peak and the constants grow where this pass alone is left
+    out: a negative number is its price."""
+    if gains:
+        click.echo(f"peak {gains[0].peak_bytes} B, constants {gains[0].constant_bytes} B with all passes")
+        click.echo(f"{'pass':<13} {'arena':>10} {'constants':>10}")
     for gain in gains:
-        click.echo(f"{gain.name:<10} {gain.won_bytes:>8} B  {gain.summary}")
-        click.echo(f"{'':<10} {'':>8}    {gain.before} -> {gain.after}")
+        arena = gain.peak_without_bytes - gain.peak_bytes
+        constants = gain.constant_without_bytes - gain.constant_bytes
+        click.echo(f"{gain.name:<13} {arena:>8} B {constants:>8} B  {gain.summary}")
+        click.echo(f"{'':<13} {'':>8}   {'':>8}    {gain.before} -> {gain.after}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.codegen.arrange import PASS
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
-from tinyhil.harness.build.pipeline import fit
-from tinyhil.harness.config import Boards
+from tinyhil.harness.build.pipeline import arranged_for, fit
+from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.zoo import ModelSource
@@ -21,7 +22,8 @@ from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe,
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.csv import read_problem
-from tinyhil.program import walk
+from tinyhil.program import Program, walk
+from tinyhil.verify import checked
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
@@ -118,18 +120,19 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     board = None if wanted.board is None else boards.board(wanted.board)
-    opened = open_model(name, None, Streamed(wanted.states, wanted.steps))
+    opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
     source, model = opened.source, opened.model
     assignment = opened.assignment(wanted.assignment, wanted.format)
     left_out = LEFT_OUT | set(wanted.without)
     program = lower(model.graph, assignment, planning_ranges(source, model, say), left_out)
     each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
     began = time.perf_counter()
-    placed = place(program, wanted.without, wanted.planner, wanted.budget(each))
+    arranged = program if board is None else arranged_without(program, board, wanted.without)
+    placed = place(arranged, wanted.without, wanted.planner, wanted.budget(each))
     seconds = time.perf_counter() - began
     capacity = wanted.capacity if board is None or wanted.capacity is not None else board.chip.ram_bytes
     complaint, notes = _exceeds(source.name, capacity, placed.plan), []
-    if placed.program is not program:
+    if placed.program is not arranged:
         notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
     extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
     if board is not None:
@@ -153,6 +156,11 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
     )
+
+
+def arranged_without(program: Program, board: BoardSpec, without: Collection[str]) -> Program:
+    """The program as the board's core stores and plans it, unless that pass is left out."""
+    return program if PASS.name in without else checked(arranged_for(program, board), PASS.name)
 
 
 def planning_ranges(source: ModelSource, model: Model, say: Say) -> Ranges:

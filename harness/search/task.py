@@ -215,7 +215,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     hardware = None if board is None else board.hardware
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
-    opened = open_model(request.model, None, request.streamed, request.calibrate_by)
+    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     source, model = opened.source, opened.model
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)

@@ -11,6 +11,7 @@ from tinyhil.memplan.arena.passes import ALL_NAMES, GAPS, IN_PLACE, ORDER, ROWS,
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.program import Program
 from tinyhil.verify import checked
 
@@ -52,6 +53,7 @@ def placements(
         by_rows = checked(with_rows(best.program), ROWS.name)
         if by_rows is not best.program:
             best = _smallest(_candidates(by_rows, wanted), best, planner, budget)
+    checked_plan(best.program, best.plan)
     return Placements(layers, best)
 
 

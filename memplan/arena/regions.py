@@ -8,6 +8,7 @@ from dataclasses import replace
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import DEFAULT, Budget, Plan, Region, plan
 from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.memplan.problem import ARENA, ProblemError
 from tinyhil.program import Program
 
@@ -25,7 +26,9 @@ def spread(placed: Placement, regions: Mapping[str, int], main_bytes: int) -> Pl
         problem = replace(placed.problem, regions=memories)
     except ProblemError as error:  # a tensor is larger than any of them
         raise DoesNotFit(str(error)) from None
-    return replace(placed, problem=problem, plan=plan(problem, DEFAULT, Budget()))
+    wide = replace(placed, problem=problem, plan=plan(problem, DEFAULT, Budget()))
+    checked_plan(wide.program, wide.plan)
+    return wide
 
 
 def main_ram_bytes(program: Program, ram_bytes: int, stack_reserve_bytes: int) -> int:

@@ -13,11 +13,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tinyhil.compiler_pass import Pass
 from tinyhil.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.operator import attr
 from tinyhil.ops.quantize import stated
 
+PASS = Pass(
+    "dead-channels",
+    "channels that the weights prove constant go into biases, and what only they feed is left out",
+    "graph as it was read",
+    "fewer channels; float32 results equal but for the order of sums",
+)
 LARGEST = 2.0**40  # of any value a network computes with
 NARROW = 2.0**-24  # of an interval, relative to its larger end: float32 rounds all of it to one number
 MONOTONE = frozenset({"Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh", "Elu", "Softplus", "Identity"})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from tinyhil.errors import ModelError
 from tinyhil.frontend import SUFFIXES
-from tinyhil.frontend.dead_channels import without_dead_channels
+from tinyhil.frontend.dead_channels import PASS, without_dead_channels
 from tinyhil.frontend.dsl import load_dsl
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
@@ -17,13 +18,16 @@ from tinyhil.frontend.tflite import load_tflite
 READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
 
 
-def load_model(path: Path, stream: Stream = ANY_STREAM) -> Model:
+def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str] = ()) -> Model:
     """The model in `path`, without the channels that are constant; ModelError if it is damaged, unsupported, or in no
-    known language. `stream`: what is known of its states (frontend/ports.py)."""
+    known language. `stream`: what is known of its states (frontend/ports.py). `without`: names of passes to leave out.
+    """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
     model = reader(path, stream)
+    if PASS.name in without:
+        return model
     graph, dropped = without_dead_channels(model.graph)
     if not dropped:
         return model

@@ -131,18 +131,20 @@ inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count
     "brne 1b\n"                             \
     "clr r1\n"
 #define HIL_WORD_OPERANDS                                                                                               \
-    [count] "+w"(count), "+z"(a.at), "+x"(b.at), [al] "=&a"(al), [ah] "=&a"(ah), [bl] "=&a"(bl), [bh] "=&a"(bh),         \
+    [count] "+w"(count), "+z"(a.at), "+x"(second), [al] "=&a"(al), [ah] "=&a"(ah), [bl] "=&a"(bl), [bh] "=&a"(bh),       \
         [p0] "=&r"(p0), [p1] "=&r"(p1), [p2] "=&r"(p2), [p3] "=&r"(p3), [zero] "=&r"(zero)
 
 inline void accumulate(int32_t &low, Flash<int16_t> a, Ram<int16_t> b, Size count) {
     if (count == 0) return;
     uint8_t al, ah, bl, bh, p0, p1, p2, p3, zero;
+    register const int16_t *second asm("r26") = b.at;  // gcc 5.4 may want X for the count, too, and gives up
     asm volatile(HIL_WORD_TIMES_WORD("") : [low] "+r"(low), HIL_WORD_OPERANDS : : "r0", "memory");
 }
 
 inline void accumulate(Acc40 &sum, Flash<int16_t> a, Ram<int16_t> b, Size count) {
     if (count == 0) return;
     uint8_t al, ah, bl, bh, p0, p1, p2, p3, zero;
+    register const int16_t *second asm("r26") = b.at;  // gcc 5.4 may want X for the count, too, and gives up
     uint32_t low = sum.low;
     int8_t high = sum.high;
     asm volatile(HIL_WORD_TIMES_WORD("adc %[high], %[zero]\n"

@@ -63,6 +63,7 @@ def set_flags():
             "-ffunction-sections",
             "-fdata-sections",
             "-ffp-contract=off",  # the numeric contract: no fused multiply-add
+            "-fno-strict-aliasing",  # tensors of several types share the bytes of one arena
             *(["-fstack-usage"] if arch == "arm" else []),  # avr-gcc knows no stack usage
         ],
         CXXFLAGS=["-std=gnu++14", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"],
@@ -84,8 +85,8 @@ def set_flags():
 
 
 def choose_sources():
-    """firmware/main.cpp and this chip's folder (src_dir is firmware/), and the generated model."""
-    env.Replace(SRC_FILTER=["+<main.cpp>", f"+<hal/{hal}/>"])
+    """firmware/main.cpp, the wire and this chip's folder (src_dir is firmware/), and the generated model."""
+    env.Replace(SRC_FILTER=["+<main.cpp>", "+<wire/*.cpp>", f"+<hal/{hal}/>"])
     if not glob(join(project_dir, "model", "*.cpp")):
         sys.stderr.write(f"error: no model/*.cpp in {project_dir}; run: hil generate\n")
         env.Exit(1)

@@ -1,0 +1,100 @@
+"""Whether a planned program can be carried out where its plan puts it: a run of it over bytes that know who wrote them.
+
+An oracle of its own: it takes nothing from live ranges, aliases or gaps, which the plan was made of. Bodies of loops
+run twice, so what a step leaves for the next one is looked at, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
+from tinyhil.ops.movement import indices
+from tinyhil.program import Loop, Op, Program, Role
+from tinyhil.verify import SETTING, Malformed
+
+STEPS = 2  # of each loop
+NOBODY = -1  # an element that its tensor does not care for yet
+Bytes = np.ndarray  # who wrote each byte: the number of a write
+
+
+def checked_plan(program: Program, plan: Plan) -> None:
+    """Where HIL_VERIFY is set: Malformed if an operation would read what another one has overwritten."""
+    if os.environ.get(SETTING):
+        faults = list(faults_of_plan(program, plan))
+        if faults:
+            raise Malformed(f"planned arena: {'; '.join(faults[:3])}")
+
+
+def faults_of_plan(program: Program, plan: Plan) -> Iterator[str]:
+    """Reads of bytes that are not the tensor's any more, in order of execution; the program's output at the end."""
+    arena = _Arena(program, plan)
+    yield from arena.carried_out(program.body, {})
+    if program.tensors[program.output].role == Role.ARENA:
+        yield from arena.read("the session", program.output)
+
+
+class _Arena:
+    """Memory as numbers of writes, and for each tensor the numbers of those that made it."""
+
+    def __init__(self, program: Program, plan: Plan) -> None:
+        self._program, self._plan = program, plan
+        self._memory = {region: np.zeros(self._end(region), np.int64) for region in set(plan.regions.values())}
+        self._made: dict[str, Bytes] = {}
+        self._writes = 0
+
+    def _end(self, region: str) -> int:
+        plan, tensors = self._plan, self._program.tensors
+        placed = (name for name, where in plan.regions.items() if where == region)
+        return max(plan.offsets[name] + tensors[name].size_bytes for name in placed)
+
+    def _elements(self, name: str) -> Bytes:
+        """The memory of a tensor (elements, bytes of one)."""
+        tensor, start = self._program.tensors[name], self._plan.offsets[name]
+        here = self._memory[self._plan.regions[name]][start : start + tensor.size_bytes]
+        return here.reshape(-1, tensor.format.storage_bytes)
+
+    def carried_out(self, body: Sequence[Op | Loop], sequences: Mapping[str, str]) -> Iterator[str]:
+        for item in body:
+            if isinstance(item, Op):
+                yield from self._operation(item, sequences)
+                continue
+            inner = {**sequences, **{row: sequences.get(whole, whole) for whole, row in item.slices}}
+            for _ in range(min(item.count, STEPS)):
+                yield from self.carried_out(item.body, inner)
+
+    def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
+        for name in dict.fromkeys(sequences.get(name, name) for name in op.inputs):
+            # which rows of a line buffer are kept for the next step says a table: its own maker may find others gone
+            keeps_rows = name == op.output and op.kernel not in PLACES
+            if self._program.tensors[name].role == Role.ARENA and not keeps_rows:
+                yield from self.read(f"'{op.name}'", name)
+        if not is_done_by_plan(self._program, self._plan, op):
+            if op.scratch:
+                self._written(op.scratch)[:] = self._writes
+            self._written(op.output)[elements_of(op)] = self._writes
+        now = self._elements(op.output)
+        made = self._made.get(op.output)
+        if made is None or op.output not in op.inputs or op.kernel not in PLACES:
+            made = self._made[op.output] = np.full_like(now, NOBODY)
+        made[elements_of(op)] = now[elements_of(op)]
+
+    def _written(self, name: str) -> Bytes:
+        self._writes += 1
+        return self._elements(name)
+
+    def read(self, reader: str, name: str) -> Iterator[str]:
+        now, made = self._elements(name), self._made.get(name)
+        if made is None:
+            yield f"{reader} reads '{name}' before it is written"
+        elif (lost := np.flatnonzero(((now != made) & (made != NOBODY)).any(axis=1))).size:
+            yield f"{reader} reads '{name}' after its element {lost[0]} was overwritten"
+
+
+def elements_of(op: Op) -> np.ndarray | slice:
+    """Which elements of its output an operation writes: all, or a block of a larger tensor."""
+    return indices(dict(op.params)) if op.kernel in PLACES else slice(None)
