@@ -18,8 +18,8 @@ A format is fitted to what calibration saw of a value. `--calibrate-by` says to 
 all (`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very
 format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`).
 
-Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo ({names}), calibrated on
-500 samples of the training part; measured by `python -m benchmarks.calibration`. Weights are never cut.
+Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo ({names}), calibrated
+on 500 samples of the training part; measured by `python -m benchmarks.calibration`. Weights are never cut.
 """
 
 
