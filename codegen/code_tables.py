@@ -81,6 +81,7 @@ def _operand(program: Program, op: Op) -> Tensor | None:
     """The one operand of a function that a table can replace, if it is stored in a byte."""
     known = op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and "a_period" not in op.params)
     run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
+    known = known and "count" in op.params  # element by element: a softmax in single precision is not
     if not known or len(run_time) != 1 or program.tensors[op.output].format.storage_bytes > 2:
         return None
     tensor = program.tensors[run_time[0]]

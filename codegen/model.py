@@ -35,6 +35,7 @@ OTHER_BOARDS = ['#error "this model was generated for other boards"']
 MAX_RANK = 16
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
 TERMS_THAT_PAY = 48
+OF_24_BITS = ("squared_distance",)  # what has loops for such sums whatever their length
 VALUES, OPERATIONS = "values", "operations"
 TOLD = {"": [], VALUES: HEADER, OPERATIONS: PROFILE_HEADER}
 BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
@@ -190,7 +191,7 @@ def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> 
         "",
         "// Model hash, then input and output: bytes per element, binary exponent, rank, dimensions (u16 each).",
         "const uint8_t description[] HIL_FLASH = {",
-        *_numbers(np.frombuffer(description, np.uint8)),
+        *numbers(np.frombuffer(description, np.uint8)),
         "};",
         "",
         "// One inference. While streaming `input` is not read: rows come from hil::next_step().",
@@ -305,14 +306,14 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     lines = _defined("uint8_t", name, pack(codes, fmt.bits), binary)
     if isinstance(fmt, Codebook):
         entries = np.array(fmt.entries)
-        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *_numbers(entries), "};"]
+        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *numbers(entries), "};"]
     return lines
 
 
 def _defined(kind: str, name: str, stored: np.ndarray, binary: Binary | None, alignment: str = "") -> list[str]:
     if binary is not None and stored.nbytes > BINARY_BYTES:
         return binary.array(kind, name, stored)
-    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *_numbers(stored.reshape(-1)), "};"]
+    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *numbers(stored.reshape(-1)), "};"]
 
 
 def operand_of(tensor: Tensor, name: str) -> str:
@@ -507,7 +508,11 @@ def _accumulator(program: Program, op: Op) -> str:
     bits = op.accumulator_bits
     if kernel.is_sum:
         terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
-        narrow = terms >= TERMS_THAT_PAY or any(program.tensors[name].blocks is not None for name in op.inputs)
+        narrow = (
+            terms >= TERMS_THAT_PAY
+            or op.kernel in OF_24_BITS
+            or any(program.tensors[name].blocks is not None for name in op.inputs)
+        )
         return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
     return f"hil::Wide<{bits}>"
 
@@ -528,7 +533,7 @@ def _proof(op: Op) -> str:
     return f"sums in units of 2^{op.low}, {op.accumulator_bits} bits: {top}"
 
 
-def _numbers(values: np.ndarray) -> list[str]:
+def numbers(values: np.ndarray) -> list[str]:
     """Rows of numbers of at most 100 characters."""
     lines, row = [], "   "
     for value in values.tolist():

@@ -40,8 +40,11 @@ def choose_transfer(
     """
     limit = ram_bytes if ram_bytes is not None else 1 << 40
     options = _options(program, limit)
-    if ram_bytes is not None:
-        options = _in_order(options, wish or Wish())
+    wish = wish or Wish()
+    if wish.whole:
+        options = options[-1:]
+    elif ram_bytes is not None:
+        options = _in_order(options, wish)
     for transfer in options:
         if transfer.input_bytes + arena_bytes <= limit:
             return transfer

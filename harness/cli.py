@@ -32,6 +32,7 @@ from tinyhil.harness.commands import (
     generate,
     golden,
     inspect,
+    mlperf,
     plan,
     profile,
     report,
@@ -73,7 +74,7 @@ def hil(context: click.Context) -> None:
 
 
 GROUPS = {
-    "Measure": (run.run, profile.profile, bench.bench, diff.diff),
+    "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
     "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
@@ -96,10 +97,36 @@ def _dispatch(arguments: list[str] | None) -> None:
             signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    _keep_going_without_reader()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII locale can not write every name
     hil.main(arguments, prog_name="hil", standalone_mode=False)
+
+
+class _Output(io.FileIO):
+    """A reader that goes ends nothing: what is still to be written into files is written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def _keep_going_without_reader() -> None:
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # no file: somebody collects it
+        return
+    raw = _Output(descriptor, "wb", closefd=False)
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=raw.isatty())
 
 
 def _guard(body: Callable[[], Any]) -> int:

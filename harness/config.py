@@ -18,6 +18,7 @@ from tinyhil.harness.yaml_file import (
     Fault,
     Name,
     NonEmpty,
+    Pin,
     PositiveInt,
     Record,
     UsbId,
@@ -111,6 +112,8 @@ class _Board(Record):
     probe_reset: NonEmpty | None = None  # openocd's reset_config of this board
     flash_deadline_s: PositiveInt = 60
     supply: Supply | None = None  # how the board is wired; None: the firmware leaves it alone
+    gate: Pin | None = None  # high while an inference is computed, for a power meter
+    pulse: Pin | None = None  # an edge per timestamp of MLPerf Tiny's energy mode
     crossbars: dict[str, float] = Field(default_factory=dict)  # what this board's accelerator has otherwise
 
     @field_validator("crossbars")

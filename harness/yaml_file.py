@@ -15,6 +15,7 @@ from tinyhil.errors import ConfigError
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{4}:[0-9A-F]{4}$")]
+Pin = Annotated[str, StringConstraints(pattern=r"^P[A-K]([0-9]|[12][0-9]|3[01])$")]  # PA0 to PK31
 PositiveInt = Annotated[int, Field(gt=0)]
 Location = tuple[str | int, ...]
 Fault = tuple[int, int, str]

@@ -24,7 +24,7 @@ FIRMWARE = ROOT / "tests" / "firmware_formats"
 NATIVE_PAIRS, BOARD_PAIRS = 255, 16  # in one message
 ANSWER = np.dtype([("code", "<u4"), ("saturations", "u1")])
 COMPILE = (
-    *("g++", "-std=gnu++14", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DHIL_CHIP_HOST"),
+    *("g++", "-std=gnu++14", "-O0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-DHIL_CHIP_HOST"),
     *("-fsanitize=undefined", "-fno-sanitize-recover=all", "-fno-exceptions", "-fno-rtti"),
 )
 DEADLINE_S = 1200.0

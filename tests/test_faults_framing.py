@@ -16,7 +16,7 @@ from wire_bench import ROOT
 from tinyhil.harness.wire.protocol import BadFrame, Splitter, frame, unframe
 
 SOURCES = ROOT / "tests" / "firmware_wire"
-FLAGS = ["-std=gnu++14", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined,address"]
+FLAGS = ["-std=gnu++14", "-O0", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined,address"]
 BATCH_FRAMES = 50_000
 UNO_FRAMES = 10_000
 LONGEST_MESSAGE = 60

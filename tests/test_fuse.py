@@ -33,7 +33,7 @@ from tinyhil.ops.sparse import index_lists, matrix
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 
 
 def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:

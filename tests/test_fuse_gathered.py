@@ -30,7 +30,7 @@ from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program, walk
 from tinyhil.reference import run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 PLAIN = (*LEFT_OUT, "gathered")
 
 

@@ -29,7 +29,7 @@ from tinyhil.ops import conv, linear
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 PARTS = ("activation", "residual")
 FIXED = ("fixed8", "fixed16")
 OTHERS = ("int8", "int16x8", "posit8es0", "posit16es1", "fp8e4m3", "float16", "float32", "fixed8pc", "fp8e4m3pc")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hil_command import hil, record_of
-from test_emulator_cortexm import L4R5, Board, compiler_command, program
-from wire_bench import ROOT
 
+from tests.hil_command import hil, record_of
+from tests.test_emulator_cortexm import L4R5, Board, compiler_command, program
+from tests.wire_bench import ROOT
 from tinyhil.harness.boards.flash import TOOLS, identify
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards

@@ -35,7 +35,7 @@ from tinyhil.ops import batched, compare, curve, division, exponential, index, n
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 FAMILIES = (batched, compare, curve, division, exponential, index, normalize, slope, top, upsample)
 ROWS, IMAGE = (3, 4), (1, 4, 3, 5)
 Model = tuple[list[onnx.NodeProto], Sequence[int], dict[str, Any]]

@@ -21,7 +21,7 @@ from tinyhil.ops import conv, movement, norm, piecewise, pool, reduce, softmax
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 IMAGE = (1, 4, 3, 5)
 WIDE = samples_for((4, 1, 1), 1, 3)[0]
 BATCH_NORM = {

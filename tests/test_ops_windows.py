@@ -20,7 +20,7 @@ from tinyhil.ops import reciprocal
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 
 # input shape, weights shape, bias, attributes
 CONVOLUTIONS: dict[str, tuple[Sequence[int], Sequence[int], bool, dict[str, Any]]] = {

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
-from kernel_cases import Case, first_difference, run_on_board
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 from test_arm_kernels import FORMATS, convolutions, matrices, program_of, residual
 from uno_bench import build_firmware, run_to_end
 
 from tinyhil.codegen.arrange import arrange
 from tinyhil.harness.config import load_boards
+from tinyhil.program import walk
+from tinyhil.reference import run_reference
 
 
 @pytest.mark.parametrize("speed", ["-O2", "-Os"])
 def test_assembler_computes_what_its_twins_do(speed: str, tmp_path: Path) -> None:
     lines, _ = run_to_end(build_firmware(tmp_path, "rows", speed))
-    assert lines == [" 0 0 0 0 0"]
+    assert lines == [" 0 0 0 0 0 0 0"]
 
 
 def cases(folder: Path) -> list[Case]:
@@ -34,4 +39,34 @@ def test_layers_of_interleaved_weights_on_the_uno(tmp_path: Path) -> None:
     found = cases(tmp_path)
     interleaved = [case for case in found if any(t.blocks for t in case.program.tensors.values())]
     assert len(interleaved) > len(found) // 2
+    assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
+def distances_and_lists(default: str) -> onnx.ModelProto:
+    """A projection that is mostly zeros, distances to prototypes, and their exponential."""
+    rng = np.random.default_rng(3)
+    projection = np.where(rng.random((40, 9)) < 0.2, rng.normal(size=(40, 9)), 0).astype(np.float32)
+    projection[:, 4] = 0
+    prototypes = rng.normal(size=(7, 9)).astype(np.float32)
+    constants = {"P": projection, "b": np.linspace(-1, 1, 9, dtype=np.float32), "B": prototypes, "axes": np.array([1])}
+    after = "Relu" if default == "fixed6" else "Identity"
+    nodes = [
+        node("Gemm", "x P b", "z"), node(after, "z", "r"), node("Sub", "r B", "d"), node("Mul", "d d", "q"),
+        node("ReduceSum", "q axes", "s", keepdims=0), node("Neg", "s", "n"), node("Exp", "n", "y"),
+    ]  # fmt: skip
+    return simple(nodes, {"x": (1, 40)}, constants)
+
+
+@pytest.mark.parametrize("default", ["fixed8", "fixed6", "fixed16"])
+def test_distances_and_streams_of_sparse_weights(default: str, tmp_path: Path) -> None:
+    loaded = load(distances_and_lists(default), tmp_path)
+    program = compiled(loaded, samples_for((1, 40)), default)
+    arranged = arrange(program, "avr")
+    kernels = {op.kernel for op in walk(arranged.body)}
+    assert "squared_distance" in kernels
+    assert ("stream_dense_bias" in kernels) == (default == "fixed8")
+    inputs = extreme_inputs(program, 5)
+    assert np.array_equal(run_reference(program, inputs).outputs, run_reference(arranged, inputs).outputs)
+    found = [Case(default, arranged, inputs)]
+    assert first_difference(found, run_natively(found, tmp_path)) == ""
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""

@@ -10,7 +10,8 @@ PREFERENCES = (BALANCED, LATENCY, RAM)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What counts, and whether samples arrive while others are computed."""
+    """What counts, whether samples arrive while others are computed, and whether each must lie in one slot."""
 
     prefer: str = BALANCED
     overlapped: bool = False
+    whole: bool = False

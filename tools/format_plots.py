@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +14,34 @@ from tinyhil.harness.offline.formats import TITLES, family, fitted, values
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "formats"
 MOST_MARKS = 128
-MAGNITUDES = 2.0 ** np.arange(-24, 1, 0.25)
+MAGNITUDES = 2.0 ** np.arange(-24, 0, 0.25)  # below the largest value: beyond it every format saturates
+LINEAR = 2.0**-8  # up to here the axis of values is linear
 
 
 def draw(name: str) -> Path:
-    """The family's values on a line each (formats of up to 8 bits), and significant bits over magnitude (all)."""
+    """docs/formats/NAME.svg."""
     import matplotlib
 
-    matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "tinyhil"
-    from matplotlib import pyplot
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{name}.svg"
+    figure_of(name).savefig(path, metadata={"Date": None})
+    return path
+
+
+def figure_of(name: str) -> Any:
+    """The family's values on a line each (formats of up to 8 bits), and significant bits over magnitude (all)."""
+    from matplotlib.figure import Figure
 
     members = [fmt for fmt in FORMATS if family(fmt) == name]
     small = [fmt for fmt in members if fmt.bits <= 8]
     height = max(3.0, 0.25 * max(len(small), len(members) / 2) + 1.2)
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, height))
+    figure = Figure(figsize=(13, height), layout="constrained")
+    left, right = figure.subplots(1, 2)
     _marks(left, small or members[:1])
     _precision(right, members)
     figure.suptitle(TITLES[name])
-    figure.tight_layout()
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return path
+    return figure
 
 
 def _marks(axes: Any, members: list[NamedFormat]) -> None:
@@ -45,7 +50,10 @@ def _marks(axes: Any, members: list[NamedFormat]) -> None:
         thinned = found[:: max(1, len(found) // MOST_MARKS)]
         axes.plot(thinned, np.full(len(thinned), row), "|", markersize=7)
     axes.set_yticks(range(len(members)), [fmt.name for fmt in reversed(members)], fontsize=7)
-    axes.set_xscale("symlog", linthresh=2.0**-8)
+    axes.set_xscale("symlog", linthresh=LINEAR)
+    ticks = value_ticks(max(abs(axes.get_xlim()[0]), axes.get_xlim()[1]))
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=8)
+    axes.minorticks_off()
     axes.set_xlabel("values (logarithmic beyond 1/256)")
 
 
@@ -58,9 +66,18 @@ def _precision(axes: Any, members: list[NamedFormat]) -> None:
         axes.plot(MAGNITUDES, -np.log2(np.minimum(worst, 1.0)), linewidth=0.8, label=fmt.name)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("magnitude")
-    axes.set_ylabel("right bits at this magnitude and above")
-    if len(members) <= 24:
-        axes.legend(fontsize=6, ncol=2)
+    axes.set_ylabel("right bits")
+    axes.set_title("significant bits at this magnitude and above", fontsize=9)
+    columns = 1 + len(members) // 20
+    axes.legend(fontsize=7, ncols=columns, loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def value_ticks(largest: float) -> list[float]:
+    """Powers of ten on both sides of 0, so few that their numbers have room."""
+    last = math.floor(math.log10(largest))
+    step = max(1, math.ceil((last + 2) / 3))
+    sides = [10.0**exponent for exponent in range(last, -2, -step)]
+    return [*(-side for side in sides), 0.0, *reversed(sides)]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &st
 
 struct options {
     const struct chip *chip;
-    const char *image, *flash_file, *link, *trace;
+    const char *image, *flash_file, *link, *trace, *pins;
     bool true_uart, realtime, no_autoreset, boot0;
     int64_t worn_offset;
     uint32_t supply;
@@ -21,7 +21,7 @@ static struct machine machine;
 static _Noreturn void usage(const char *what, const char *argument) {
     fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE]\n", what, argument);
     exit(2);
 }
 
@@ -56,13 +56,14 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--flash-file")) o->flash_file = value;
     else if (!strcmp(name, "--link")) o->link = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
+    else if (!strcmp(name, "--pins")) o->pins = value;
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
     else if (!strcmp(name, "--supply")) o->supply = supply_named(value);
     else o->worn_offset = number(value);
 }
 
 static bool is_known(const char *name) {
-    static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--uart", "--worn",
+    static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
                                         "--supply"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
@@ -118,6 +119,7 @@ static void set_up(struct machine *m, const struct options *o) {
     if (o->flash_file) flash_load_file(m, o->flash_file);
     if (o->image) flash_load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
+    if (o->pins && !(m->pins = fopen(o->pins, "w"))) usage("cannot write the pins ", o->pins);
 }
 
 static uint32_t reset_machine(struct machine *m, const char *why) {
@@ -246,6 +248,7 @@ int main(int count, char **arguments) {
     do boot(m);
     while (m->stop != STOP_QUIT);
     if (m->trace) fclose(m->trace);
+    if (m->pins) fclose(m->pins);
     host_close();
     if (o.flash_file) flash_save_file(m, o.flash_file);
     report_exit(m, started);

@@ -117,7 +117,7 @@ struct machine {
     bool in_rom;         /* the boot ROM runs, or code that it has called */
     uint8_t fuses;
     int64_t worn_offset; /* of a byte of flash that has lost the ability to hold ones; or -1 */
-    FILE *trace;
+    FILE *trace, *pins;
     enum stop stop;
     const char *stop_why;
     uint32_t fault_addr;
@@ -196,6 +196,10 @@ bool uart_tx_done(const struct machine *m);
 void uart_let_thread_run(struct machine *m);
 uint32_t uart_rx_room(const struct uart *u);
 void uart_feed(struct machine *m, const uint8_t *bytes, uint32_t count);
+
+/* pins.c */
+void pins_changed(struct machine *m, unsigned port, uint32_t before, uint32_t after);
+void stm32_write_port(struct machine *m, unsigned number, uint32_t *port, uint32_t offset, uint32_t value);
 
 /* idle.c */
 bool idle_probe(struct machine *m, uint32_t addr, const struct block *b);

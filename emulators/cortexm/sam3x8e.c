@@ -11,7 +11,8 @@ enum {
     UART_SR = 0x814, UART_RHR = 0x818, UART_THR = 0x81C, UART_BRGR = 0x820, UART_END = 0x928, CHIPID = 0x940,
     EEFC_FMR = 0xA00, EEFC_FCR = 0xA04, EEFC_FSR = 0xA08, EEFC_FRR = 0xA0C, EEFC_PLANE = 0x200,
     PIOA_PDR = 0xE04, PIOA_PER = 0xE00, PIOA_PSR = 0xE08, PIOA_ABSR = 0xE70,
-    RSTC_CR = 0x1A00,
+    PIO_FIRST = 0xE00, PIO_END = 0x1600, PIO_BYTES = 0x200, PIO_OER = 0x10, PIO_OSR = 0x18, PIO_SODR = 0x30, PIO_CODR = 0x34,
+    PIO_ODSR = 0x38, RSTC_CR = 0x1A00,
     RXRDY = 1 << 0, TXRDY = 1 << 1, OVRE = 1 << 5, TXEMPTY = 1 << 9,
     UART_CLOCK = 1 << 8, UART_PINS = 3 << 8,
     ROM = 0x00100000, ROM_BYTES = 0x1000
@@ -88,6 +89,21 @@ static void write_uart(struct machine *m, uint32_t offset, uint32_t value) {
     m->next_event = 0;
 }
 
+/* Ports A to D; of what they do, the outputs. */
+static bool write_output(struct machine *m, uint32_t at, uint32_t value) {
+    const unsigned number = (at - PIO_FIRST) / PIO_BYTES;
+    uint32_t *port = word(PIO_FIRST + number * PIO_BYTES);
+    const uint32_t before = port[PIO_ODSR / 4] & port[PIO_OSR / 4];
+    switch (at % PIO_BYTES) {
+    case PIO_OER: port[PIO_OSR / 4] |= value; break;
+    case PIO_SODR: port[PIO_ODSR / 4] |= value; break;
+    case PIO_CODR: port[PIO_ODSR / 4] &= ~value; break;
+    default: return false;
+    }
+    pins_changed(m, number, before, port[PIO_ODSR / 4] & port[PIO_OSR / 4]);
+    return true;
+}
+
 static void write_registers(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
@@ -97,6 +113,7 @@ static void write_registers(uc_engine *uc, uint64_t offset, unsigned size, uint6
         write_uart(m, at, value);
         return;
     }
+    if (at >= PIO_FIRST && at < PIO_END && write_output(m, at, (uint32_t)value)) return;
     switch (at) {
     case PMC_PCER0: *word(PMC_PCSR0) |= value; return;
     case PMC_PCDR0: *word(PMC_PCSR0) &= ~value; return;

@@ -95,8 +95,9 @@ static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *u
 static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
-    (void)user;
-    if (port_clocked(offset)) gpio[offset / 4] = value;
+    if (!port_clocked(offset)) return;
+    const unsigned number = offset / GPIO_PORT_BYTES;
+    stm32_write_port(user, number, gpio + number * GPIO_PORT_BYTES / 4, offset % GPIO_PORT_BYTES, (uint32_t)value);
 }
 
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {

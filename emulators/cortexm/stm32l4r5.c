@@ -8,7 +8,7 @@ enum {
     PAGE_BYTES = 0x1000, PWR = 0x40007000, LPUART1 = 0x40008000, RCC_AND_FLASH = 0x40021000, GPIO = 0x48000000,
     GPIO_BYTES = 0x3000, PORT_BYTES = 0x400, PORT_G = 6, LPUART1_IRQ = 70,
     CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
-    MODER = 0x00, ODR = 0x14, BSRR = 0x18, AFRL = 0x20, AFRH = 0x24,
+    MODER = 0x00, AFRL = 0x20, AFRH = 0x24,
     RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0C, AHB2ENR = 0x4C, APB1ENR1 = 0x58, APB1ENR2 = 0x5C, CCIPR = 0x88,
     FLASH_ACR = 0x1000, PWR_CR2 = 0x04, PWR_CR5 = 0x80,
     CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
@@ -119,11 +119,9 @@ static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *u
 static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
-    (void)user;
     if (!port_clocked(offset)) return;
-    uint32_t *port = gpio + offset / PORT_BYTES * PORT_BYTES / 4;
-    if (offset % PORT_BYTES == BSRR) port[ODR / 4] = (port[ODR / 4] & ~(value >> 16)) | (value & 0xFFFF);
-    else gpio[offset / 4] = value;
+    const unsigned number = offset / PORT_BYTES;
+    stm32_write_port(user, number, gpio + number * PORT_BYTES / 4, offset % PORT_BYTES, (uint32_t)value);
 }
 
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "board.h"
+#include "pins.h"
 #include "pty.h"
 
 // At about 200 emulated MHz the host is polled every 40 us. An idle board waits for it; its time then passes in real time.
@@ -20,7 +21,7 @@ static const char usage[] =
     "[--boot FILE.hex] [--flash-file PATH] [--worn ADDRESS]";
 
 struct options {
-    const char *link;
+    const char *link, *pins;
     struct flash_setup flash;
     bool lifted, realtime, autoreset;
     uint32_t ram_static_bytes;
@@ -57,7 +58,8 @@ static struct options parse_options(int count, char **arguments) {
         {"uart", required_argument, NULL, 'u'},      {"realtime", no_argument, NULL, 'r'},
         {"no-autoreset", no_argument, NULL, 'n'},    {"ram-static", required_argument, NULL, 's'},
         {"boot", required_argument, NULL, 'b'},      {"flash-file", required_argument, NULL, 'f'},
-        {"worn", required_argument, NULL, 'w'},      {0},
+        {"worn", required_argument, NULL, 'w'},      {"pins", required_argument, NULL, 'p'},
+        {0},
     };
     struct options options = {.lifted = true, .autoreset = true, .flash.worn = -1};
     int option;
@@ -67,6 +69,7 @@ static struct options parse_options(int count, char **arguments) {
         if (option == 'b') options.flash.boot = optarg;
         if (option == 'f') options.flash.file = optarg;
         if (option == 'w') options.flash.worn = parse_number(optarg, FLASH_BYTES - 1, "--worn must be 0 to 32767, not");
+        if (option == 'p') options.pins = optarg;
         if (option == 'l') options.link = optarg;
         if (option == 'r') options.realtime = true;
         if (option == 'n') options.autoreset = false;
@@ -170,6 +173,7 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
 
     board_open(&board, &options.flash, options.ram_static_bytes, options.lifted);
+    if (options.pins && !pins_watch(board.avr, options.pins)) refuse("cannot write", options.pins);
     pty_open(&pty, options.link);
     printf("{\"event\":\"ready\",\"pty\":\"%s\"}\n", pty.name);
     fflush(stdout);

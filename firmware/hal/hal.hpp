@@ -17,9 +17,13 @@ struct Fault {
 // Called by a chip whose processor notices faults, with interrupts off and a stack of its own. Does not return.
 extern "C" void hil_on_fault(const hal::Fault &fault);
 
+#ifndef HIL_BAUD
+#define HIL_BAUD 115200
+#endif
+
 namespace hal {
 
-// Clocks, UART at 115200 8N1, cycle counter. Receiving is off until rx_enable(true).
+// Clocks, UART at HIL_BAUD 8N1, cycle counter, pins. Receiving is off until rx_enable(true).
 void init();
 
 // Queue one byte for sending; waits for a free transmit register, never for the whole byte to leave.
@@ -42,6 +46,23 @@ uint16_t rx_overruns();
 // Sections do not nest. `tag` is published to a tracer where the chip has one (ITM stimulus port on Cortex-M).
 void section_begin(uint32_t tag);
 uint32_t section_end();
+
+// A clock that never stands still, in ticks of the chip; it turns over after 2^32. Not on chips whose counters run in
+// sections alone (ATmega328P) or count no cycles (MPS2).
+uint32_t ticks();
+
+// Pins that the board's entry names (boards.yaml; HIL_GATE_PORT and so on). The gate is high while an inference is computed,
+// for whoever triggers a power meter; a pulse is a low microsecond on the other pin, which is high otherwise.
+#ifdef HIL_GATE_PORT
+void gate(bool high);
+#else
+inline void gate(bool) {}
+#endif
+#ifdef HIL_PULSE_PORT
+void pulse();
+#else
+inline void pulse() {}
+#endif
 
 // Bytes of stack and heap at their peak since reset. The stack is painted before any C code runs.
 uint32_t stack_peak_bytes();

@@ -5,18 +5,9 @@
 #include "firmware/hal/hal.hpp"
 #include "firmware/kernels/common/numeric.hpp"
 #include "firmware/wire/framer.hpp"
+#include "firmware/wire/identity.hpp"
 #include "firmware/wire/input.hpp"
 #include "firmware/wire/messages.hpp"
-
-namespace hil {
-uint32_t saturations;
-}
-
-// First 8 bytes of SHA-256 over the linked image with this field zeroed; written by platform/image_hash.py.
-extern "C" {
-extern const volatile uint8_t hil_image_hash[8] HIL_FLASH;
-const volatile uint8_t hil_image_hash[8] HIL_FLASH = {0};
-}
 
 namespace wire {
 namespace {
@@ -280,11 +271,13 @@ void poll() {
 
 void begin_section() {
     if (state.mode == quiet) hal::rx_enable(false);
+    hal::gate(true);
     hal::section_begin(state.computed);
 }
 
 void end_section() {
     state.ticks += hal::section_end();
+    hal::gate(false);
     if (state.mode == quiet) hal::rx_enable(true);
 }
 

@@ -29,6 +29,9 @@ class Connection(Protocol):
         """Switch off; totals the board's surroundings know (emulators: cycles, instructions, lowest stack pointer)."""
 
 
+PINS = "pins.txt"
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """What a driver needs to start: the file to load, a folder for logs, the wire's timing."""
@@ -38,3 +41,5 @@ class Session:
     uart: str = "lifted"
     realtime: bool = False
     static_bytes: int = 0  # of RAM; an emulator that knows them tells a stack that reaches them
+    keeps_running: bool = False  # through the opening of its port, where the real board does
+    watch_pins: bool = False  # an emulator writes every edge of an output into log_dir / PINS

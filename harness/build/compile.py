@@ -6,8 +6,11 @@ build is that build: it is read, and nothing is started.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +38,7 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.processes import run
 
 DEADLINE_S = 600.0  # a first build may download a compiler; one without takes a second or two
+LEAST_FREE_BYTES = 1 << 20  # with less a disk is full, whatever a compiler says: its log may be there, too
 STAMP = "built.json"
 LOG = "build.log"
 HASH_SCRIPT = "firmware/platform/image_hash.py"
@@ -184,6 +188,8 @@ def _run_all(commands: list[list[str]], environment: dict[str, str], recipe: Rec
                 raise BuildError(f"{recipe.board.name}: no result after {DEADLINE_S:.0f} s; log: {log_path}")
             if code != 0:
                 text = log_path.read_text(encoding="utf-8", errors="replace")
+                if os.strerror(errno.ENOSPC) in text or shutil.disk_usage(recipe.project_dir).free < LEAST_FREE_BYTES:
+                    raise cache_full(recipe.cache_dir, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
                 raise explain(text, log_path, recipe.elf.parent, recipe.board)
     return log_path.read_text(encoding="utf-8", errors="replace")
 

@@ -10,6 +10,7 @@ from tinyhil.harness.config import BoardSpec
 
 MANIFESTS = "firmware/platform/boards"
 INI = "platformio.ini"
+USUAL_BAUD = 115200  # of the firmware that is told no other
 ARCHITECTURE = {"avr-gcc": "avr", "arm-none-eabi-gcc": "arm"}
 UPLOAD: dict[str, dict[str, Any]] = {  # by `upload` of a board; the first protocol is the usual one
     "arduino": {"protocols": ["arduino", "custom"], "require_upload_port": True},
@@ -52,6 +53,9 @@ def defines(board: BoardSpec) -> list[str]:
     names += [f"UART_{chip.uart.name}"] if chip.uart else []
     names += ["HAS_REGIONS"] if chip.regions else []
     names += [f"SUPPLY_{board.supply}"] if board.supply else []
+    names += [f"BAUD={board.baud}"] if board.baud != USUAL_BAUD else []
+    for use, pin in (("GATE", board.gate), ("PULSE", board.pulse)):
+        names += [f"{use}_PORT={ord(pin[1]) - ord('A')}", f"{use}_PIN={int(pin[2:])}"] if pin else []
     return [f"HIL_{name.upper()}" for name in names]
 
 

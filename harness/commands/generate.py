@@ -11,6 +11,8 @@ from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
 from tinyhil.preference import BALANCED, Wish
 
+MLPERF_TINY = "mlperf-tiny"
+
 
 @click.command()
 @click.argument("model")
@@ -20,6 +22,14 @@ from tinyhil.preference import BALANCED, Wish
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
 @common.CALIBRATE_BY_OPTION
+@click.option(
+    "--protocol",
+    type=click.Choice(["hil", MLPERF_TINY]),
+    default="hil",
+    show_default=True,
+    help="What the firmware speaks: ours, or that of MLPerf Tiny's runner.",
+)
+@click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
 @common.prefer_option(BALANCED)
 @common.BOARDS_OPTION
 def generate(
@@ -29,6 +39,8 @@ def generate(
     assignment: Path | None,
     calibrate: Path | None,
     calibrate_by: str,
+    protocol: str,
+    energy: bool,
     prefer: str,
     boards_file: Path | None,
     **states: Any,
@@ -37,15 +49,18 @@ def generate(
     from tinyhil.harness.job import Streamed
     from tinyhil.harness.offline.generate import generate_project
 
-    written, total = generate_project(
-        model,
-        out,
-        (format_, assignment),
-        calibrate,
-        read_boards(boards_file),
-        say,
-        Streamed(**states, samples=calibrate),
-        Wish(prefer),
-        calibrate_by,
-    )
+    if energy and protocol != MLPERF_TINY:
+        raise click.UsageError(f"--energy belongs to --protocol {MLPERF_TINY}")
+    if calibrate_by != "minmax" and protocol == MLPERF_TINY:
+        raise click.UsageError("--calibrate-by belongs to --protocol hil")
+    chosen, boards = (format_, assignment), read_boards(boards_file)
+    if protocol == MLPERF_TINY:
+        from tinyhil.harness.mlperf.project import generate_mlperf
+
+        written, total = generate_mlperf(model, out, chosen, calibrate, boards, say, energy=energy)
+    else:
+        streamed = Streamed(**states, samples=calibrate)
+        written, total = generate_project(
+            model, out, chosen, calibrate, boards, say, streamed, Wish(prefer), calibrate_by
+        )
     click.echo(f"{out}: {written} of {total} files written", err=True)

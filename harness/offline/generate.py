@@ -9,7 +9,7 @@ from tinyhil import data
 from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.graph import Graph
-from tinyhil.harness.build.pipeline import compile_model, write_sources
+from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
@@ -31,18 +31,29 @@ def generate_project(
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
     and assignment file if there is one."""
-    if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
-        raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
+    check_project_folder(out)
     opened = open_model(name, say, streamed, by=by)
     formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
     compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
-    left_out = [board for board in boards.entries if board not in compiled.transfers]
-    if left_out:
-        say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
+    say_left_out(name, boards, compiled, say)
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
         sources = {path: text for path, text in sources.items() if path.startswith("model/")}
     return write_sources(sources, out), len(sources)
+
+
+def check_project_folder(out: Path) -> None:
+    """ConfigError for a folder that holds something else."""
+    if out.is_dir() and any(out.iterdir()) and not (out / "firmware" / "hal" / "hal.hpp").is_file():
+        raise ConfigError(f"{out}: not empty and no project of tinyhil; choose another folder")
+
+
+def say_left_out(name: str, boards: Boards, compiled: Compiled, say: Say) -> None:
+    # an accelerator is no board of a project: `hil run` alone compiles for it
+    chips = [name for name, board in boards.entries.items() if board.hardware is None]
+    left_out = [board for board in chips if board not in compiled.transfers]
+    if left_out:
+        say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
 
 
 def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, streamed: Streamed = NO_STREAM) -> Path:

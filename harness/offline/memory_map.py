@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinyhil.errors import ConfigError
+from tinyhil.harness.offline.labels import keep_fitting, renderer_of
 from tinyhil.memplan import Plan, Problem
 
 if TYPE_CHECKING:
@@ -208,14 +209,23 @@ def save_map(drawn: MemoryMap, path: Path) -> None:
     """Write the map as SVG or PNG; the same map gives the same SVG."""
     check_picture(path)
     import matplotlib as mpl
+
+    suffix = path.suffix.lower()
+    with mpl.rc_context({"svg.hashsalt": "tinyhil", "svg.fonttype": "none"}):
+        figure = draw_map(drawn)
+        figure.savefig(path, format=suffix[1:], dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+
+
+def draw_map(drawn: MemoryMap) -> Any:
+    """The map as a figure of matplotlib; names stand where they fit into their rectangles."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     instants = drawn.end - drawn.start
     figure = Figure(figsize=(min(24.0, max(8.0, 0.6 * instants)), 6.0), layout="constrained")
     axes = figure.add_subplot()
     colours = mpl.colormaps["tab20"]
-    for r in drawn.rectangles:
-        _add(axes, r, colours(r.buffer % 20), instants)
+    named = [_add(axes, r, colours(r.buffer % 20)) for r in drawn.rectangles]
     axes.axvspan(drawn.peak_instant, drawn.peak_instant + 1, color="black", alpha=0.12, lw=0, zorder=3)
     axes.set_xlim(drawn.start, drawn.end)
     axes.set_ylim(0, max(1.0, drawn.peak_bytes * 1.12))
@@ -230,20 +240,19 @@ def save_map(drawn: MemoryMap, path: Path) -> None:
         shown = drawn.steps[drawn.start : drawn.end]
         ticks = [drawn.start + index + 0.5 for index in range(len(shown))]
         axes.set_xticks(ticks, [_literal(step) for step in shown], rotation=60, ha="right")
-    suffix = path.suffix.lower()
-    with mpl.rc_context({"svg.hashsalt": "tinyhil", "svg.fonttype": "none"}):
-        figure.savefig(path, format=suffix[1:], dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+    keep_fitting(named, renderer_of(figure))
+    return figure
 
 
-def _add(axes: Any, r: Rectangle, colour: Any, instants: int) -> None:
+def _add(axes: Any, r: Rectangle, colour: Any) -> tuple[Any, Any]:
+    """The name of a rectangle, and the rectangle."""
     from matplotlib.patches import Rectangle as Patch
 
     wide, high = r.end - r.start, r.high - r.low
-    axes.add_patch(Patch((r.start, r.low), wide, high, facecolor=colour, edgecolor="black", lw=0.6, alpha=0.8))
-    if instants <= 200:  # beyond, names are larger than their rectangles
-        axes.text(
-            r.start + wide / 2, r.low + high / 2, _literal(r.name), ha="center", va="center", fontsize=8, clip_on=True
-        )
+    patch = Patch((r.start, r.low), wide, high, facecolor=colour, edgecolor="black", lw=0.6, alpha=0.8)
+    axes.add_patch(patch)
+    middle = (r.start + wide / 2, r.low + high / 2)
+    return axes.text(*middle, _literal(r.name), ha="center", va="center", fontsize=8, clip_on=True), patch
 
 
 def _literal(text: str) -> str:

@@ -98,6 +98,40 @@ uint16_t shifts_that_differ() {
     return wrong;
 }
 
+uint16_t squares_that_differ() {
+    int8_t x[most];
+    uint16_t wrong = 0;
+    for (hil::Size count = 1; count <= most; ++count) {
+        for (uint8_t kind = 0; kind < 4; ++kind) {
+            for (hil::Size k = 0; k < count; ++k) x[k] = some(kind);
+            const hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)};
+            __int24 one = some(0), other = one, swapped = one;
+            hil::add_squares(one, hil::ram(x), w, count);
+            hil::add_squares(swapped, w, hil::ram(x), count, hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
+            hil::twin::add_squares(other, hil::ram(x), w, count);
+            wrong += one != other || swapped != other;
+        }
+    }
+    return wrong;
+}
+
+// Steps of the stream are whatever the weights are: at most 255 each, the elements lie anywhere in RAM
+uint16_t streams_that_differ() {
+    uint16_t wrong = 0;
+    static int8_t x[1200];
+    for (hil::Size k = 0; k < sizeof x; ++k) x[k] = some(k % 5 ? 0 : 3);
+    for (uint8_t count = 0; count < 8; ++count) {
+        for (uint8_t first = 0; first < 60; ++first) {
+            hil::Flash<uint8_t> w = {weights + first}, v = w;
+            __int24 one = some(0) * 100, other = one;
+            hil::add_stream(one, w, hil::ram(x), count);
+            hil::twin::add_stream(other, v, hil::ram(x), count);
+            wrong += one != other || w.at != v.at;
+        }
+    }
+    return wrong;
+}
+
 }  // namespace
 
 int main() {
@@ -110,6 +144,8 @@ int main() {
     print_number(bytes_that_differ());
     print_number(shifts_that_differ<0>() + shifts_that_differ<1>() + shifts_that_differ<3>() + shifts_that_differ<6>() +
                  shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
+    print_number(squares_that_differ());
+    print_number(streams_that_differ());
     print_char('\n');
     print_end();
 }

@@ -89,7 +89,7 @@ def _window(op: Op, program: Program) -> float:
 
 
 def _sums(op: Op) -> bool:
-    names = ("dense", "conv", "matmul", "batch_matmul", "squared_distance", "sparse")
+    names = ("dense", "conv", "matmul", "batch_matmul", "squared_distance", "sparse", "stream")
     return op.kernel.startswith(names)
 
 

@@ -75,7 +75,9 @@ def _lower(node: Node, lowering: Lowering) -> None:
         "drop": exponent - min(exponents),
         "shift": shift,
     }
-    bits = accumulator_bits(inner << (2 * DIFFERENCE_BITS - 2), shift)
+    drop = exponent - min(exponents)
+    lowests = [lowering.loaded(value).lowest for value in node.inputs] if is_integer else []
+    bits = accumulator_bits(inner * _largest_difference(lowests, lifts(exponents), drop) ** 2, shift)
     op = Op(SQUARED_DISTANCE.name, node.name, names, out.name, params, bits)
     if not is_integer:
         is_long = any(lowering.tensors[name].format.storage_bytes == 4 for name in names)
@@ -84,6 +86,15 @@ def _lower(node: Node, lowering: Lowering) -> None:
         params = {**params, "kept": LONG_KEPT_BITS if is_long else KEPT_BITS}
         op = replace(op, params=params, accumulator_bits=window.bits, low=window.low, guard=window.guard)
     lowering.emit(node, op)
+
+
+def _largest_difference(lowests: Sequence[int], shifts: Sequence[int], drop: int) -> int:
+    """Of integers that start at `lowests` (none: of other formats), moved left by `shifts`, rounded by `drop` bits."""
+    most = 1 << (DIFFERENCE_BITS - 1)
+    if not lowests:
+        return most
+    bound = sum(-lowest << lift for lowest, lift in zip(lowests, shifts, strict=True))
+    return min((bound + (1 << drop >> 1)) >> drop, most)
 
 
 def _operand(lowering: Lowering, value: str, tensor: str, lift: int) -> Operand:

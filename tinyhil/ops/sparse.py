@@ -35,12 +35,49 @@ def matrix(table: np.ndarray, values: np.ndarray, outputs: int, inner: int) -> n
     return weights
 
 
+def stream(table: np.ndarray, values: np.ndarray, outputs: int) -> np.ndarray | None:
+    """Lists and 8-bit values as the bytes of `stream_dense`; None if a count or a step from column to column has more
+    than 8 bits."""
+    found: list[int] = []
+    at = taken = 0
+    for _ in range(outputs):
+        count = int(table[at])
+        steps = np.diff(table[at + 1 : at + 1 + count], prepend=0)
+        found.append(count)
+        found += np.stack([steps, values[taken : taken + count] & 0xFF], axis=1).reshape(-1).tolist()
+        at, taken = at + 1 + count, taken + count
+    return np.array(found, np.int64) if max(found) < 1 << 8 else None
+
+
+def matrix_of_stream(codes: np.ndarray, outputs: int, inner: int) -> np.ndarray:
+    """The weights again."""
+    weights = np.zeros((outputs, inner), np.int64)
+    at = 0
+    for row in weights:
+        count = int(codes[at])
+        pairs = codes[at + 1 : at + 1 + 2 * count].reshape(count, 2)
+        row[np.cumsum(pairs[:, 0])] = pairs[:, 1].astype(np.uint8).astype(np.int8)
+        at += 1 + 2 * count
+    return weights
+
+
+def _execute_stream(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    weights = matrix_of_stream(arrays[0].reshape(-1), p["outputs"], p["inner"])
+    return _summed(op, weights, arrays[1], arrays[2:], out)
+
+
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
     weights = matrix(arrays[0].reshape(-1), arrays[1].reshape(-1), p["outputs"], p["inner"])
-    total = arrays[2].reshape(-1, p["rows"], p["inner"]) @ weights.T
-    if len(arrays) == 4:
-        total = total + (arrays[3].reshape(p["outputs"]) << p["bias_shift"])
+    return _summed(op, weights, arrays[2], arrays[3:], out)
+
+
+def _summed(op: Op, weights: np.ndarray, x: np.ndarray, bias: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    total = x.reshape(-1, p["rows"], p["inner"]) @ weights.T
+    if bias:
+        total = total + (bias[0].reshape(p["outputs"]) << p["bias_shift"])
     return limited(total.reshape(len(total), -1), p["shift"], op, out)
 
 
@@ -56,4 +93,21 @@ SPARSE_BIAS = Kernel(
     ("shift", "bias_shift"),
     is_sum=True,
 )
-KERNELS = (SPARSE, SPARSE_BIAS, *forms((SPARSE, SPARSE_BIAS)))
+STREAM = Kernel(
+    "stream_dense",
+    "sparse_dense from one stream of bytes: per output a count, then steps to the next column and weights in turn",
+    _execute_stream,
+    _PARAMS,
+    ("shift",),
+    is_sum=True,
+)
+STREAM_BIAS = Kernel(
+    "stream_dense_bias",
+    "sparse_dense_bias from such a stream",
+    _execute_stream,
+    (*_PARAMS, "bias_shift"),
+    ("shift", "bias_shift"),
+    is_sum=True,
+)
+BOTH = (SPARSE, SPARSE_BIAS, STREAM, STREAM_BIAS)
+KERNELS = (*BOTH, *forms(BOTH))

@@ -51,4 +51,6 @@ __attribute__((noinline)) uint32_t hal::section_end() {
     return cycles > empty_section_cycles ? cycles - empty_section_cycles : 0;
 }
 
+uint32_t hal::ticks() { return cycle_count(); }
+
 #include "firmware/hal/cortexm/lock.cpp"

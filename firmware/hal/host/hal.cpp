@@ -60,7 +60,7 @@ void init() {
 void put(uint8_t byte) {
     if (sending_count == sizeof sending) flush();
     sending[sending_count++] = byte;
-    if (byte == 0) flush();  // the end of a frame
+    if (byte == 0 || byte == '\n') flush();  // the end of a frame, or of a line of text
 }
 
 void rx_enable(bool on) { receiving = on; }
@@ -87,6 +87,7 @@ uint32_t section_end() {
     const uint64_t ns = now_ns() - section_start_ns;
     return ns < UINT32_MAX ? static_cast<uint32_t>(ns) : UINT32_MAX;
 }
+uint32_t ticks() { return static_cast<uint32_t>(now_ns()); }
 uint32_t stack_peak_bytes() { return UINT32_MAX; }
 uint32_t heap_peak_bytes() { return UINT32_MAX; }
 

@@ -10,7 +10,7 @@ using cortexm::reg;
 
 namespace {
 
-constexpr uint32_t CLOCK_HZ = 84000000, BAUD = 115200, UART_IRQ = 8;
+constexpr uint32_t CLOCK_HZ = 84000000, BAUD = HIL_BAUD, UART_IRQ = 8;
 
 constexpr uint32_t WDT_MR = 0x400E1A54, EEFC0_FMR = 0x400E0A00, EEFC1_FMR = 0x400E0C00;
 constexpr uint32_t PMC_PCER0 = 0x400E0610, CKGR_MOR = 0x400E0620, CKGR_PLLAR = 0x400E0628;
@@ -62,6 +62,44 @@ void start_uart() {
 
 }  // namespace
 
+namespace {
+
+// PIOA to PIOD follow each other (chapter PIO): set and clear, output enable and enable have registers of their own.
+inline void set_pin(uint32_t port, uint32_t pin, bool high) {
+    reg(0x400E0E00 + 0x200 * port + (high ? 0x30 : 0x34)) = 1u << pin;
+}
+
+inline void make_output(uint32_t port, uint32_t pin, bool high) {
+    set_pin(port, pin, high);
+    reg(0x400E0E10 + 0x200 * port) = 1u << pin;
+    reg(0x400E0E00 + 0x200 * port) = 1u << pin;
+}
+
+void start_pins() {
+#ifdef HIL_GATE_PORT
+    make_output(HIL_GATE_PORT, HIL_GATE_PIN, false);
+#endif
+#ifdef HIL_PULSE_PORT
+    make_output(HIL_PULSE_PORT, HIL_PULSE_PIN, true);
+#endif
+}
+
+}  // namespace
+
+#ifdef HIL_GATE_PORT
+void hal::gate(bool high) { set_pin(HIL_GATE_PORT, HIL_GATE_PIN, high); }
+#endif
+
+#ifdef HIL_PULSE_PORT
+void hal::pulse() {
+    const uint32_t began = hal::ticks();
+    set_pin(HIL_PULSE_PORT, HIL_PULSE_PIN, false);
+    while (hal::ticks() - began < 2 * (F_CPU / 1000000)) {
+    }
+    set_pin(HIL_PULSE_PORT, HIL_PULSE_PIN, true);
+}
+#endif
+
 extern "C" void uart_interrupt() {
     const uint32_t status = reg(UART_SR);
     if (status & OVRE) {
@@ -79,6 +117,7 @@ void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
     start_clocks();
     start_uart();
+    start_pins();
     cortexm::init_sections();
     cortexm::enable_irq(UART_IRQ);
 }

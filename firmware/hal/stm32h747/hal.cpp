@@ -19,6 +19,11 @@ constexpr uint32_t USART_BASE = 0x40011000;  // USART1
 #endif
 }  // namespace usart
 
+namespace pins {
+constexpr uint32_t GPIOA = 0x58020000, PORT_GATES = 0x580244E0;  // RCC_AHB4ENR
+}
+
+#include "firmware/hal/stm32/pins.hpp"
 #include "firmware/hal/stm32/usart.hpp"
 
 using cortexm::reg;
@@ -27,7 +32,7 @@ using usart::set_field;
 
 namespace {
 
-constexpr uint32_t CLOCK_HZ = 64000000, BAUD = 115200;
+constexpr uint32_t CLOCK_HZ = 64000000, BAUD = HIL_BAUD;
 
 #ifdef HIL_UART_USART3
 constexpr uint32_t USART_IRQ = 39, TX_PIN = 8, PORT_GATE = 3, USART_GATE = 18;
@@ -109,6 +114,7 @@ void hal::init() {
     enable_data_cache();
     enable_regions();
     start_uart();
+    pins::start();
     cortexm::init_sections();
     cortexm::enable_irq(USART_IRQ);
 }

@@ -10,6 +10,11 @@ namespace usart {
 constexpr uint32_t USART_BASE = 0x40008000;  // LPUART1
 }
 
+namespace pins {
+constexpr uint32_t GPIOA = 0x48000000, PORT_GATES = 0x4002104C;  // RCC_AHB2ENR
+}
+
+#include "firmware/hal/stm32/pins.hpp"
 #include "firmware/hal/stm32/usart.hpp"
 
 using cortexm::reg;
@@ -18,7 +23,7 @@ using usart::set_field;
 
 namespace {
 
-constexpr uint32_t LPUART1_IRQ = 70, HSI_HZ = 16000000, BAUD = 115200;
+constexpr uint32_t LPUART1_IRQ = 70, HSI_HZ = 16000000, BAUD = HIL_BAUD;
 constexpr uint32_t RCC_CR = 0x40021000, RCC_CFGR = 0x40021008, RCC_PLLCFGR = 0x4002100C, RCC_CCIPR = 0x40021088;
 constexpr uint32_t RCC_AHB2ENR = 0x4002104C, RCC_APB1ENR1 = 0x40021058, RCC_APB1ENR2 = 0x4002105C;
 constexpr uint32_t FLASH_ACR = 0x40022000, PWR_CR2 = 0x40007004, PWR_CR5 = 0x40007080;
@@ -72,6 +77,7 @@ void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
     start_clock();
     start_uart();
+    pins::start();
     cortexm::init_sections();
     cortexm::enable_irq(LPUART1_IRQ);
 }

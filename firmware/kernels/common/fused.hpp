@@ -77,13 +77,33 @@ private:
     }
 };
 
+template <class Acc, class A, class B, class L, class R, class Drop>
+inline void add_squares(Acc &sum, A a, B b, Size count, L a_shift, R b_shift, Drop drop) {
+    for (Size k = 0; k < count; ++k) add_product(sum, SquaredDifference<Acc>::of(a[k], b[k], a_shift, b_shift, drop));
+}
+
+// Products of a stream of steps and weights, which moves on
+template <class Acc>
+inline void add_stream(Acc &sum, Flash<uint8_t> &stream, Ram<int8_t> x, uint8_t count) {
+    for (; count > 0; --count, stream = stream + 2) {
+        x = x + stream[0];
+        add_product(sum, product(static_cast<int8_t>(stream[1]), x[0]));
+    }
+}
+
+}  // namespace hil
+#ifdef __AVR__
+#include "firmware/kernels/avr/fused_avr.hpp"
+#endif
+namespace hil {
+
 // out[r] = sum_k (a[r][k] - b[r][k])^2; a step of 0 uses the same row for all results
 template <class Acc, class Out, class A, class B, class L, class R, class Drop, class Shift>
 void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Size b_step, L a_shift, R b_shift, Drop drop,
                       Shift shift) {
     for (; rows > 0; --rows, a = a + a_step, b = b + b_step) {
         Acc sum = Acc(0);
-        for (Size k = 0; k < inner; ++k) add_product(sum, SquaredDifference<Acc>::of(a[k], b[k], a_shift, b_shift, drop));
+        add_squares(sum, a, b, inner, a_shift, b_shift, drop);
         *out++ = requantize<Out>(sum, shift);
     }
 }
@@ -109,6 +129,27 @@ void sparse_dense_bias(Out *out, Table lists, W weights, X x, B bias, Size rows,
 template <class Acc, class Out, class Table, class W, class X, class Shift>
 void sparse_dense(Out *out, Table lists, W weights, X x, Size rows, Size outputs, Size inner, Shift shift) {
     sparse_dense_bias<Acc>(out, lists, weights, x, NoBias(), rows, outputs, inner, shift, Const<0>());
+}
+
+// The same from one stream of bytes: per output a count, then steps to the next column and weights in turn
+template <class Acc, class Out, class X, class B, class Shift, class BiasShift>
+void stream_dense_bias(Out *out, Flash<uint8_t> stream, X x, B bias, Size rows, Size outputs, Size inner, Shift shift,
+                       BiasShift bias_shift) {
+    for (; rows > 0; --rows, x = x + inner) {
+        Flash<uint8_t> at = stream;
+        for (Size n = 0; n < outputs; ++n) {
+            Acc sum = Start<Acc>::of(bias[n], bias_shift);
+            const uint8_t count = at[0];
+            at = at + 1;
+            add_stream(sum, at, x, count);
+            *out++ = requantize<Out>(sum, shift);
+        }
+    }
+}
+
+template <class Acc, class Out, class X, class Shift>
+void stream_dense(Out *out, Flash<uint8_t> stream, X x, Size rows, Size outputs, Size inner, Shift shift) {
+    stream_dense_bias<Acc>(out, stream, x, NoBias(), rows, outputs, inner, shift, Const<0>());
 }
 
 }  // namespace hil

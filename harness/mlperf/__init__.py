@@ -1,0 +1,1 @@
+"""MLPerf Tiny: boards that speak the protocol of its runner, a runner without windows, results as a submission."""

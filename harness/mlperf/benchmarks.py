@@ -1,0 +1,100 @@
+"""MLPerf Tiny's benchmarks: what the runner sends, what comes back, what the closed division asks for.
+
+Source: MLPerfTiny_Rules.adoc (table of the closed division) and benchmark/runner of github.com/mlcommons/tiny.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tinyhil.codegen.benchmark import Codes, codes_at
+from tinyhil.errors import ModelError
+from tinyhil.graph import Graph
+
+TOP1, AUC = "top-1", "AUC"
+BYTE = np.arange(256)
+SIGNED = BYTE.astype(np.uint8).view(np.int8).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """`shape`: one input as the runner sends it, channels last. `values`: the real number of each byte, None: float32.
+
+    `target`: what `metric` must reach; None: the rule counts errors in a stream of audio.
+    """
+
+    id: str
+    title: str
+    shape: tuple[int, ...]
+    outputs: int
+    values: np.ndarray | None
+    metric: str
+    target: float | None
+
+    @property
+    def count(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def input_bytes(self) -> int:
+        return self.count * (4 if self.values is None else 1)
+
+    @property
+    def channels(self) -> int:
+        return self.shape[-1]
+
+    def reals(self, raw: np.ndarray) -> np.ndarray:
+        """The real numbers (samples, *shape) of what the runner sends (samples, input_bytes) uint8."""
+        if self.values is None:
+            return np.ascontiguousarray(raw).view("<f4").reshape(-1, *self.shape)
+        return self.values[raw].reshape(-1, *self.shape)
+
+
+def _codes(scale: float, zero: int) -> np.ndarray:
+    return ((SIGNED - zero) * np.float32(scale)).astype(np.float32)
+
+
+BENCHMARKS = (
+    Benchmark("kws01", "keyword spotting", (49, 10, 1), 12, _codes(0.5847029089927673, 83), TOP1, 0.90),
+    Benchmark("ic01", "image classification", (32, 32, 3), 10, BYTE.astype(np.float32), TOP1, 0.85),
+    Benchmark("vww01", "visual wake words", (96, 96, 3), 2, (BYTE / np.float32(255)).astype(np.float32), TOP1, 0.80),
+    Benchmark("ad01", "anomaly detection", (640,), 640, None, AUC, 0.85),
+    Benchmark("sww01", "streaming wake word", (30, 1, 40), 3, _codes(0.003701042616739869, -128), TOP1, None),
+)
+
+
+def benchmark_of(graph: Graph, name: str) -> Benchmark:
+    """The benchmark whose input and output sizes a model has; ModelError if it is none of them."""
+    given = prod(graph.shapes[graph.inputs[0]][1:]), prod(graph.shapes[graph.outputs[0]][1:])
+    for benchmark in BENCHMARKS:
+        if (benchmark.count, benchmark.outputs) == given:
+            return benchmark
+    known = ", ".join(f"{b.id} {b.count} -> {b.outputs}" for b in BENCHMARKS)
+    raise ModelError(
+        f"{name}: {given[0]} inputs and {given[1]} outputs are no benchmark of MLPerf Tiny; known: {known}"
+    )
+
+
+def graph_inputs(benchmark: Benchmark, graph: Graph, raw: np.ndarray) -> np.ndarray:
+    """What a model takes (samples, ...) float32, from what the runner sends (samples, input_bytes) uint8."""
+    x, shape, codes = benchmark.reals(raw), graph.shapes[graph.inputs[0]], codes_at(graph, "FromCodes")
+    if len(shape) == 4 and shape[1:] != x.shape[1:] and shape[1] == benchmark.channels:
+        x = x.transpose(0, 3, 1, 2)
+    x = x.reshape(-1, *shape[1:])
+    return (x if codes is None else codes.of(x)).astype(np.float32)
+
+
+def real_outputs(outputs: np.ndarray, codes: Codes | None) -> np.ndarray:
+    """Real results of a model's outputs (samples, count)."""
+    return outputs if codes is None else (outputs - codes.zero) * np.float64(codes.scale)
+
+
+def told(benchmark: Benchmark, outputs: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    """What the board reports (samples, numbers): probabilities, or the error of an autoencoder."""
+    if benchmark.values is not None:
+        return outputs
+    difference = outputs - benchmark.reals(raw).reshape(len(raw), -1)
+    return (difference**2).mean(axis=1, keepdims=True)

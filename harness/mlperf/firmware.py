@@ -1,0 +1,69 @@
+"""Firmware that answers MLPerf Tiny's runner: the model of `hil run`, with another program around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.codegen.benchmark import MAIN, MAIN_TEXT, Meaning, emit_benchmark
+from tinyhil.errors import ConfigError
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.platformio import project_files
+from tinyhil.harness.config import BoardSpec
+from tinyhil.harness.mlperf.benchmarks import benchmark_of
+from tinyhil.preference import Wish
+
+ENERGY_BAUD = 9600
+OUR_SESSION = "firmware/wire/session.cpp"  # its own firmware, which this one takes the place of
+
+
+def refusal(board: BoardSpec) -> str | None:
+    """Why a board cannot speak the protocol, if it cannot."""
+    if board.hardware is not None:
+        return "an accelerator that only runs of `hil run` know"
+    if board.chip.core == "avr":
+        return "no clock that runs on between sections; the benchmarks' networks need more than its RAM"
+    if board.chip.tick == "instructions":
+        return "it counts instructions, and the protocol reports seconds"
+    return None
+
+
+def for_energy(board: BoardSpec) -> BoardSpec:
+    """The board at the rate of energy mode; its boot loader keeps its own. ConfigError without a pin for timestamps."""
+    if board.pulse is None and not board.is_host:
+        raise ConfigError(f"{board.name}: energy mode needs a pin for timestamps; say `pulse: PF13` in its entry")
+    return board.model_copy(update={"baud": ENERGY_BAUD, "upload_baud": board.upload_baud or board.baud})
+
+
+def compile_mlperf(
+    model: Model,
+    assignment: Assignment,
+    ranges: Ranges,
+    boards: Sequence[BoardSpec],
+    required: Iterable[str],
+    *,
+    energy: bool = False,
+) -> Compiled:
+    """As compile_model, for the boards that can speak the protocol; ConfigError for a required one that can not."""
+    benchmark = benchmark_of(model.graph, model.path.name)
+    required = set(required)
+    for board in boards:
+        why = refusal(board)
+        if why and board.name in required:
+            raise ConfigError(f"{board.name}: does not speak MLPerf Tiny's protocol: {why}")
+    able = [board for board in boards if not refusal(board)]
+    able = [for_energy(board) if energy and (board.pulse or board.name in required) else board for board in able]
+    able = [board for board in able if not energy or board.baud == ENERGY_BAUD]
+    compiled = compile_model(model, assignment, ranges, able, required, wish=Wish(whole=True))
+    greets = [board.name for board in able if board.reset != "on_open"]
+    meaning = Meaning(benchmark.id, benchmark.input_bytes, benchmark.channels, benchmark.values, energy, greets)
+    told = {
+        "model/benchmark.hpp": emit_benchmark(model.graph, compiled.program, meaning),
+        MAIN: MAIN_TEXT,
+        **project_files(able),
+    }
+    sources = {path: text for path, text in compiled.sources.items() if path != OUR_SESSION}
+    return replace(compiled, sources={**sources, **told})

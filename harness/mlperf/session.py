@@ -1,0 +1,138 @@
+"""One board with one model's firmware for MLPerf Tiny: compiled, flashed or emulated, and ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.codegen.benchmark import codes_at
+from tinyhil.errors import DataError
+from tinyhil.harness.boards import attached, host, simulated
+from tinyhil.harness.boards.claim import claim
+from tinyhil.harness.boards.connection import PINS, Connection, Session
+from tinyhil.harness.boards.flash import flash
+from tinyhil.harness.boards.locate import Place, locate
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.image import Image, check_fits
+from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.harness.inputs import calibrated
+from tinyhil.harness.job import Opened, open_model
+from tinyhil.harness.measure.run import is_simulated, log_folder
+from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, told
+from tinyhil.harness.mlperf.data import Evaluation, evaluation
+from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+
+Say = Callable[[str], None]
+CALIBRATION = 100  # samples of the evaluation set, where a model has no ranges and none are given
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asked for; the fields are options of `hil mlperf`."""
+
+    board: str
+    model: str
+    format: str = "int8"
+    assignment: Path | None = None
+    calibrate: Path | None = None
+    port: str | None = None
+    no_flash: bool = False
+    energy: bool = False
+    uart: str = "lifted"
+    realtime: bool = False
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A compiled model and where it will run."""
+
+    wanted: Wanted
+    place: Place
+    board: BoardSpec
+    opened: Opened
+    benchmark: Benchmark
+    assignment: Assignment
+    ranges: Ranges
+    compiled: Compiled
+    image: Image
+
+    @property
+    def emulated(self) -> bool:
+        return self.place.port is None
+
+    def reported(self, raw: np.ndarray) -> np.ndarray:
+        """What the board must report (samples, numbers) for what it is sent (samples, input_bytes): the reference."""
+        graph, program = self.opened.model.graph, self.compiled.program
+        integers, _ = quantize_inputs(program, graph_inputs(self.benchmark, graph, raw))
+        outputs = dequantize_outputs(program, run_reference(program, integers).outputs)
+        return told(self.benchmark, real_outputs(outputs, codes_at(graph, "ToCodes")), raw)
+
+
+def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
+    """Compile and build; raises HilError of the stage that failed."""
+    opened = open_model(wanted.model, say)
+    benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
+    place = locate(boards, wanted.board, wanted.port)
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
+    others = [board for board in boards.entries.values() if board.name == place.board.name]
+    compiled = compile_mlperf(opened.model, assignment, ranges, others, {place.board.name}, energy=wanted.energy)
+    board = for_energy(place.board) if wanted.energy else place.board
+    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
+    check_fits(image, board)
+    if is_simulated(place):
+        simulated.compiled_emulator(board.chip, cache_dir, say)
+    return Ready(wanted, place, board, opened, benchmark, assignment, ranges, compiled, image)
+
+
+def ranges_at_hand(opened: Opened, benchmark: Benchmark, calibration: Path | None, say: Say) -> Ranges:
+    """Known ranges, else from the evaluation set (said); DataError if there is neither."""
+    known = opened.known_ranges(calibration)
+    if known is not None:
+        return known
+    try:
+        data: Evaluation = evaluation(benchmark)
+    except DataError as error:
+        raise DataError(f"{opened.source.path}: no calibrated ranges; give --calibrate inputs.npz ({error})") from None
+    x = graph_inputs(benchmark, opened.model.graph, data.raw[:CALIBRATION])
+    if codes_at(opened.model.graph, "FromCodes") is None:
+        say(f"no calibrated ranges: calibrating on {len(x)} inputs of {data.name} (choose others: --calibrate)")
+    return calibrated(opened.model, x, {"name": data.name, "samples": len(x)})
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`pins`: the file in which an emulator writes the edges of its outputs."""
+
+    connection: Connection
+    pins: Path
+
+
+@contextmanager
+def switched_on(ready: Ready, boards: Boards, say: Say) -> Iterator[Running]:
+    """The board with the firmware in it. Opening the port resets an emulated one only if it resets the real one."""
+    wanted, board = ready.wanted, ready.board
+    with ExitStack() as stack:
+        port = stack.enter_context(claim(ready.place, boards.bench.locks, wanted.wait_s, say))
+        logs = stack.enter_context(log_folder(ready.image.project_dir))
+        if port is not None:
+            if not wanted.no_flash:
+                say(f"{board.name}: flashing {port}")
+                flash(ready.image, board, port, logs / "flash.log")
+            yield Running(stack.enter_context(attached.connect(board, port)), logs / PINS)
+            return
+        image = ready.image
+        settings = Session(
+            image.load_path, logs, wanted.uart, wanted.realtime, image.static_bytes, keeps_running=True, watch_pins=True
+        )
+        start = host.connect if board.is_host else simulated.connect
+        yield Running(stack.enter_context(start(board, settings)), logs / PINS)
