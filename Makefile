@@ -28,6 +28,7 @@ check: setup-dev
 	$(BIN)/ruff check -q .
 	$(BIN)/ruff format -q --check .
 	$(BIN)/mypy
+	.ci/lint-cpp
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(UNIT:%=tests/test_%.py)
 
 test: setup-dev

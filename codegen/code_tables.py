@@ -20,7 +20,8 @@ from tinyhil.reference import run_reference
 
 CODE_BITS = 8
 FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "hard_sigmoid", "hard_swish")
-SINGLE = "single_"  # functions in single precision; `single_div` has two operands
+SINGLE = "single_"  # functions in single precision; `single_div` has two operands, `single_softmax` joins elements
+ELEMENT_PARAMS = {"count", "power", "first", "second", "shift"}  # of a function that makes each result of one element
 
 
 def with_tables(program: Program) -> Program:
@@ -79,7 +80,7 @@ class _Tables:
 
 def _operand(program: Program, op: Op) -> Tensor | None:
     """The one operand of a function that a table can replace, if it is stored in a byte."""
-    known = op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and "a_period" not in op.params)
+    known = op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and set(op.params) <= ELEMENT_PARAMS)
     run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
     known = known and "count" in op.params  # element by element: a softmax in single precision is not
     if not known or len(run_time) != 1 or program.tensors[op.output].format.storage_bytes > 2:

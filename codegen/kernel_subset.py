@@ -64,11 +64,20 @@ def subset(kernels: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
     return {name: _written(headers, name, needed, kept) for name in headers if name in needed}
 
 
-def entries(kernels: Mapping[str, str], needed: Iterable[str]) -> list[str]:
-    """Those of the files `needed` that code has to include itself, in the order of the file that includes all."""
-    order = list(dict.fromkeys(_INCLUDE.findall(kernels[ALL])))
-    found = [name for name in order if name in needed]
-    return [*found, *sorted(set(needed) - set(order) - _included(kernels, found))]
+def entries(kernels: Mapping[str, str], needed: Iterable[str], folder: str) -> list[str]:
+    """The lines by which code includes those of the files `needed` that it has to, in the order and under the
+    conditions of the file that includes all. They lie in `folder`."""
+    wanted, lines, found = set(needed), list[str](), list[str]()
+    for line in kernels[ALL].split("\n"):
+        include = _INCLUDE.match(line)
+        if include and include[1] in wanted:
+            found.append(include[1])
+            lines.append(f'#include "{folder}/{include[1]}"')
+        elif _CONDITION.match(line):
+            lines.append(line)
+    order = set(_INCLUDE.findall(kernels[ALL]))
+    rest = sorted(wanted - order - _included(kernels, found))
+    return [*_without_empty(lines), *(f'#include "{folder}/{name}"' for name in rest)]
 
 
 def _included(kernels: Mapping[str, str], names: Iterable[str]) -> set[str]:
@@ -107,6 +116,8 @@ def _parsed(text: str) -> Header:
             end = at if called else _end_of(lines, at)
             found = _invocation(called, macros) if called else _declared(lines[at : end + 1])
             words = _words([*lines[at : end + 1], *inside])
+            if called:  # a macro may call what it is given, be it in assembler
+                words |= {f"{name}(" for name in _WORD.findall(called[2])}
             item = Declaration((*pending, *lines[at : end + 1]), found.names, found.is_class, found.gates, words)
             header.items.append(replace(item, gates=item.gates | set(inside)))
         pending, at = [], end + 1

@@ -117,7 +117,7 @@ def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]
     source = _source(library)
     plain = files_of(kernels)
     needed = subset(plain, re.findall(r"\bhil::(\w+)", source))
-    includes = [f'#include "{library.prefix}_kernels/{name}"' for name in entries(plain, needed)]
+    includes = entries(plain, needed, f"{library.prefix}_kernels")
     files = {
         f"{library.prefix}.h": _header(library),
         f"{library.prefix}.cpp": source.replace("@INCLUDES@", "\n".join(includes)),

@@ -471,7 +471,9 @@ def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> 
         if param in kernel.rounds and isinstance(out, Affine):
             arguments.append(f"hil::ToAffine{{{float_bits(1 / out.scale)}, {out.zero}, {value}}}")
         else:
-            arguments.append(f"hil::Const<{value}>()" if param in kernel.static_params else value)
+            arguments.append(
+                f"hil::{const_name(param)}<{value}>()" if param in kernel.static_params else f"/*{param}*/ {value}"
+            )
     accumulator = _accumulator(program, op)
     lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:
@@ -479,6 +481,11 @@ def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> 
     if op.crossbar is not None:
         lines.insert(-1, f"hal::spend({op.crossbar.ticks});")
     return lines
+
+
+def const_name(param: str) -> str:
+    """What a number known at compile time is called in C++ (firmware/kernels/common/numeric.hpp)."""
+    return "ToPower" if param == "power" else "".join(word.capitalize() for word in param.split("_"))
 
 
 def signature_of(program: Program, item: Op | Chain) -> str:

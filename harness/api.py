@@ -263,14 +263,13 @@ def _write_onnx(source: Any, example: Any, path: Path) -> None:
     if "onnx" in families and hasattr(source, "SerializeToString"):
         path.write_bytes(source.SerializeToString())
     elif "keras" in families:
-        source.export(str(path), format="onnx", verbose=False)
+        _exported(source, lambda: source.export(str(path), format="onnx", verbose=False))
     elif "torch" in families:
-        import torch
-
-        sample = torch.as_tensor(np.asarray(_needed(example, "torch module"), np.float32)[:1])
-        torch.onnx.export(source.eval(), (sample,), str(path), dynamo=True, external_data=False)
+        given = np.asarray(_needed(example, "torch module"), np.float32)[:1]
+        _exported(source, lambda: _from_torch(source, given, path))
     elif "sklearn" in families:
-        path.write_bytes(_from_sklearn(source, np.asarray(_needed(example, "scikit-learn estimator"), np.float32)))
+        given = np.asarray(_needed(example, "scikit-learn estimator"), np.float32)[:1]
+        _exported(source, lambda: _from_sklearn(source, given, path))
     else:
         raise ModelError(
             f"{type(source).__module__}.{type(source).__qualname__}: no model; give a name of the zoo, a path, an "
@@ -278,16 +277,30 @@ def _write_onnx(source: Any, example: Any, path: Path) -> None:
         )
 
 
-def _from_sklearn(estimator: Any, example: np.ndarray) -> bytes:
+def _exported(source: Any, export: Callable[[], object]) -> None:
+    """Call another library's exporter: what it lacks is ConfigError, whatever else it raises ModelError."""
+    name = type(source).__name__
     try:
-        from skl2onnx import to_onnx
-    except ImportError:
-        raise ConfigError("a scikit-learn estimator needs the package skl2onnx; type: pip install skl2onnx") from None
-    try:
-        return bytes(to_onnx(estimator, example[:1]).SerializeToString())
-    except Exception as error:  # its own errors have no common base
+        export()
+    except ImportError as error:
+        package = (error.name or str(error)).split(".")[0]
+        raise ConfigError(f"{name}: its export needs the package {package}; type: pip install {package}") from None
+    except Exception as error:  # their own errors have no common base
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"{type(estimator).__name__}: skl2onnx can not convert it ({first[:160]})") from None
+        raise ModelError(f"{name}: can not be exported as ONNX ({first[:160]})") from None
+
+
+def _from_torch(module: Any, example: np.ndarray, path: Path) -> None:
+    import torch
+
+    arguments = (torch.as_tensor(example),)
+    torch.onnx.export(module.eval(), arguments, str(path), dynamo=True, external_data=False, verbose=False)
+
+
+def _from_sklearn(estimator: Any, example: np.ndarray, path: Path) -> None:
+    from skl2onnx import to_onnx
+
+    path.write_bytes(to_onnx(estimator, example).SerializeToString())
 
 
 def _needed(example: Any, what: str) -> Any:

@@ -107,6 +107,8 @@ def _dispatch(arguments: list[str] | None) -> None:
 class _Output(io.FileIO):
     """A reader that goes ends nothing: what is still to be written into files is written."""
 
+    replaced: io.TextIOWrapper
+
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
@@ -126,6 +128,7 @@ def _keep_going_without_reader() -> None:
     except OSError:  # no file: somebody collects it
         return
     raw = _Output(descriptor, "wb", closefd=False)
+    raw.replaced = stream  # closes the descriptor when it goes
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=raw.isatty())
 
 

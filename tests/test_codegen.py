@@ -15,11 +15,12 @@ from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 from scan_models import SCANS, STREAMABLE, cell, classifier, scan
+from wire_bench import ROOT
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.model import Target, emit_model, header_of, tensors_of
+from tinyhil.codegen.model import Target, const_name, emit_model, header_of, tensors_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype
@@ -35,6 +36,7 @@ from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 from tinyhil.harness.zoo import find_model
 from tinyhil.memplan import plan
 from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.ops import KERNELS
 from tinyhil.preference import Wish
 from tinyhil.program import Program, Role
 from tinyhil.reference import run_reference
@@ -95,6 +97,13 @@ def test_the_same_program_gives_the_same_text(tmp_path: Path) -> None:
 def test_a_board_it_was_not_generated_for_is_refused(tmp_path: Path) -> None:
     header = emitted(small(tmp_path, [node("Relu", "x", "y")]))["model/model.hpp"]
     assert '#error "this model was generated for other boards"' in header
+
+
+def test_every_number_known_at_compile_time_has_its_name() -> None:
+    """Generated calls say what each number is; a name of Python's without one in C++ would not compile."""
+    text = (ROOT / "firmware" / "kernels" / "common" / "numeric.hpp").read_text()
+    known = set(re.findall(r"^using (\w+) = Const<N>;", text, re.MULTILINE))
+    assert {const_name(param) for kernel in KERNELS for param in kernel.static_params} == known
 
 
 # ---- names

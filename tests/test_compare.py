@@ -16,6 +16,7 @@ from wire_bench import write_tiny_model
 from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap, compare_times, spread
 from tinyhil.harness.records.compare import compare
 from tinyhil.harness.records.figures import figures
+from tinyhil.harness.records.table import changes
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -290,3 +291,53 @@ def test_golden_commands_that_can_not_work(arguments: list[str], code: int, word
     write_tiny_model(tmp_path / "tiny.onnx")
     (tmp_path / "bad.json").write_text('{"raw": {}}')
     check_failure(hil("golden", *arguments, cwd=tmp_path), code, words)
+
+
+def rows_of(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    return {row.what: row for row in changes(before, now)}
+
+
+def test_the_table_says_all_that_changed_and_what_may_not_be_compared(record: dict[str, Any]) -> None:
+    """Of the same model, of another format's outputs, of other samples, of another board."""
+    changed = copy.deepcopy(record)
+    for change in (plus("flash_bytes", 10), plus("latency.median", -5), put("raw.outputs.0", "00" * 8)):
+        change(changed)
+    rows = rows_of(record, changed)
+    assert (rows["flash B"].status, rows["flash B"].change.split()[0]) == ("worse", "+10")
+    assert rows["median cycles"].status == "better"
+    assert rows["outputs changed"].now == "1 of 8 samples"
+    assert float(rows["largest output change"].now) > 0
+    assert {row.status for row in changes(record, record)} == {"equal"}
+    other = copy.deepcopy(record)
+    for change in (put("raw.inputs_crc32.0", "00000000"), put("data.sha256", "0"), put("model", "other")):
+        change(other)
+    rows = rows_of(record, other)
+    assert {rows[name].status for name in ("accuracy %", "outputs changed", "saturations")} == {"not comparable"}
+    assert rows["flash B"].status == "equal"
+    elsewhere = copy.deepcopy(record)
+    put("board", "due")(elsewhere)
+    assert {rows_of(record, elsewhere)[name].status for name in ("median cycles", "RAM B", "flash B")} == {
+        "not comparable"
+    }
+
+
+@pytest.mark.parametrize(("form", "words"), [("text", "flash B"), ("md", "| flash B |"), ("html", ">flash B</th>")])
+def test_tables_as_text_markdown_and_html(form: str, words: str, record: dict[str, Any], tmp_path: Path) -> None:
+    changed = copy.deepcopy(record)
+    plus("flash_bytes", 10)(changed)
+    for name, one in (("a.json", record), ("b.json", changed)):
+        (tmp_path / name).write_text(json.dumps(one))
+    done = hil("compare", "a.json", "b.json", "--as", form, "--out", "table", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    text = (tmp_path / "table").read_text()
+    assert words in text
+    assert "FAIL flash_bytes" in text
+
+
+def test_a_gate_refuses_what_is_invalid(record: dict[str, Any], tmp_path: Path) -> None:
+    for name, one in (("a.json", {**record, "bit_exact": False}), ("b.json", record)):
+        (tmp_path / name).write_text(json.dumps(one))
+    done = hil("compare", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "FAIL verdict: before: invalid: not-bit-exact" in done.stdout

@@ -177,6 +177,14 @@ def test_constants_of_calls_take_no_ram_on_avr(format_: str, tmp_path: Path) -> 
     assert sizes.ram_bytes == exported.library.run_bytes
 
 
+@pytest.mark.parametrize(("board", "processor"), [("uno", 0), ("due", 1), ("h747", 2)])
+def test_made_for_a_board_it_compiles_there(board: str, processor: int, tmp_path: Path) -> None:
+    """Each core has blocks of its own, of one name."""
+    exported = export("fastgrnn_har", "fixed8", board=board)
+    sizes = measure(exported.library, PROCESSORS[processor], exported.write(tmp_path), "run")
+    assert sizes.ram_bytes == exported.library.run_bytes
+
+
 def test_a_mean_of_codes_compiles_for_avr(tmp_path: Path) -> None:
     """Of int8 with a multiplier of its own: once declared for all other processors alone."""
     model = tinyhil.load(simple([node("AveragePool", "x", "y", kernel_shape=[2, 2])], {"x": (1, 2, 4, 4)}))

@@ -16,12 +16,16 @@ from boards_under_test import FLASHED, each
 from flash_bench import DEADLINE_S, Emulator, loader_options
 from hil_command import check_failure, hil, record_of
 
-from tinyhil.errors import EXIT_FLASH, FlashError, LinkTimeout, WrongFirmware
+from tinyhil.errors import EXIT_FLASH, BoardError, FlashError, LinkTimeout, WrongFirmware
 from tinyhil.harness import cli
+from tinyhil.harness.boards import simulated
 from tinyhil.harness.boards.boot_loader import FLAGS, SOURCE
+from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.flash import (
+    NO_UNO,
     OTHER_STM32,
     TOOLS,
+    NoAnswer,
     check_openocd,
     confirm,
     flash,
@@ -390,3 +394,21 @@ def test_an_atmega328pb_is_named(boards: Boards, images: dict[str, Image], tmp_p
 def test_a_rom_loader_wants_parity(port: str, mode: str, boards: Boards, images: dict[str, Image]) -> None:
     command = TOOLS["serial"].command(images["h747"], boards.board("h747"), port)
     assert command[command.index("-m") + 1] == mode
+
+
+def test_a_missed_emulated_boot_loader_is_not_called_an_absent_board(
+    images: dict[str, Image], boards: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy computer avrdude's own patience may end; the message says that, and never asks for a plugged-in Uno."""
+    tried = []
+
+    def missed(image: Image, board: BoardSpec, port: str, log: Path) -> None:
+        tried.append(port)
+        raise NoAnswer(f"{board.name}: {NO_UNO}")
+
+    monkeypatch.setattr(simulated, "flash", missed)
+    session = Session(images["uno"].load_path, tmp_path, "lifted", False, images["uno"].static_bytes)
+    with pytest.raises(BoardError, match="this computer is busy") as caught:
+        simulated.connect_flashed(boards.board("uno"), session, images["uno"]).__enter__()
+    assert len(tried) == simulated.FLASH_ATTEMPTS > 1
+    assert "is an Uno" not in str(caught.value)

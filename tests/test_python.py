@@ -87,6 +87,36 @@ def test_scikit_learn(tmp_path: Path) -> None:
     assert record.accuracy == pytest.approx(record.float_accuracy, abs=0.02)
 
 
+@pytest.mark.slow
+def test_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    x = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    wanted = net(torch.as_tensor(x)).detach().numpy().argmax(axis=1)
+    record = tinyhil.load(net, example=x).calibrate(x).run("host", x, wanted)
+    assert record.bit_exact
+    assert record.float_accuracy == 1.0
+    with pytest.raises(errors.ModelError, match="needs an example input"):
+        tinyhil.load(net)
+    with pytest.raises(errors.ModelError, match="Sequential: can not be exported as ONNX"):
+        tinyhil.load(net, example=x[:, :5])
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    for name in [name for name in sys.modules if name.startswith("torch.onnx._internal.exporter")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(errors.ConfigError, match="needs the package onnxscript; type: pip install onnxscript"):
+        tinyhil.load(net, example=x)
+
+
+@pytest.mark.slow
+def test_keras(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="keras is not installed")
+    net = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(3)])
+    x = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    assert tinyhil.load(net).calibrate(x).run("host", x).bit_exact
+
+
 def test_a_profile_has_a_row_per_operation() -> None:
     pandas = pytest.importorskip("pandas")
     table = tinyhil.load("digits_mlp").profile("uno", X[:1], formats="fixed8").to_pandas()

@@ -14,6 +14,7 @@ from boards_under_test import EMULATED, each
 from hil_command import hil, record_of
 from wire_bench import ROOT
 
+from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
@@ -202,3 +203,15 @@ def write_figures(golden: dict[str, Any]) -> None:
     partial = FIGURES.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n")
     partial.replace(FIGURES)
+
+
+@pytest.mark.parametrize(("board", "limit"), [("due", 10_000), ("uno", 1000)])
+def test_a_counter_of_an_emulated_board_that_goes_round_is_refused(
+    board: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had few bits: by the trace of each sample, or by all that the emulator has executed."""
+    request = Request(board, "digits_mlp", samples=3, format="fixed8", results=tmp_path)
+    monkeypatch.setattr("tinyhil.harness.wire.stream.COUNTER_TICKS", limit)
+    with pytest.raises(DoesNotFit, match=rf"{board}: .*sample.* took \d+ cycles, but the board counts {limit}"):
+        run(request, load_boards(), default_cache_dir(), print, lambda done, total: None)
+    assert not [path for path in tmp_path.rglob("*.partial.jsonl") if path.read_bytes()]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import NamedFormat
-from tinyhil.harness.offline.formats import TITLES, family, fitted, values
+from tinyhil.harness.offline.formats import family, fitted, titles, values
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "formats"
 MOST_MARKS = 128
@@ -40,7 +40,7 @@ def figure_of(name: str) -> Any:
     left, right = figure.subplots(1, 2)
     _marks(left, small or members[:1])
     _precision(right, members)
-    figure.suptitle(TITLES[name])
+    figure.suptitle(titles()[name])
     return figure
 
 
@@ -81,7 +81,7 @@ def value_ticks(largest: float) -> list[float]:
 
 
 def main() -> None:
-    for name in TITLES:
+    for name in titles():
         draw(name)
 
 

@@ -117,7 +117,7 @@ def optimum(study: Study, table: Table) -> Candidate:
         key = int(table["correct"][at]), -float(table["loss"][at])
         if key > best:
             candidate = tuple(Choice(fmt) for fmt in widths)
-            if study.fits(candidate):
+            if study.costs is None or study.costs.fits(candidate):
                 best, chosen = key, candidate
     assert chosen is not None
     return chosen

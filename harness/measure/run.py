@@ -33,6 +33,7 @@ from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.measure.counter import check_sample, check_session
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.weights import check_weights, weigh
@@ -240,7 +241,9 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
         trace = TraceReader(logs / "trace.txt")
 
         def on_result(index: int, result: protocol.Result) -> None:
-            partial.add(todo[index], result, trace.sample(index))
+            counted = trace.sample(index)
+            check_sample(board.name, todo[index], counted)
+            partial.add(todo[index], result, counted)
             job.progress(len(partial.results), len(samples))
 
         with job.clock.stage("stream"):
@@ -257,7 +260,11 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
                     partial.forget()
                     raise
                 check_memory(stats, image, board, partial.forget)
-            return {"stats": stats, "surroundings": device.finish()}
+            surroundings = device.finish()
+            if request.uart == "lifted" and not request.realtime:  # no time passes there while the board waits
+                ticks = [partial.results[index].ticks for index in todo]
+                check_session(board.name, ticks, surroundings, partial.forget)
+            return {"stats": stats, "surroundings": surroundings}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from tinyhil.formats.format import Format, NamedFormat
 COSTS = Path(format_table.__file__).with_name("costs.json")
 CHIPS = ("uno", "due", "h747")
 UNITS = {"uno": "cycles", "due": "instructions", "h747": "instructions"}
+
+
+def titles() -> dict[str, str]:
+    """Family -> what it is called, in the order of the registry: each file of formats says it itself."""
+    families = dict.fromkeys(family(fmt) for fmt in FORMATS)
+    return {name: str(import_module(f"{format_table.__name__}.{name}").TITLE) for name in families}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +146,9 @@ def page() -> str:
         "for codebooks.",
         "",
     ]
-    found = all_facts()
+    found, called = all_facts(), titles()
     for name in dict.fromkeys(fact.family for fact in found):
-        text += [f"## {TITLES[name]}", "", f"![values and precision](formats/{name}.svg)", ""]
+        text += [f"## {called[name]}", "", f"![values and precision](formats/{name}.svg)", ""]
         text += ["| Format | Bits | Largest | Smallest | Significant bits | Uno | Due | H747 | |", "|" + "---|" * 9]
         for fact in found:
             if fact.family == name:
@@ -150,13 +157,3 @@ def page() -> str:
                 text.append(f"| {' | '.join(cells)} |")
         text.append("")
     return "\n".join(text)
-
-
-TITLES = {
-    "fixed": "Fixed point",
-    "affine": "Zero-skew integers",
-    "posit": "Posits",
-    "minifloat": "Small floats",
-    "single": "IEEE floats",
-    "codebook": "Codebooks for weights",
-}

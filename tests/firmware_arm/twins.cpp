@@ -92,7 +92,8 @@ template <bool Once>
 void try_rounding() {
     try_all([](uint32_t a, uint32_t b, uint32_t c) {
         return differ_rounded<int8_t, Once>(a, b, c) || differ_rounded<hil::NonNegative<int8_t>, Once>(a, b, c) ||
-               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c);
+               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -128, 127>, Once>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -3, 2000>, Once>(a, b, c);
     });
 }
 
@@ -119,6 +120,7 @@ void run_cases() {
 #endif
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { twin::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != twin::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != twin::clamped_to_byte(static_cast<int32_t>(a)); });
     try_rounding<false>();
     try_rounding<true>();
 }

@@ -18,6 +18,7 @@ import numpy as np
 
 from tinyhil.formats.format import AFFINE, Domain, NamedFormat
 
+TITLE = "Zero-skew integers"  # of the family, in docs/formats.md
 MULTIPLIER_BITS = 31
 SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
 MOST_BIAS = 1 << 29  # units of a channel's sum; the products get the rest of 31 bits

@@ -15,6 +15,7 @@ import numpy as np
 from tinyhil.formats.fixed import exponent_for
 from tinyhil.formats.format import INTEGER, Domain, NamedFormat
 
+TITLE = "Codebooks for weights"  # of the family, in docs/formats.md
 INDEX_BITS = (1, 2, 4, 8)
 # Quantiles of the normal distribution, 8 below and 7 above zero, scaled to 1 (NormalFloat-4, Dettmers et al. 2023)
 NF4 = (

@@ -16,6 +16,7 @@ import numpy as np
 
 from tinyhil.formats.format import CODED, INTEGER, Domain, NamedFormat
 
+TITLE = "Fixed point"  # of the family, in docs/formats.md
 WIDTHS = (*range(2, 17), 32)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from tinyhil.formats.format import CODED, Domain, NamedFormat
 from tinyhil.formats.rounding import magnitudes, round_up
 
+TITLE = "Small floats"  # of the family, in docs/formats.md
 FINITE, NAN, IEEE = "Finite", "Nan", "Ieee"
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from tinyhil.formats.format import CODED, Domain, NamedFormat
 from tinyhil.formats.rounding import magnitudes, round_up
 
+TITLE = "Posits"  # of the family, in docs/formats.md
 FRACTION_BITS = 52  # of float64, the encoder's input
 
 

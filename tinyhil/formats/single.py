@@ -16,6 +16,7 @@ from tinyhil.formats.format import SINGLE, Domain, NamedFormat
 from tinyhil.formats.minifloat import decode_fields, encode_fields
 from tinyhil.formats.rounding import magnitudes
 
+TITLE = "IEEE floats"  # of the family, in docs/formats.md
 NAMES = {(8, 23): "Float32", (8, 7): "BFloat16", (5, 10): "Float16"}
 
 

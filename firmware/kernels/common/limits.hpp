@@ -62,6 +62,31 @@ struct Limited<NonNegative<int8_t>> {
         return value < 128 ? NonNegative<int8_t>{static_cast<int8_t>(value)} : saturated<NonNegative<int8_t>>(value);
     }
 };
+namespace twin {
+inline int32_t clamped_to_byte(int32_t value) { return value < -128 ? -128 : value > 127 ? 127 : value; }
+}  // namespace twin
+#ifdef __ARM_ARCH_ISA_THUMB
+inline int32_t clamped_to_byte(int32_t value) {
+    int32_t clamped;
+    asm("ssat %0, #8, %1" : "=r"(clamped) : "r"(value));
+    return clamped;
+}
+#else
+inline int32_t clamped_to_byte(int32_t value) { return twin::clamped_to_byte(value); }
+#endif
+// What an activation limits is not counted; an end beyond the format is none.
+template <int32_t Low, int32_t High>
+struct Limited<Within<int8_t, Low, High>> {
+    static Within<int8_t, Low, High> of(int32_t value) {
+        using Out = Within<int8_t, Low, High>;
+        if (Low < -128) return saturate<Out>(value);
+        if (High > 127 && value > 127) return saturated<Out>(value);
+        if (Low == -128) value = clamped_to_byte(value);
+        else if (value < Low) value = Low;
+        if (High < 127 && value > High) value = High;
+        return {static_cast<int8_t>(value)};
+    }
+};
 template <class Out>
 inline Out limited(int32_t value) { return Limited<Out>::of(value); }
 #endif

@@ -63,6 +63,78 @@ struct Const {
     constexpr operator int() const { return N; }
 };
 
+// What such a number is to a kernel: by these names generated calls pass them (codegen/model.py).
+template <int N>
+using ALift = Const<N>;
+template <int N>
+using APeriod = Const<N>;
+template <int N>
+using AShift = Const<N>;
+template <int N>
+using AZero = Const<N>;
+template <int N>
+using AddShift = Const<N>;
+template <int N>
+using BLift = Const<N>;
+template <int N>
+using BPeriod = Const<N>;
+template <int N>
+using BShift = Const<N>;
+template <int N>
+using BZero = Const<N>;
+template <int N>
+using BiasShift = Const<N>;
+template <int N>
+using By = Const<N>;
+template <int N>
+using CPeriod = Const<N>;
+template <int N>
+using Centre = Const<N>;
+template <int N>
+using Count = Const<N>;
+template <int N>
+using Drop = Const<N>;
+template <int N>
+using FractionBits = Const<N>;
+template <int N>
+using HLift = Const<N>;
+template <int N>
+using Highest = Const<N>;
+template <int N>
+using Largest = Const<N>;
+template <int N>
+using Lift = Const<N>;
+template <int N>
+using Line = Const<N>;
+template <int N>
+using Lowest = Const<N>;
+template <int N>
+using Mask = Const<N>;
+template <int N>
+using Mean = Const<N>;
+template <int N>
+using Mode = Const<N>;
+template <int N>
+using OShift = Const<N>;
+template <int N>
+using OneShift = Const<N>;
+template <int N>
+using Pad = Const<N>;
+template <int N>
+using ToPower = Const<N>;
+template <int N>
+using Shift = Const<N>;
+template <int N>
+using Sign = Const<N>;
+template <int N>
+using Varies = Const<N>;
+template <int N>
+using XLift = Const<N>;
+template <int N>
+using XZero = Const<N>;
+template <int N>
+using Zero = Const<N>;
+
 // Sum<bits>: the accumulator for dot products proven to fit `bits`, the narrowest type that pays on this chip.
 // Wide<bits>: the same for single sums and products, where a plain integer is as good; on AVR 16 bits where they hold them.
 template <int Class> struct AccumulatorType { using type = int64_t; };
