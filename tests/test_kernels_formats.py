@@ -95,16 +95,18 @@ def mixed(made: tuple[Graph, Ranges, np.ndarray], seed: int) -> Case | None:
         return None
 
 
-def test_every_format_natively(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_format_natively(first: int, tmp_path: Path) -> None:
     made = layers(tmp_path)
-    cases = [case(fmt.name, Assignment(fmt.name), made) for fmt in FORMATS]
+    cases = [case(fmt.name, Assignment(fmt.name), made) for fmt in FORMATS[first::2]]
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
-def test_mixtures_natively(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 40), marks=pytest.mark.slow)])
+def test_mixtures_natively(seeds: range, tmp_path: Path) -> None:
     made = layers(tmp_path)
-    cases = [made_case for seed in range(40) if (made_case := mixed(made, seed)) is not None]
-    assert len(cases) > 30
+    cases = [made_case for seed in seeds if (made_case := mixed(made, seed)) is not None]
+    assert len(cases) > 3 * len(seeds) // 4
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 

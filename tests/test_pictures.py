@@ -15,6 +15,7 @@ from hil_command import command
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from tinyhil.harness.offline.formats import titles
 from tinyhil.harness.offline.memory_map import draw_map, memory_map
 from tinyhil.harness.search.plot import draw_search
 from tinyhil.memplan import Buffer, Problem, plan
@@ -49,6 +50,7 @@ def collisions(figure: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("family", ["fixed", "posit", "minifloat", "codebook"])
 def test_labels_of_format_plots(family: str) -> None:
+    assert family in titles()
     assert collisions(format_plots.figure_of(family)) == []
 
 

@@ -449,4 +449,4 @@ def test_a_bias_of_one_number_per_channel_goes_into_the_convolution(tmp_path: Pa
     constants = {name: chance.normal(0, 0.1, shape) for name, shape in shapes.items()}
     model = tinyhil.load(simple(nodes, {"x": (1, 1, 28, 28)}, {**constants, "flat": [1, 256]}))
     x = chance.uniform(0, 255, (4, 1, 28, 28)).astype(np.float32)
-    assert model.calibrate(x).compile("fixed8", "uno").arena_bytes == 3144
+    assert model.calibrate(x).compile("fixed8").arena_bytes == 3144

@@ -110,10 +110,8 @@ inline void accumulate(int32_t &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
 // general case it would have to keep. ARM shares copies between layers.
 #ifdef __AVR__
 #define HIL_PER_LAYER __attribute__((always_inline)) inline
-#define HIL_ALWAYS __attribute__((always_inline))
 #else
 #define HIL_PER_LAYER
-#define HIL_ALWAYS
 #endif
 
 template <class Acc, class Out, class T, class W, class X, class B, class Shift, class BiasShift>

@@ -32,7 +32,7 @@ inline Size slot_of(Size y, Size ring) {
 
 // `use(row, k)` for the kernel rows inside of the plane, with the operand's row each of them meets
 template <class X, class Use>
-HIL_ALWAYS inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
+inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
     Size slot = slot_of(static_cast<Size>(down.at), l.x_ring);
     const Size step = slot_of(l.window.dilation_y, l.x_ring);
     for (Size k = down.first; k < down.end; ++k) {
@@ -111,7 +111,7 @@ HIL_PER_LAYER void conv_rows(Out *out, T *patch, Rows rows, W weights, X x, Y, c
 
 // `visit(out, plane, down, across)` once per output pixel of these rows
 template <class Out, class Rows, class X, class Visit>
-HIL_ALWAYS inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Visit visit) {
+inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Visit visit) {
     const Window &w = l.window;
     for (Size c = 0; c < w.channels; ++c, x = x + l.x_plane, out += l.out_plane) {
         for (Size y = rows[0]; y < rows[1]; ++y) {
@@ -125,7 +125,7 @@ HIL_ALWAYS inline void each_window_of_rows(Out *out, Rows rows, X x, const RowWi
 }
 
 template <class X, class Use>
-HIL_ALWAYS inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, const Span &across, Use use) {
+inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, const Span &across, Use use) {
     each_kernel_row(x, l, down, [&](X row, Size) {
         Size at = static_cast<Size>(across.at);
         for (Size n = across.first; n < across.end; ++n, at += l.window.dilation_x) use(row[at]);
