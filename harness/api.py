@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.clipping import METHODS
 from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.harness.boards.bench_file import default_bench
@@ -65,12 +66,17 @@ class Model:
         output = graph.outputs[0]
         return {part.name: part.shape for part in graph.results} or {output: tuple(graph.shapes[output])}
 
-    def calibrate(self, x: Any) -> Model:
+    def calibrate(self, x: Any, by: str = METHODS[0]) -> Model:
         """The model with the ranges that its values take on `x` (samples, ...); DataError if `x` does not fit. Several
-        inputs: a mapping, an array for each name."""
-        path = self._samples(x, None)
-        self.opened.required_ranges(path)
-        return replace(self, calibration=path)
+        inputs: a mapping, an array for each name.
+
+        `by`: how they are cut before a format is fitted to them: minmax, percentile, kl or mse (docs/formats.md).
+        """
+        if by not in METHODS:
+            raise ConfigError(f"calibrate: no method {by!r}; there are {', '.join(METHODS)}")
+        path, opened = self._samples(x, None), replace(self.opened, by=by)
+        opened.required_ranges(path)
+        return replace(self, calibration=path, opened=opened)
 
     def compile(self, formats: Formats = "fixed16", board: str | None = None) -> Compiled:
         """The program in one format (a name), or in one per value (a file, or what such a file holds).
@@ -123,6 +129,7 @@ class Model:
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
         common: dict[str, Any] = {"out": out, "results": out.parent, "calibrate": self.calibration, **self._streamed}
+        common["calibrate_by"] = self.opened.by
         if x is not None:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
@@ -155,7 +162,8 @@ class Model:
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
         chosen = self.formats if formats is None else self._chosen(formats)
-        common: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration, **self._streamed}
+        common: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration}
+        common |= {**self._streamed, "calibrate_by": self.opened.by}
         given = {**common, **chosen, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tinyhil import data, files
 from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.clipping import METHODS
 from tinyhil.errors import DataError
 from tinyhil.frontend.listing import Model
 from tinyhil.graph import Part
@@ -50,9 +51,9 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
     return inputs
 
 
-def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any]) -> Ranges:
+def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str = METHODS[0]) -> Ranges:
     """Ranges observed on `x` (samples, ...), never narrower than those the model declares."""
-    ranges = calibrate(model.graph, x, origin)
+    ranges = calibrate(model.graph, x, origin, by)
     values = dict(ranges.values)
     for name, (low, high) in model.declared.items():
         if name in values:

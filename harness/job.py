@@ -8,8 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tinyhil import data as data_sets
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.clipping import METHODS
 from tinyhil.data.fetch import telling
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import named
@@ -22,6 +24,7 @@ from tinyhil.harness.zoo import ModelSource, find_model
 from tinyhil.preference import BALANCED
 
 Say = Callable[[str], None]
+CALIBRATED_SAMPLES = 500  # of the training part, where values are looked at, not their ends alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Request:
     assignment: Path | None = None
     inputs: Path | None = None
     calibrate: Path | None = None
+    calibrate_by: str = METHODS[0]
     samples: int | None = None
     port: str | None = None
     mode: str = "quiet"
@@ -113,10 +117,11 @@ def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model that was named: where it comes from, and what its file holds."""
+    """A model that was named: where it comes from, what its file holds, and how it is to be calibrated."""
 
     source: ModelSource
     model: Model
+    by: str = METHODS[0]  # how ranges are cut (tinyhil/clipping.py)
 
     def assignment(self, file: Path | None, format_: str) -> Assignment:
         """The assignment in `file`, else `format_` for all values."""
@@ -130,10 +135,15 @@ class Opened:
             data = read_inputs(calibration, self.model)
             origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}
             try:
-                return calibrated(self.model, data.x, origin)
+                return calibrated(self.model, data.x, origin, self.by)
             except DataError as error:
                 raise DataError(f"{calibration}: {error}") from None
-        if self.source.ranges is not None and self.source.ranges.is_file():
+        if self.by != METHODS[0] and self.source.dataset is not None:  # ranges alone do not say what lies within them
+            found = data_sets.load(self.source.dataset)
+            thin = found.x_train[:: max(1, len(found.x_train) // CALIBRATED_SAMPLES)]
+            origin = {"name": found.name, "sha256": found.sha256, "split": "train", "samples": len(thin)}
+            return calibrated(self.model, thin, origin, self.by)
+        if self.by == METHODS[0] and self.source.ranges is not None and self.source.ranges.is_file():
             return load_ranges(self.source.ranges, self.model.sha256)
         return None
 
@@ -152,7 +162,8 @@ class Opened:
         x = inputs.x if inputs.all_x is None else inputs.all_x
         half = max(1, len(x) // 2)
         say(f"no calibrated ranges: calibrating on the first {half} of {len(x)} inputs (choose others: --calibrate)")
-        return calibrated(self.model, x[:half], {"name": inputs.name, "sha256": inputs.sha256, "samples": half})
+        origin = {"name": inputs.name, "sha256": inputs.sha256, "samples": half}
+        return calibrated(self.model, x[:half], origin, self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +177,14 @@ class Job:
 
 
 def open_model(
-    name: str, say: Say | None = None, streamed: Streamed = NO_STREAM, without: Collection[str] = ()
+    name: str,
+    say: Say | None = None,
+    streamed: Streamed = NO_STREAM,
+    without: Collection[str] = (),
+    by: str = METHODS[0],
 ) -> Opened:
     """The model of the zoo, or in the file; `say` is told what its front end has to say of it. `streamed`:
-    what is known of its states. `without`: passes of the front end to leave out.
+    what is known of its states. `without`: passes of the front end to leave out. `by`: how its ranges are cut.
 
     Raises ModelError if there is none, or if it can not be read.
     """
@@ -178,7 +193,7 @@ def open_model(
     if say is not None:
         for note in model.notes:
             say(f"{source.name}: {note}")
-    return Opened(source, model)
+    return Opened(source, model, by)
 
 
 def load_job(opened: Opened, request: Request, say: Say) -> Job:

@@ -46,12 +46,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """`formats` are the names on offer, narrowest first; `groups` in order of first appearance."""
+    """`formats` are the names on offer, narrowest first; `groups` in order of first appearance. `without`: fusions
+    that the board has no use for."""
 
     graph: Graph
     ranges: Ranges
     groups: tuple[Group, ...]
     formats: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
     @property
     def low(self) -> Choice:
@@ -85,7 +87,7 @@ class Space:
         return Assignment(self.formats[-1], values, offsets)
 
     def lower(self, candidate: Candidate) -> Program:
-        return lower(self.graph, self.assignment(candidate), self.ranges)
+        return lower(self.graph, self.assignment(candidate), self.ranges, self.without)
 
 
 def stored_names(members: Sequence[str]) -> Iterator[str]:
@@ -95,13 +97,13 @@ def stored_names(members: Sequence[str]) -> Iterator[str]:
         yield f"{name}.kept"
 
 
-def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
+def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tuple[str, ...] = ()) -> Space:
     """The groups of `graph` that a program really stores, if only with one of the formats on offer; ConfigError without
     two of them."""
     ordered = tuple(sorted(dict.fromkeys(names), key=lambda name: named(name).bits))
     if len(ordered) < 2:
         raise ConfigError("search: needs two formats or more to choose from; give --formats fixed8,fixed16")
-    tensors = _stored(graph, ranges, ordered)
+    tensors = _stored(graph, ranges, ordered, without)
     groups = []
     for members in tied_values(graph):
         stored = [tensors[name] for name in stored_names(members) if name in tensors]
@@ -112,16 +114,16 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str]) -> Space:
         counted = [tensor.count for tensor in stored if role != ARENA or tensor.role == ARENA]
         elements = sum(counted) if role == ARENA else max(counted)
         groups.append(Group(members[0], members, role, elements))
-    return Space(graph, ranges, tuple(groups), ordered)
+    return Space(graph, ranges, tuple(groups), ordered, without)
 
 
-def _stored(graph: Graph, ranges: Ranges, names: Sequence[str]) -> dict[str, Tensor]:
+def _stored(graph: Graph, ranges: Ranges, names: Sequence[str], without: tuple[str, ...]) -> dict[str, Tensor]:
     """Tensors of the programs that have one format for everything; ModelError if there is none."""
     found: dict[str, Tensor] = {}
     unable: ModelError | None = None
     for name in names:
         try:
-            found = {**lower(graph, Assignment(name), ranges).tensors, **found}
+            found = {**lower(graph, Assignment(name), ranges, without).tensors, **found}
         except ModelError as error:
             unable = error
     if unable is not None and not found:

@@ -11,6 +11,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program, Role
+from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.executions import executions
@@ -67,7 +68,7 @@ class Study:
     limit_bytes: int
     seed: int = 0
     charge: Callable[[float], None] = field(default=lambda cost: None)
-    costs: Costs | None = None
+    costs: Costs | AcceleratorCosts | None = None
     anchor: Candidate | None = None
     beside: Callable[[Candidate], int] | None = None
     _parts: dict[str, Evaluator] = field(default_factory=dict)

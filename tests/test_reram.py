@@ -208,7 +208,7 @@ def test_depthwise_layers_are_read_window_by_window(tmp_path: Path) -> None:
         (
             "protonn_usps2",
             "fixed8",
-            "'sparse_dense_bias' is no product with a constant matrix",
+            "'squared_distance' is no product with a constant matrix",
         ),
     ],
 )

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from tinyhil import files
+from tinyhil.clipping import METHODS, clipped, sketch
 from tinyhil.errors import DataError, ModelError
 from tinyhil.evaluate import evaluate
+from tinyhil.formats.format import NamedFormat
 from tinyhil.graph import Graph
 
 SCHEMA_VERSION = 1
@@ -26,11 +28,15 @@ Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value o
 @dataclass(frozen=True, slots=True)
 class Ranges:
     """(lowest, highest) of every run-time value; `source` says from which data. `columns`: the same for each element of
-    an input that is a vector."""
+    an input that is a vector. `by`: how the range is cut that a format is fitted to, from the values `seen`
+    (tinyhil/clipping.py)."""
 
     values: Mapping[str, tuple[float, float]]
     source: Mapping[str, Any]
     columns: Mapping[str, Ends] = field(default_factory=dict)
+    by: str = METHODS[0]
+    seen: Mapping[str, np.ndarray] = field(default_factory=dict)
+    _known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def ends(self, name: str) -> tuple[float, float]:
         """Lowest and highest value of `name`; ModelError if it was never observed."""
@@ -38,15 +44,29 @@ class Ranges:
             raise ModelError(f"no calibrated range for value '{name}'; run `hil calibrate` for this model again")
         return self.values[name]
 
+    def fitted_ends(self, name: str, chosen: NamedFormat) -> tuple[float, float]:
+        """What of the range of `name` a format is fitted to."""
+        ends = self.ends(name)
+        seen = self.seen.get(name)
+        if self.by == METHODS[0] or seen is None or (float(seen[0]), float(seen[-1])) != ends:
+            return ends  # declared, or moved to other units: what was seen says nothing of it
+        key = name, chosen.name
+        if key not in self._known:
+            fit = chosen.fit_range or (lambda low, high: chosen.fit(max(abs(low), abs(high))))
+            self._known[key] = clipped(seen, ends, self.by, fit)
+        return self._known[key]
+
     def magnitude(self, name: str) -> float:
         """Largest absolute value of `name`; ModelError if it was never observed."""
         low, high = self.ends(name)
         return max(abs(low), abs(high))
 
 
-def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any]) -> Ranges:
-    """Run the float model over `inputs` (samples, ...) and record what every value reaches."""
+def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: str = METHODS[0]) -> Ranges:
+    """Run the float model over `inputs` (samples, ...) and record what every value reaches; with `by` other than
+    minmax, its values, too."""
     seen: dict[str, tuple[float, float]] = {}
+    values: dict[str, list[np.ndarray]] = {}
 
     def watch(name: str, array: np.ndarray) -> None:
         low, high = float(array.min()), float(array.max())
@@ -54,9 +74,12 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any]) -> Ra
             raise DataError(f"calibration: value '{name}' is not finite; the model or the data overflow float32")
         before = seen.get(name, (low, high))
         seen[name] = (min(low, before[0]), max(high, before[1]))
+        if by != METHODS[0]:
+            values.setdefault(name, []).append(sketch(array))
 
     evaluate(graph, inputs, watch)
-    return Ranges(seen, dict(source), _columns(graph, inputs))
+    sketches = {name: sketch(np.concatenate(parts)) for name, parts in values.items()}
+    return Ranges(seen, dict(source), _columns(graph, inputs), by, sketches)
 
 
 def _columns(graph: Graph, inputs: np.ndarray) -> dict[str, Ends]:

@@ -10,7 +10,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
-from tinyhil.formats.format import AFFINE, INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format, NamedFormat
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
@@ -86,18 +86,18 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     fixed.update({**pins, **skewed_weights(graph, pins)})
     together = ranges_together(graph, groups, _skewed(groups, assignment, {*fixed, *constants}))
     for group in groups:
+        chosen = named(assignment.format_of(group))
+        if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
+            chosen = named(chosen.values)
         magnitude = 0.0
         for name in group:
             if name in constants:
                 magnitude = max(magnitude, float(np.abs(constants[name]).max(initial=0.0)))
             else:
-                magnitude = max(magnitude, ranges.magnitude(name))
-        chosen = named(assignment.format_of(group))
-        if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
-            chosen = named(chosen.values)
+                magnitude = max(magnitude, *map(abs, ranges.fitted_ends(name, chosen)))
         fmt: Format
         if chosen.fit_range is not None and not all(name in constants for name in group):
-            ends = [_ends(constants.get(name), ranges, name) for name in together[group[0]]]
+            ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
             fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
         elif chosen.fit_values is not None:
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
@@ -122,8 +122,8 @@ def _skewed(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: C
     }
 
 
-def _ends(constant: np.ndarray | None, ranges: Ranges, name: str) -> tuple[float, float]:
-    return ranges.ends(name) if constant is None else (float(constant.min()), float(constant.max()))
+def _ends(constant: np.ndarray | None, ranges: Ranges, name: str, chosen: NamedFormat) -> tuple[float, float]:
+    return ranges.fitted_ends(name, chosen) if constant is None else (float(constant.min()), float(constant.max()))
 
 
 def _is_matrix(constant: np.ndarray | None) -> bool:

@@ -14,7 +14,7 @@ from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
-from tools import reram_page, tables, zoo_table
+from tools import calibration_table, reram_page, tables, zoo_table
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
@@ -124,7 +124,7 @@ def _project_file(name: str) -> Callable[[], str]:
 
 PAGES = {
     "tinyhil/formats/costs.json": costs_file,
-    "docs/formats.md": formats.page,
+    "docs/formats.md": calibration_table.page,
     "docs/operators.md": operators_page,
     "docs/reram.md": reram_page.page,
     "docs/zoo.md": zoo_table.page,

@@ -26,7 +26,7 @@ from tinyhil.memplan.arena.preference import preferred
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
 from tinyhil.program import Program
-from tinyhil.reram.mapping import on_crossbars
+from tinyhil.reram.mapping import WITHOUT, on_crossbars
 from tinyhil.verify import checked
 
 
@@ -61,9 +61,11 @@ def compile_model(
     `required` boards the others are left out, too, if their core has another order. Program and plan of the result are
     those of the first board that is not left out.
     """
-    lowered = lower(model.graph, assignment, ranges, without)
     required = set(required)
     boards = [board for board in boards if board.hardware is None or board.name in required]
+    if any(board.hardware is not None for board in boards):
+        without = {*without, *WITHOUT}
+    lowered = lower(model.graph, assignment, ranges, without)
     groups = _by_core(lowered, boards)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]

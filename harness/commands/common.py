@@ -66,6 +66,13 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
     )
 
 
+CALIBRATE_BY_OPTION = click.option(
+    "--calibrate-by",
+    type=click.Choice(["minmax", "percentile", "kl", "mse"]),
+    default="minmax",
+    show_default=True,
+    help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
+)
 PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )

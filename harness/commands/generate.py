@@ -21,6 +21,7 @@ MLPERF_TINY = "mlperf-tiny"
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.CALIBRATE_OPTION
+@common.CALIBRATE_BY_OPTION
 @click.option(
     "--protocol",
     type=click.Choice(["hil", MLPERF_TINY]),
@@ -37,6 +38,7 @@ def generate(
     format_: str,
     assignment: Path | None,
     calibrate: Path | None,
+    calibrate_by: str,
     protocol: str,
     energy: bool,
     prefer: str,
@@ -49,6 +51,8 @@ def generate(
 
     if energy and protocol != MLPERF_TINY:
         raise click.UsageError(f"--energy belongs to --protocol {MLPERF_TINY}")
+    if calibrate_by != "minmax" and protocol == MLPERF_TINY:
+        raise click.UsageError("--calibrate-by belongs to --protocol hil")
     chosen, boards = (format_, assignment), read_boards(boards_file)
     if protocol == MLPERF_TINY:
         from tinyhil.harness.mlperf.project import generate_mlperf
@@ -56,5 +60,7 @@ def generate(
         written, total = generate_mlperf(model, out, chosen, calibrate, boards, say, energy=energy)
     else:
         streamed = Streamed(**states, samples=calibrate)
-        written, total = generate_project(model, out, chosen, calibrate, boards, say, streamed, Wish(prefer))
+        written, total = generate_project(
+            model, out, chosen, calibrate, boards, say, streamed, Wish(prefer), calibrate_by
+        )
     click.echo(f"{out}: {written} of {total} files written", err=True)

@@ -23,6 +23,13 @@ from tinyhil.preference import RAM
 )
 @click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
 @click.option("--latency-us", type=click.FloatRange(min=0, min_open=True), help="Most microseconds on --board.")
+@click.option("--energy-uj", type=click.FloatRange(min=0, min_open=True), help="Most microjoules, on an accelerator.")
+@click.option("--crossbars", type=click.IntRange(min=1), help="Most crossbars, on an accelerator.")
+@click.option(
+    "--cost",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Most of latency, energy and power together, as a share of 8 bits everywhere, on an accelerator.",
+)
 @click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
 @click.option(
     "--minimize", type=click.Choice(["ram", "flash", "latency"]), help="Find the least of it that costs --points."
@@ -36,7 +43,10 @@ from tinyhil.preference import RAM
 )
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
-@click.option("--formats", default="fixed8,fixed16", show_default=True, help="Formats on offer, with commas between.")
+@click.option(
+    "--formats",
+    help="Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
+)
 @click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
@@ -47,6 +57,7 @@ from tinyhil.preference import RAM
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
 @common.CALIBRATE_OPTION
+@common.CALIBRATE_BY_OPTION
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),

@@ -55,7 +55,7 @@ def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> 
 
 def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> Image:
     """The same image that `hil run` builds with the same options."""
-    opened = open_model(request.model, None, request.streamed)
+    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     ranges = opened.required_ranges(request.calibrate)
     assignment = opened.assignment(request.assignment, request.format)
     compiled = compile_model(opened.model, assignment, ranges, list(boards.entries.values()), {board.name})

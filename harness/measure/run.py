@@ -129,7 +129,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     request = replace(request, load=how_loaded(request.load, board))
     check_tools(place, request, cache_dir)
     with clock.stage("model"):
-        opened = open_model(request.model, say, request.streamed)
+        opened = open_model(request.model, say, request.streamed, by=request.calibrate_by)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)
     with clock.stage("data"):
         job = load_job(opened, request, say)

@@ -27,11 +27,12 @@ def generate_project(
     say: Say,
     streamed: Streamed = NO_STREAM,
     wish: Wish | None = None,
+    by: str = "minmax",
 ) -> tuple[int, int]:
     """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
     and assignment file if there is one."""
     check_project_folder(out)
-    opened = open_model(name, say, streamed)
+    opened = open_model(name, say, streamed, by=by)
     formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
     compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
     say_left_out(name, boards, compiled, say)
@@ -48,7 +49,9 @@ def check_project_folder(out: Path) -> None:
 
 
 def say_left_out(name: str, boards: Boards, compiled: Compiled, say: Say) -> None:
-    left_out = [board for board in boards.entries if board not in compiled.transfers]
+    # an accelerator is no board of a project: `hil run` alone compiles for it
+    chips = [name for name, board in boards.entries.items() if board.hardware is None]
+    left_out = [board for board in chips if board not in compiled.transfers]
     if left_out:
         say(f"{name}: does not fit {', '.join(left_out)}; there the project refuses to compile")
 

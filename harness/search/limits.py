@@ -161,6 +161,12 @@ def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
     return found
 
 
+def measured_costs(study: Study) -> Costs:
+    """Those of a meter's study."""
+    assert isinstance(study.costs, Costs)
+    return study.costs
+
+
 def anchored(meter: Meter, limits: Limits, ram_bytes: int) -> Study:
     """The study with a candidate that keeps all limits, by measurement where estimates are against it.
 
@@ -168,7 +174,7 @@ def anchored(meter: Meter, limits: Limits, ram_bytes: int) -> Study:
     """
     for _ in range(2):
         study = meter.study(limits, ram_bytes)
-        known = [run.candidate for run in study.costs.runs] if study.costs else []
+        known = [run.candidate for run in measured_costs(study).runs]
         candidate = least(study.space, study.excess, known, enough=0.0)
         if study.excess(candidate) <= 0.0:
             return replace(study, anchor=candidate)
@@ -202,18 +208,19 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
 def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
     """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
     study = meter.study(limit, ram_bytes)
-    assert study.costs is not None
-    known = [run.candidate for run in study.costs.runs]
+    costs = measured_costs(study)
+    known = [run.candidate for run in costs.runs]
 
     def value(candidate: Candidate) -> float:
         fits = study.memory.fits(candidate, ram_bytes)
-        return study.costs.value(candidate) if fits and study.costs is not None else float("inf")
+        return costs.value(candidate) if fits else float("inf")
 
     candidate = least(study.space, value, known)
     meter.next_phase()
     meter.measure(candidate)
     study = meter.study(limit, ram_bytes)
-    measured = [run.candidate for run in study.costs.runs] if study.costs else []
+    costs = measured_costs(study)
+    measured = [run.candidate for run in costs.runs]
     best = min(measured, key=value, default=candidate)
     return best, value(best)
 

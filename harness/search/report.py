@@ -88,7 +88,12 @@ def _costs(r: dict[str, Any]) -> dict[str, str]:
     lines = {}
     if r["latency_us"] is not None:
         limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
-        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} (worst sample measured)"
+        known = "modelled" if "crossbars" in r else "worst sample measured"
+        lines["latency"] = f"{r['latency_us']:,.4g} us{limit} ({known})"
+    for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
+        if name in r:
+            limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""
+            lines[name.removesuffix("_uj")] = f"{r[name]:,.4g}{limit} {unit}".rstrip()
     if r["flash_bytes"] is not None:
         limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
         lines["flash"] = f"{r['flash_bytes']:,} B{limit}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, least_of
+from tinyhil.harness.search.limits import Meter, anchored, least_of, measured_costs
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
 from tinyhil.search.run import Budget, Found, search
@@ -125,9 +125,8 @@ def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -
 def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, found: Found) -> tuple[Found, Measured]:
     """The best of the assignments that were measured and kept to the limits."""
     study = meter.study(limits, ram_bytes)
-    assert study.costs is not None
     trials = []
-    for number, run in enumerate(study.costs.runs):
+    for number, run in enumerate(measured_costs(study).runs):
         if study.fits(run.candidate):
             score = study.evaluator.score(study.space.lower(run.candidate))
             ram = study.memory.planned_bytes(run.candidate)

@@ -29,9 +29,10 @@ from tinyhil.harness.search.task import (
     write_assignment,
 )
 from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
+from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.run import Found
-from tinyhil.search.space import Space
+from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import Trial, writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
@@ -41,6 +42,7 @@ PRINTED = (
     *("disagreements", "assignment_file", "latency_us", "latency_limit_us", "flash_bytes", "flash_limit_bytes"),
     *("arena_bytes", "uniform"),
 )
+PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class SearchOutcome:
     @property
     def printed(self) -> dict[str, Any]:
         """What `--json` prints."""
-        return {key: self.record[key] for key in PRINTED}
+        more = [key for key in PRINTED_OF_ACCELERATORS if key in self.record]
+        return {key: self.record[key] for key in (*PRINTED, *more)}
 
 
 def run_search(
@@ -92,7 +95,7 @@ def _searched(task: Task) -> SearchOutcome:
     request, beside = task.request, uniforms(task)
     limit = arena_limit(task, beside)
     task = replace(task, arena_bytes=limit, study=replace(task.study, limit_bytes=limit))
-    meter = make_meter(task) if request.costs else None
+    meter = make_meter(task) if request.costs and not task.accelerated else None
     found, measured = undominated(task, *_find(task, meter), beside)
     record = _record(task, found, measured)
     record["tried"] = as_tried(found.trials, None if meter is None else meter.costs(request.limits))
@@ -122,6 +125,18 @@ def _find(task: Task, meter: Meter | None) -> tuple[Found, Measured | None]:
     return search_once(task, task.study, task.stem(task.ram_bytes), None), None
 
 
+def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
+    """What the answer costs on an accelerator."""
+    costs = task.study.costs
+    cost = costs.cost(candidate) if isinstance(costs, AcceleratorCosts) else None
+    if cost is None or not isinstance(costs, AcceleratorCosts):
+        return {}
+    relative = costs.relative(cost)
+    figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
+    limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
+    return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
+
+
 def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
     """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
     found = []
@@ -148,6 +163,7 @@ def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, An
         "arena_bytes": best.ram_bytes,
         **held_out(task, best.candidate),
         "latency_us": None if measured is None else measured.latency_us,
+        **_accelerator(task, best.candidate),
         "latency_limit_us": task.request.latency_us,
         "flash_bytes": None if measured is None else measured.flash_bytes,
         "flash_limit_bytes": task.request.flash,

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from tinyhil.memplan.arena.preference import preferred
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.preference import RAM
 from tinyhil.program import Program
+from tinyhil.reram.mapping import WITHOUT
+from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.costs import Limits
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
@@ -43,6 +45,8 @@ from tinyhil.search.trial import Trial, TrialLog
 
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
+USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
+UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
@@ -54,7 +58,7 @@ class SearchRequest:
     ram: int | None = None
     strategy: str = "lagrange"
     set_: tuple[str, ...] = ()
-    formats: str = "fixed8,fixed16"
+    formats: str | None = None
     evaluations: int | None = None
     seconds: float | None = None
     target: int | None = None
@@ -63,6 +67,7 @@ class SearchRequest:
     inputs: Path | None = None
     held_out: Path | None = None
     calibrate: Path | None = None
+    calibrate_by: str = "minmax"
     evaluator: str = "engine"
     board: str | None = None
     on_device: bool = False
@@ -70,6 +75,9 @@ class SearchRequest:
     finalists: int = 3
     device_samples: int = 50
     latency_us: float | None = None
+    energy_uj: float | None = None
+    crossbars: int | None = None
+    cost: float | None = None
     flash: int | None = None
     arena: int | None = None
     minimize: str | None = None
@@ -94,12 +102,21 @@ class SearchRequest:
             "--every": self.every,
             "--latency-us": self.latency_us,
             "--flash": self.flash,
+            "--energy-uj": self.energy_uj,
+            "--crossbars": self.crossbars,
+            "--cost": self.cost,
             f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
         }
         missing = [name for name, given in needs.items() if given]
         if missing and self.board is None:
             raise ConfigError(f"search: {missing[0]} needs a board; give --board NAME, see `hil boards`")
-        numbers = {"--latency-us": self.latency_us, "--seconds": self.seconds, "--points": self.points}
+        numbers = {
+            "--energy-uj": self.energy_uj,
+            "--cost": self.cost,
+            "--latency-us": self.latency_us,
+            "--seconds": self.seconds,
+            "--points": self.points,
+        }
         for option, number in numbers.items():
             if number is not None and not math.isfinite(number):
                 raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
@@ -116,6 +133,10 @@ class SearchRequest:
     @property
     def limits(self) -> Limits:
         return Limits(self.latency_us, self.flash)
+
+    @property
+    def accelerator_limits(self) -> AcceleratorLimits:
+        return AcceleratorLimits(self.latency_us, self.energy_uj, self.crossbars, self.cost)
 
     @property
     def uses_board(self) -> bool:
@@ -155,7 +176,13 @@ class Task:
 
     @property
     def measures(self) -> bool:
+        if self.accelerated:  # whose costs are those of a model: what it would show is known
+            return self.request.on_device or self.request.every is not None
         return self.whole or self.request.uses_board
+
+    @property
+    def accelerated(self) -> bool:
+        return self.board is not None and self.board.hardware is not None
 
     @property
     def folder(self) -> Path:
@@ -171,23 +198,28 @@ class Task:
         device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
         if r.costs or r.minimize:
             device += f" {r.limits} {r.minimize} {r.points}"
-        how = (
-            f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {r.formats} {r.seed} {self.strategy!r}{device}"
-        )
+        if self.accelerated and self.board is not None:
+            device += f" {self.board.hardware} {r.accelerator_limits}"
+        names = ",".join(self.study.space.formats)
+        if r.calibrate_by != "minmax":
+            names += f" {r.calibrate_by}"
+        how = f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
         ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
         return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
 
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
     """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made."""
-    names = formats_on_offer(request.formats)
     strategy = make_strategy(request.strategy, request.set_)
     board = _board(request, boards)
-    opened = open_model(request.model, None, request.streamed)
+    hardware = None if board is None else board.hardware
+    usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
+    names = formats_on_offer(usual if request.formats is None else request.formats)
+    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     source, model = opened.source, opened.model
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(model.graph, ranges, names)
+    space = make_space(model.graph, ranges, names, () if hardware is None else WITHOUT)
     memory = memory_of(space, board, request.prefer)
     ram_bytes = _ram_bytes(request, board)
     memory.require(ram_bytes)
@@ -197,6 +229,9 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
     study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
+    if hardware is not None:
+        costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
+        study = replace(study, costs=costs, anchor=costs.anchor())
     return Task(
         request,
         ram_bytes,
@@ -234,6 +269,14 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
     if request.board is None or boards is None:
         return None
     board = find_place(Request(request.board, request.model, port=request.port), boards).board
+    if board.hardware is not None:
+        if request.flash is not None or request.minimize in ("flash", "latency"):
+            asked = "--flash" if request.flash is not None else f"--minimize {request.minimize}"
+            raise ConfigError(f"search: {asked} is for chips; on {board.name} give --latency-us, --energy-uj or --cost")
+    elif request.energy_uj is not None or request.crossbars is not None or request.cost is not None:
+        raise ConfigError(
+            f"search: {board.name} has no crossbars; --energy-uj, --crossbars and --cost need --board reram"
+        )
     if (request.latency_us is not None or request.minimize == "latency") and board.chip.tick == "instructions":
         raise ConfigError(f"search: {board.name} counts instructions, which take no known time; latency needs cycles")
     return board
@@ -243,6 +286,8 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     given = request.arena if request.ram is None else request.ram
     if given is not None:
         return given
+    if board is not None and board.hardware is not None:
+        return UNLIMITED
     if board is None or board.chip.ram_bytes is None:
         raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
     return board.chip.ram_bytes
@@ -263,6 +308,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         f"{task.board.name}@{EMULATED}" if emulated else request.board,
         request.model,
         calibrate=request.calibrate,
+        calibrate_by=request.calibrate_by,
         prefer=request.prefer,
         port=request.port,
         wait_s=request.wait_s,

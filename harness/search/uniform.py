@@ -10,6 +10,7 @@ from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.task import Task, make_bench, trial_log
+from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.run import Found
 from tinyhil.search.slim import ROUNDED
@@ -159,5 +160,9 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
                 "latency_us": None if board is None else board.latency_us,
                 "flash_bytes": None if board is None else board.flash_bytes,
             }
+            costs = task.study.costs
+            cost = costs.cost(one.trial.candidate) if isinstance(costs, AcceleratorCosts) else None
+            if cost is not None:
+                record |= {"latency_us": cost.latency_us, "energy_uj": cost.energy_uj, "crossbars": cost.crossbars}
         records.append(record)
     return records

@@ -8,11 +8,14 @@ from typing import Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.strategies.accuracy_only import AccuracyOnly
+from tinyhil.search.strategies.ddpg import Ddpg
 from tinyhil.search.strategies.exhaustive import Exhaustive
 from tinyhil.search.strategies.haunter import Haunter
 from tinyhil.search.strategies.lagrange import Lagrange
 from tinyhil.search.strategies.layerwise import Layerwise
+from tinyhil.search.strategies.milp import Milp
 from tinyhil.search.strategies.nsga2 import Nsga2
+from tinyhil.search.strategies.ppo import Ppo
 from tinyhil.search.strategies.random_widths import RandomWidths
 from tinyhil.search.strategies.shiftry import Shiftry
 from tinyhil.search.strategies.size_only import SizeOnly
@@ -28,6 +31,9 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     Exhaustive,
     RandomWidths,
     Nsga2,
+    Ppo,
+    Ddpg,
+    Milp,
 )
 READ: dict[str, Callable[[str], Any]] = {
     "int": int,

@@ -12,8 +12,8 @@ from tinyhil.search.study import Ask, Asking, Study
 
 @dataclass(frozen=True, slots=True)
 class Nsga2:
-    """Objectives: disagreements and RAM. What exceeds the limit is not evaluated: it counts as worse than all wrong,
-    the more so the more it exceeds."""
+    """Objectives: disagreements, and RAM or, where costs have limits, by how much these are exceeded. What exceeds a
+    limit is not evaluated: it counts as worse than all wrong, the more so the more it exceeds."""
 
     trials: int = 500
     population: int = 20
@@ -35,11 +35,14 @@ class Nsga2:
             drawn = evolution.ask()
             candidate = _candidate(study.space, drawn)
             ram_bytes = study.memory.planned_bytes(candidate)
-            disagreements = samples + max(0, ram_bytes - study.limit_bytes)
+            # with other limits than that of RAM their excess takes its place
+            needed = float(ram_bytes) if study.costs is None else study.excess(candidate)
+            over = max(0, ram_bytes - study.limit_bytes) if study.costs is None else samples * max(0.0, needed)
+            disagreements = samples + over
             if study.fits(candidate):
                 answer = yield Ask(candidate, complete=True)
                 disagreements = answer.score.disagreements
-            evolution.tell(drawn, [float(disagreements), float(ram_bytes)])
+            evolution.tell(drawn, [float(disagreements), needed])
         return None
 
 

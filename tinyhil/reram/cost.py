@@ -10,7 +10,7 @@ all arrays at work, each layer on a sample of its own as in ISAAC's pipeline: wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,9 +68,15 @@ def cost_of(program: Program, hardware: Hardware) -> Cost:
         matrix = matrix_of(program, op)
         if matrix is not None:
             layers.append(layer_cost(op.name, matrix, hardware, times))
+    return total_cost(layers, hardware)
+
+
+def total_cost(layers: Iterable[LayerCost], hardware: Hardware) -> Cost:
+    """Of a sample that goes through these layers."""
+    layers = tuple(layers)
     crossbars = sum(layer.crossbars for layer in layers)
     tiles = -(-crossbars // hardware.crossbars_per_tile)
-    return Cost(tuple(layers), tiles, crossbars * crossbar_mw(hardware) + tiles * hardware.tile_mw)
+    return Cost(layers, tiles, crossbars * crossbar_mw(hardware) + tiles * hardware.tile_mw)
 
 
 def converter_mw(hardware: Hardware) -> float:

@@ -1,0 +1,180 @@
+"""Strategies under the cost of a ReRAM accelerator, with the same number of evaluations for all.
+
+    python -m benchmarks.reram [lenet5|resnet8|vgg7 ...] | pages
+
+What was measured stays in results/reram/<network>.jsonl; an interrupted run goes on behind its last line. `pages`
+writes the table and the pictures of docs/reram.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.reram.cases import CASES, Case, Loaded, load_case
+from benchmarks.reram.truth import COUNT, Table, load_table, tabled
+from tinyhil.native import default_cache_dir
+from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
+from tinyhil.search.evaluator import Evaluator
+from tinyhil.search.layers import layer_space
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.strategies import make_strategy
+from tinyhil.search.study import Ask, Asking, Strategy, Study
+from tinyhil.search.trial import Trial
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
+SEEDS = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One width for all weights, one for all inputs."""
+
+    name: ClassVar[str] = "grid"
+    source: ClassVar[str] = "control"
+
+    def propose(self, study: Study) -> Asking:
+        layers = layer_space(study, self.name)
+        options = range(len(layers.choices))
+        for weights in options:
+            for inputs in options:
+                candidate = layers.candidate([weights if d.is_weight else inputs for d in layers.decisions])
+                if study.fits(candidate):
+                    yield Ask(candidate, complete=True)
+        return None
+
+
+def strategies(evaluations: int) -> dict[str, tuple[Strategy, bool]]:
+    """By name, with whether they draw."""
+    most = (f"trials={4 * evaluations}",)
+    return {
+        "grid": (Grid(), False),
+        "random": (make_strategy("random", most), True),
+        "nsga2": (make_strategy("nsga2", most), True),
+        "milp": (make_strategy("milp", ()), False),
+        "ddpg": (make_strategy("ddpg", most), True),
+        "ppo": (make_strategy("ppo", (*most, "mask=false")), True),
+        "ppo with mask": (make_strategy("ppo", most), True),
+    }
+
+
+def measure(case: Case) -> Iterator[dict[str, Any]]:
+    """One line per threshold, strategy and seed that is not known yet; first what 8 bits everywhere give."""
+    known = {(row["threshold"], row["strategy"], row["seed"]) for row in rows_of(case)}
+    loaded = load_case(case)
+    table = load_table(loaded, default_cache_dir() / "reram", _key(loaded)) if case.name == "lenet5" else None
+    evaluator = None if table is None else tabled(loaded, table)
+    if (None, "8 bits", 0) not in known:
+        study = loaded.study(AcceleratorLimits(), 0, evaluator)
+        candidate = study.space.uniform(Choice("fixed8"))
+        yield _row(study, loaded, candidate, {"threshold": None, "strategy": "8 bits", "seed": 0, "evaluations": 1})
+    for threshold in case.thresholds:
+        if table is not None and (threshold, "optimum", 0) not in known:
+            study = loaded.study(AcceleratorLimits(cost=threshold), 0, evaluator)
+            best = optimum(study, table)
+            facts = {"threshold": threshold, "strategy": "optimum", "seed": 0, "evaluations": COUNT}
+            yield _row(study, loaded, best, facts)
+        for name, (strategy, draws) in strategies(case.evaluations).items():
+            for seed in SEEDS if draws else (0,):
+                if (threshold, name, seed) not in known:
+                    study = loaded.study(AcceleratorLimits(cost=threshold), seed, evaluator)
+                    yield _searched(study, loaded, name, strategy, threshold)
+
+
+def _key(loaded: Loaded) -> str:
+    ranges = json.dumps({name: list(ends) for name, ends in loaded.space.ranges.values.items()}, sort_keys=True)
+    weights = b"".join(array.tobytes() for array in loaded.space.graph.all_constants().values())
+    return hashlib.sha256(ranges.encode() + weights + loaded.searched.x.tobytes()).hexdigest()[:12]
+
+
+def _searched(study: Study, loaded: Loaded, name: str, strategy: Strategy, threshold: float) -> dict[str, Any]:
+    begin = time.process_time()
+    found = search(strategy, study, budget=Budget(loaded.case.evaluations))
+    best = min((trial for trial in found.trials if trial.fits), key=_order)
+    facts = {"threshold": threshold, "strategy": name, "seed": study.seed, "evaluations": round(found.evaluations)}
+    row = _row(study, loaded, best.candidate, facts)
+    return {**row, "processor_s": round(time.process_time() - begin, 1)}
+
+
+def _order(trial: Trial) -> tuple[float, float]:
+    """The most accurate; of equals the one whose outputs are closest."""
+    return -trial.quality, trial.score.loss
+
+
+def optimum(study: Study, table: Table) -> Candidate:
+    """Of every configuration that keeps the limits the most accurate; of equals the one whose outputs are closest."""
+    from itertools import product
+
+    best, chosen = (-1, float("-inf")), None
+    for at, widths in enumerate(product(study.space.formats, repeat=len(study.space.groups))):
+        key = int(table["correct"][at]), -float(table["loss"][at])
+        if key > best:
+            candidate = tuple(Choice(fmt) for fmt in widths)
+            if study.costs is None or study.costs.fits(candidate):
+                best, chosen = key, candidate
+    assert chosen is not None
+    return chosen
+
+
+def _row(study: Study, loaded: Loaded, candidate: Candidate, facts: dict[str, Any]) -> dict[str, Any]:
+    program = study.space.lower(candidate)
+    costs = study.costs
+    assert isinstance(costs, AcceleratorCosts)
+    cost = costs.cost(candidate)
+    assert cost is not None
+    seen = study.evaluator.score(program)
+    held_out = Evaluator(loaded.study(AcceleratorLimits()).evaluator.executor, loaded.held_out).score(program)
+    assert seen.correct is not None
+    assert held_out.correct is not None
+    return {
+        **facts,
+        "accuracy": seen.correct / seen.samples,
+        "held_out": held_out.correct / held_out.samples,
+        "float_accuracy": loaded.searched.float_accuracy,
+        "float_held_out": loaded.held_out.float_accuracy,
+        "cost": costs.relative(cost),
+        "latency_us": cost.latency_us,
+        "energy_uj": cost.energy_uj,
+        "power_mw": cost.power_mw,
+        "crossbars": cost.crossbars,
+        "gops_per_watt": cost.gops_per_watt,
+        "layers": [[layer.name, layer.energy_uj, layer.crossbars] for layer in cost.layers],
+        "widths": {g.name: choice.bits for g, choice in zip(study.space.groups, candidate, strict=True)},
+    }
+
+
+def rows_of(case: Case) -> list[dict[str, Any]]:
+    """What was measured of a case; a torn last line is dropped."""
+    path = RESULTS / f"{case.name}.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.is_file() else []
+    return [json.loads(line) for line in lines]
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["pages"]:
+        from benchmarks.reram.pages import write_pages
+
+        write_pages({case: rows_of(case) for case in CASES})
+        return
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for case in CASES:
+        if arguments and case.name not in arguments:
+            continue
+        path, known = RESULTS / f"{case.name}.jsonl", rows_of(case)
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in known))
+        for row in measure(case):
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            facts = (row[name] for name in ("threshold", "strategy", "seed", "accuracy", "held_out"))
+            print(case.name, *facts, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

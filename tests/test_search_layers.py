@@ -1,0 +1,222 @@
+"""Strategies made for accelerators: what they may choose, what that costs, and that they find what there is to find."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hil_command import check_failure, hil
+
+from tinyhil import data
+from tinyhil.calibrate import load_ranges
+from tinyhil.errors import ConfigError, Infeasible
+from tinyhil.frontend.load import load_model
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.search.task import placed
+from tinyhil.harness.zoo import find_model
+from tinyhil.reram.cost import cost_of
+from tinyhil.reram.mapping import WITHOUT
+from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
+from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
+from tinyhil.search.layers import layer_space
+from tinyhil.search.memory import Memory
+from tinyhil.search.run import Budget, search
+from tinyhil.search.space import Choice, make_space
+from tinyhil.search.strategies import make_strategy
+from tinyhil.search.strategies.ddpg import decremented
+from tinyhil.search.study import Study
+from tinyhil.search.trial import TrialLog
+
+HARDWARE = load_boards().board("reram").hardware
+assert HARDWARE is not None
+WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
+SMALL = {"ppo": ("trials=24", "batch=4", "hidden=16", "iterations=5"), "ddpg": ("trials=24", "warmup=6"), "milp": ()}
+
+
+def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats=WIDTHS, **limits: float) -> Study:
+    source = find_model(name)
+    model = load_model(source.path)
+    found = data.load(source.dataset)
+    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), formats, WITHOUT)
+    examples = make_examples(model.graph, found.x_test[:samples], found.y_test[:samples])
+    evaluator = Evaluator(NumpyExecutor(), examples)
+    costs = AcceleratorCosts(space, HARDWARE, AcceleratorLimits(**limits))
+    return Study(space, Memory(space, placed), evaluator, 1 << 40, seed, costs=costs, anchor=costs.anchor())
+
+
+@pytest.mark.parametrize("name", ["digits_cnn", "lenet5_mnist", "fastgrnn_har", "digits_mlp"])
+def test_costs_by_widths_are_those_of_the_lowered_program(name: str) -> None:
+    study = study_of(name, samples=4)
+    random = np.random.default_rng(1)
+    for _ in range(4):
+        drawn = random.integers(0, len(WIDTHS), len(study.space.groups))
+        candidate = tuple(Choice(WIDTHS[number]) for number in drawn)
+        known, true = study.costs.cost(candidate), cost_of(study.space.lower(candidate), HARDWARE)
+        assert known == true
+
+
+def test_the_cost_of_eight_bits_everywhere_is_one() -> None:
+    study = study_of(cost=1.0)
+    uniform = study.space.uniform(Choice("fixed8"))
+    assert study.costs.relative(study.costs.cost(uniform)) == pytest.approx(1.0)
+    assert study.fits(uniform)
+    layers = layer_space(study, "ppo")
+    assert layers.candidate([6] * len(layers.decisions)) == uniform
+
+
+def test_only_the_layers_between_the_first_and_the_last_are_chosen() -> None:
+    """LeNet-5: three layers, seven widths each for weights and inputs: 117,649 configurations."""
+    layers = layer_space(study_of("lenet5_mnist", samples=4), "ppo")
+    names = [layers.study.space.groups[decision.group].name for decision in layers.decisions]
+    assert names == ["conv2_w", "pool1", "fc1_w", "pool2", "fc2_w", "relu3"]
+    assert len(layers.choices) ** len(layers.decisions) == 117_649
+    states = np.stack([layers.state(at, 0.5) for at in range(len(names))])
+    assert states.shape == (6, 10)
+    assert (states >= 0).all()
+    assert (states <= 1).all()
+    assert states[:, 8].tolist() == [1, 0] * 3  # weights or inputs
+    assert (states[:, 9] == 0.5).all()
+
+
+def test_the_mask_forbids_what_makes_the_limits_unreachable_and_nothing_else() -> None:
+    study = study_of("digits_cnn", cost=0.78, formats=("fixed2", "fixed5", "fixed8"))
+    layers = layer_space(study, "ppo")
+    count, options = len(layers.decisions), range(len(layers.choices))
+    feasible = {taken for taken in product(options, repeat=count) if study.fits(layers.candidate(taken))}
+    assert 0 < len(feasible) < len(options) ** count
+    for length in range(count):
+        for taken in {one[:length] for one in feasible}:
+            allowed = layers.allowed(list(taken)).tolist()
+            assert allowed == [any(one[: length + 1] == (*taken, number) for one in feasible) for number in options]
+
+
+def test_ddpg_decrements_until_the_limits_hold() -> None:
+    study = study_of("digits_cnn", cost=0.8)
+    layers = layer_space(study, "ddpg")
+    found = decremented(layers, [6] * len(layers.decisions))
+    assert study.fits(layers.candidate(found))
+    assert not study.fits(layers.candidate([6] * len(found)))
+    assert max(found) - min(found) <= 1  # round by round
+    assert decremented(layers, [0] * len(found)) == [0] * len(found)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_answers_keep_the_limits_and_equal_seeds_give_equal_trials(name: str) -> None:
+    def found(seed: int):
+        study = study_of("digits_cnn", cost=0.8, seed=seed)
+        return search(make_strategy(name, SMALL[name]), study, budget=Budget(24))
+
+    first, again, other = found(0), found(0), found(1)
+    assert first.best.fits
+    trials = [[trial.candidate for trial in one.trials] for one in (first, again, other)]
+    assert trials[0] == trials[1]
+    assert (trials[0] == trials[2]) == (name == "milp")  # which draws nothing
+    if name == "ppo":  # masked: nothing beyond the limits was ever evaluated
+        assert all(trial.fits for trial in first.trials)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_interrupted_search_goes_on_with_the_same_trials(name: str, tmp_path: Path) -> None:
+    def found(log: TrialLog | None, evaluations: int):
+        study = study_of("digits_cnn", cost=0.8)
+        return search(make_strategy(name, SMALL[name]), study, budget=Budget(evaluations), log=log)
+
+    whole = found(None, 20)
+    space = study_of("digits_cnn").space
+    found(TrialLog(tmp_path / "log", space, "key"), 9)
+    lines = (tmp_path / "log").read_text().splitlines()
+    (tmp_path / "log").write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])  # torn while it was written
+    resumed = found(TrialLog(tmp_path / "log", space, "key"), 20)
+    assert [trial.candidate for trial in resumed.trials] == [trial.candidate for trial in whole.trials]
+    assert resumed.best.candidate == whole.best.candidate
+
+
+def test_milp_finds_the_best_of_all_where_errors_add_up() -> None:
+    """Against every configuration by the sum of the errors it measured itself."""
+    study = study_of("digits_cnn", cost=0.8, formats=("fixed2", "fixed4", "fixed6", "fixed8"))
+    layers = layer_space(study, "milp")
+    found = search(make_strategy("milp", ["solutions=1", "neighbours=false"]), study)
+    alone = {trial.candidate: trial.score.loss for trial in found.trials}
+    most, count = len(layers.choices) - 1, len(layers.decisions)
+
+    def additive(taken) -> float:
+        widest = [most] * count
+        return sum(alone[layers.candidate([*widest[:at], n, *widest[at + 1 :]])] for at, n in enumerate(taken))
+
+    fitting = [one for one in product(range(most + 1), repeat=count) if study.fits(layers.candidate(one))]
+    answer = next(one for one in fitting if layers.candidate(one) == found.trials[-1].candidate)
+    assert additive(answer) == pytest.approx(min(map(additive, fitting)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"cost": 0.01}, "0.01 of the cost with 8 bits are not reachable on this accelerator, the least is 0.2"),
+        ({"latency_us": 1.0}, "1 us are not reachable on this accelerator, the least is"),
+        ({"energy_uj": 1e-6}, "1e-06 uJ are not reachable"),
+        ({"crossbars": 1}, "1 crossbars are not reachable on this accelerator, the least is"),
+    ],
+)
+def test_an_unreachable_threshold_is_named_with_the_least(limits: dict, said: str) -> None:
+    with pytest.raises(Infeasible, match="; try --") as caught:
+        study_of("digits_cnn", **limits)
+    assert said in str(caught.value)
+    (name, _), value = *limits.items(), float(str(caught.value).rsplit(" ", 1)[1])
+    assert study_of("digits_cnn", **{name: type(limits[name])(value)}).anchor is not None  # the remedy works
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_threshold_below_what_the_ends_cost_is_named(name: str) -> None:
+    study = study_of("digits_cnn", cost=0.3)
+    with pytest.raises(Infeasible, match=r"the least is cost 0\.\d+ of 0\.3, with fixed2 for every layer but"):
+        search(make_strategy(name, () if name != "ppo" else ("mask=true",)), study)
+
+
+def test_widths_out_of_range_are_said() -> None:
+    study = study_of("digits_cnn", formats=("fixed12", "fixed16"))
+    with pytest.raises(ConfigError, match="chooses widths of 2 to 8 bits, of which --formats offers 0"):
+        layer_space(study, "ppo")
+
+
+def test_strategies_without_their_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for name, package, extra in (("ppo", "torch", "rl"), ("ddpg", "torch", "rl"), ("milp", "scipy.optimize", "milp")):
+        with monkeypatch.context() as changed:
+            changed.setitem(sys.modules, package, None)
+            with pytest.raises(ConfigError, match=rf"pip install 'tinyhil\[{extra}\]'"):
+                search(make_strategy(name, ()), study_of("digits_cnn", samples=4))
+
+
+def test_hil_search_on_the_accelerator(tmp_path: Path) -> None:
+    options = ("--model", "digits_cnn", "--strategy", "random", "--evaluations", 8, "--json", "--results", tmp_path)
+    limits = ("--latency-us", 30, "--energy-uj", 1, "--crossbars", 60)
+    done = hil("search", "--board", "reram", *options, *limits, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["latency_us"] <= 30
+    assert found["energy_uj"] <= 1
+    assert found["crossbars"] <= 60
+    given = ("--model", "digits_cnn", "--assignment", found["assignment_file"], "--samples", 20, "--json")
+    record = json.loads(hil("run", "--board", "reram", *given, "--results", tmp_path, cwd=tmp_path).stdout)
+    for name in ("latency_us", "energy_uj", "crossbars"):  # the board says what the search has promised
+        assert record["accelerator"][name] == pytest.approx(found[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--board", "reram", "--cost", 0.01), "not reachable on this accelerator, the least is"),
+        (("--board", "reram", "--flash", 100), "--flash is for chips"),
+        (("--board", "host", "--cost", 0.5, "--ram", 5000), "host has no crossbars"),
+        (("--crossbars", 5, "--ram", 5000), "--crossbars needs a board"),
+        (("--board", "reram", "--formats", "posit8es0,posit16es1"), "give --formats fixed2,fixed4,fixed8"),
+    ],
+)
+def test_bad_limits_end_in_one_line(options: tuple, said: str, tmp_path: Path) -> None:
+    done = hil("search", "--model", "digits_cnn", *options, cwd=tmp_path)
+    check_failure(done, done.returncode, said)
+    assert done.returncode in (2, 4)
