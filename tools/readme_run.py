@@ -22,7 +22,7 @@ def parts(text: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    program = Path(sys.executable).with_name("hil")
+    program = str(Path(sys.executable).with_name("hil"))
     command = [program, *COMMAND.split()[1:]]
     with tempfile.TemporaryDirectory() as folder:
         printed = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
