@@ -1,7 +1,7 @@
 """The Python interface (docs/python.md): arrays in, records out; every failure is a `tinyhil.errors.HilError`.
 
-It calls what the commands call. Arrays and models that have no file get one in a folder of the `Model`, which goes
-with it.
+It goes where the commands go (calls.py). Arrays and models that have no file get one in a folder of the `Model`, which
+goes with it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from tinyhil.clipping import METHODS
 from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, DataError, ModelError
+from tinyhil.harness import calls
 from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.job import Opened, Request, Streamed, open_model
 from tinyhil.harness.records.view import Record
@@ -103,28 +103,19 @@ class Model:
         `x` (samples, ...), `y` one label per sample or None; `options` are those of `hil run` (samples, port,
         timeout_s...). The record says `bit_exact`; it is not checked here. Raises HilError of the stage that failed.
         """
-        from tinyhil.harness.measure.run import run
-        from tinyhil.harness.records.record import make_record
-
-        request = self._request(board, x, y, formats, options)
-        outcome = run(request, _boards(), default_cache_dir(), self.say, _silent)
-        record = make_record(outcome)
-        outcome.partial.discard()
+        record, _ = calls.run(self._request(board, x, y, formats, options), _boards(), self.say, _silent)
         return Record(record)
 
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """What every operation costs on a board; `to_pandas()` gives a row per operation."""
-        from tinyhil.harness.measure.profile import profile
-
         request = self._request(board, x, None, formats, {"samples": 1, **options})
-        return Record(profile(request, _boards(), default_cache_dir(), self.say, _silent).as_json())
+        return Record(calls.profile(request, _boards(), self.say, _silent).as_json())
 
     def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
 
         `record.assignment_file` is for `compile`; ConfigError if a limit or an option makes no sense.
         """
-        from tinyhil.harness.search.session import run_search
         from tinyhil.harness.search.task import SearchRequest
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
@@ -137,8 +128,7 @@ class Model:
             request = SearchRequest(model=self.name, **given)
         except TypeError as error:
             raise ConfigError(f"search: {_option(error)}") from None
-        boards = _boards() if request.board is not None else None
-        outcome = run_search(request, default_cache_dir(), self.say, _silent, boards)
+        outcome = calls.search(request, _boards(), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
@@ -147,7 +137,7 @@ class Model:
         `options` are those of `hil export`: name, arena, classes, sizes, board.
         """
         from tinyhil.codegen.packages import KINDS
-        from tinyhil.harness.offline.export import Wanted, export_model
+        from tinyhil.harness.offline.export import Wanted
 
         if kind not in KINDS:
             raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
@@ -157,7 +147,7 @@ class Model:
             wanted = Wanted(kind, self.name, Path(out), **given)
         except TypeError as error:
             raise ConfigError(f"export: {_option(error)}") from None
-        export_model(wanted, _boards(), self.say)
+        calls.export(wanted, _boards(), self.say)
         return Path(out)
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
@@ -243,8 +233,9 @@ def load(
     """A model of the zoo (its name), of a file (.onnx, .dsl, ...), or an object.
 
     Objects: `onnx.ModelProto`, a torch module and a scikit-learn estimator (both with an `example` input, samples
-    first), a Keras model. `say` is told what there is to tell. `states` (input -> output; default: found by their
-    names) and `steps` of one sample: for models that are run step by step. ModelError for what can not be read.
+    first), a Keras model (an `example` where its input has no fixed shape). `say` is told what there is to tell.
+    `states` (input -> output; default: found by their names) and `steps` of one sample: for models that are run step by
+    step. ModelError for what can not be read.
     """
     folder = tempfile.TemporaryDirectory(prefix="tinyhil-")
     listener = say or _silent
@@ -263,7 +254,8 @@ def _write_onnx(source: Any, example: Any, path: Path) -> None:
     if "onnx" in families and hasattr(source, "SerializeToString"):
         path.write_bytes(source.SerializeToString())
     elif "keras" in families:
-        _exported(source, lambda: source.export(str(path), format="onnx", verbose=False))
+        first = None if example is None else np.asarray(example, np.float32)[:1]
+        _exported(source, lambda: _from_keras(source, first, path))
     elif "torch" in families:
         given = np.asarray(_needed(example, "torch module"), np.float32)[:1]
         _exported(source, lambda: _from_torch(source, given, path))
@@ -285,6 +277,8 @@ def _exported(source: Any, export: Callable[[], object]) -> None:
     except ImportError as error:
         package = (error.name or str(error)).split(".")[0]
         raise ConfigError(f"{name}: its export needs the package {package}; type: pip install {package}") from None
+    except ModelError:
+        raise
     except Exception as error:  # their own errors have no common base
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{name}: can not be exported as ONNX ({first[:160]})") from None
@@ -295,6 +289,19 @@ def _from_torch(module: Any, example: np.ndarray, path: Path) -> None:
 
     arguments = (torch.as_tensor(example),)
     torch.onnx.export(module.eval(), arguments, str(path), dynamo=True, external_data=False, verbose=False)
+
+
+def _from_keras(net: Any, example: np.ndarray | None, path: Path) -> None:
+    """Keras exports only what was called: on the example, else on zeros of the shapes the model declares."""
+    declared = [tuple(one.shape[1:]) for one in getattr(net, "inputs", None) or []]
+    if example is not None:
+        net(example)
+    elif declared and not any(size is None for shape in declared for size in shape):
+        zeros = [np.zeros((1, *shape), np.float32) for shape in declared]
+        net(zeros if len(zeros) > 1 else zeros[0])
+    else:
+        _needed(None, "Keras model whose input has no fixed shape")
+    net.export(str(path), format="onnx", verbose=False)
 
 
 def _from_sklearn(estimator: Any, example: np.ndarray, path: Path) -> None:
@@ -316,14 +323,9 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
     """
     from dataclasses import asdict
 
-    from tinyhil.harness.records.compare import compare as differences
-    from tinyhil.harness.records.figures import figures
+    from tinyhil.harness.records.compare import differences
 
-    try:
-        before, now = figures(_plain(a)), figures(_plain(b))
-    except (KeyError, TypeError) as error:
-        raise DataError(f"not a record of a run: {error} is missing; compare what run() returned") from None
-    return [Record(asdict(found)) for found in differences(before, now)]
+    return [Record(asdict(found)) for found in differences(_plain(a), _plain(b))]
 
 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -175,6 +175,45 @@ def test_two_libraries_in_one_program_and_c_calls_them(tmp_path: Path) -> None:
     assert said.split() == expected
 
 
+def symbols(exported: Exported, folder: Path, compiler: str, *flags: str) -> set[str]:
+    """What the object of a library defines for the linker."""
+    sources, built = exported.write(folder), folder / f"{exported.prefix}.o"
+    command = [compiler, "-std=gnu++11", "-Os", *flags, "-c", str(sources / f"{exported.prefix}.cpp"), "-o", str(built)]
+    subprocess.run(command, check=True, capture_output=True)
+    tool = [compiler.replace("g++", "nm"), "-g", "--defined-only", str(built)]
+    listed = subprocess.run(tool, check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1] for line in listed.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("board", "format_"),
+    [
+        ("uno", "fixed8"),
+        ("h747", "int8"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("uno", "int8"), ("due", "fixed8"), ("", "posit8es0"))
+        ),
+    ],
+)
+def test_libraries_share_no_symbol(board: str, format_: str, tmp_path: Path) -> None:
+    """What the linker sees of a library bears its name, routines in assembler as well: versions may differ."""
+    processor = next(found for found in PROCESSORS if (board or "due") in found.name.lower())
+    compiler, flags = processor.compiler, processor.flags
+    seen = []
+    for name in ("left", "right"):
+        exported = export("digits_cnn", format_, name=name, board=board or None)
+        seen.append(symbols(exported, tmp_path, compiler, *flags))
+        assert not [symbol for symbol in seen[-1] if name not in symbol]
+        assert {symbol for symbol in seen[-1] if not symbol.startswith("_Z")} == set(
+            re.findall(rf"\b({name}_\w+)\(", exported.files[f"{name}/src/{name}.h"])
+        )
+    assert len(seen[0]) == len(seen[1]) > 2
+    assert not seen[0] & seen[1]
+    objects = [str(tmp_path / "left.o"), str(tmp_path / "right.o")]
+    subprocess.run([compiler, *flags, "-r", "-nostdlib", *objects, "-o", str(tmp_path / "both.o")], check=True)
+
+
 def test_every_file_names_its_licence_and_nothing_of_the_bench_is_inside(tmp_path: Path) -> None:
     for kind in ("arduino", "platformio", "cmake"):
         archive = tmp_path / f"{kind}.zip"

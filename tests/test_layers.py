@@ -62,6 +62,18 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+STAGES = ("tinyhil.harness.measure.run", "tinyhil.harness.measure.profile.profile",
+          "tinyhil.harness.search.session.run_search", "tinyhil.harness.offline.export.export_model")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["api", *(f"commands/{name}" for name in ("run", "profile", "search", "export"))])
+def test_commands_and_python_make_the_same_calls(name: str) -> None:
+    """What is done with a request stands once, in harness/calls.py."""
+    found = imports(ROOT / "harness" / f"{name}.py")
+    assert "tinyhil.harness.calls" in found
+    assert not [module for module in found if module.startswith(STAGES)]
+
+
 def owner(module: str) -> str:
     """The layer that a module of ours belongs to, "" for others' modules."""
     inside = module.startswith("tinyhil.")

@@ -110,11 +110,29 @@ def test_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_keras(tmp_path: Path) -> None:
+def test_keras(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
     keras = pytest.importorskip("keras", reason="keras is not installed")
-    net = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(3)])
-    x = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
-    assert tinyhil.load(net).calibrate(x).run("host", x).bit_exact
+    layers = keras.layers
+    x = np.random.default_rng(0).normal(size=(30, 6, 6, 1)).astype(np.float32)
+    net = keras.Sequential(
+        [keras.Input((6, 6, 1)), layers.Conv2D(4, 3, activation="relu"), layers.Flatten(), layers.Dense(3)]
+    )
+    left, right = keras.Input((4,)), keras.Input((2,))
+    two = keras.Model([left, right], layers.Dense(3)(layers.Concatenate()([left, right])))
+    open_ended = keras.Sequential([layers.Flatten(), layers.Dense(3)])
+    for model, example in ((net, None), (open_ended, x)):
+        loaded = tinyhil.load(model, example)
+        wanted = keras.ops.convert_to_numpy(model(x)).argmax(axis=1)
+        record = loaded.calibrate(x).run("host", x, wanted)
+        assert record.bit_exact
+        assert record.float_accuracy == 1.0
+    loaded = tinyhil.load(two)
+    parts = {name: x.reshape(30, -1)[:, : shape[-1]] for name, shape in loaded.inputs.items()}
+    assert loaded.calibrate(parts).run("host", parts).bit_exact
+    with pytest.raises(errors.ModelError, match="no fixed shape needs an example input"):
+        tinyhil.load(keras.Sequential([layers.Dense(3)]))
 
 
 def test_a_profile_has_a_row_per_operation() -> None:

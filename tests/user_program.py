@@ -26,7 +26,7 @@ def differences(a: tinyhil.Record, b: tinyhil.Record) -> list[str]:
 
 
 def main() -> None:
-    x: Samples = np.random.default_rng(0).uniform(0, 16, (4, 64)).astype(np.float32)
+    x: Samples = np.random.default_rng(0).uniform(0, 16, (4, 8, 8)).astype(np.float32)
     model = tinyhil.load("digits_mlp", say=print)
     first, again = measured(model, "host", x), measured(model, "host", x)
     plain: Mapping[str, object] = first.to_dict()

@@ -35,8 +35,9 @@ from tinyhil.harness.commands import common
 @click.option("--sizes", is_flag=True, help="Compile it with the compilers here; flash and RAM go into the read-me.")
 def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write MODEL as a library for other firmware: arduino, platformio or cmake."""
-    from tinyhil.harness.offline.export import Wanted, export_model
+    from tinyhil.harness import calls
+    from tinyhil.harness.offline.export import Wanted
 
     wanted = Wanted(format=format_, **options)
-    library = export_model(wanted, common.read_boards(boards_file), common.say)
+    library = calls.export(wanted, common.read_boards(boards_file), common.say)
     click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)

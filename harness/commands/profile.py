@@ -45,16 +45,15 @@ def profile(
 
     from rich.console import Console
 
-    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness import calls
     from tinyhil.harness.job import Request
-    from tinyhil.harness.measure.profile import profile as profile_request
     from tinyhil.harness.progress import progress_on
     from tinyhil.harness.records.profile_report import print_profile
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, board) as progress:
-        found = profile_request(request, read_boards(boards_file, bench_file), default_cache_dir(), say, progress)
+        found = calls.profile(request, read_boards(boards_file, bench_file), say, progress)
     if trace is not None:
         from tinyhil import files
         from tinyhil.harness.records.exports import as_trace

@@ -110,18 +110,15 @@ def _run_one(
 
     from rich.console import Console
 
-    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness import calls
     from tinyhil.harness.job import Request
-    from tinyhil.harness.measure.run import run as run_request
     from tinyhil.harness.progress import progress_on
-    from tinyhil.harness.records.record import store
     from tinyhil.harness.records.report import print_record
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)
     with progress_on(log, request.board) as progress:
-        outcome = run_request(request, read_boards(boards_file, bench_file), default_cache_dir(), say, progress)
-    record, path = store(outcome)
+        record, path = calls.run(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:
         click.echo(json.dumps(record))
     else:

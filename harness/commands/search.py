@@ -89,14 +89,13 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
 
     from rich.console import Console
 
-    from tinyhil.harness.build.toolchain import default_cache_dir
+    from tinyhil.harness import calls
     from tinyhil.harness.search.report import print_outcome, search_progress
-    from tinyhil.harness.search.session import SearchRequest, run_search
+    from tinyhil.harness.search.session import SearchRequest
 
     request = SearchRequest(**options)
     with search_progress(Console(stderr=True), request.evaluations) as progress:
-        boards = read_boards(boards_file, bench_file) if request.board is not None else None
-        outcome = run_search(request, default_cache_dir(), say, progress, boards)
+        outcome = calls.search(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:

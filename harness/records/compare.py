@@ -6,7 +6,7 @@ Emulators give integers, so outputs, cycles and bytes must be equal. Times of ph
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,15 @@ def _ticks(unit: str, before: Sequence[int], now: Sequence[int]) -> list[Differe
     return [Difference(unit, f"{100 * change:+.3f} % in all; {difference.text}", better=sum(now) < sum(before))]
 
 
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """What differs in record `now` from record `before`; DataError if one is no record of a run."""
+    try:
+        left, right = figures(before), figures(now)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"not a record of a run: {error} is missing; compare what run() returned") from None
+    return compare(left, right)
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """Two records, what their gates say, and all their figures beside each other."""
@@ -144,7 +153,7 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
     """Compare the records in two files; DataError if one is none."""
     left, right = read_record(before), read_record(now)
     figures_now = figures(right)
-    found = compare(figures(left), figures_now)
+    found = differences(left, right)
     failing = [d for d in found if d.fails and not (better_is_fine and d.better)]
     rows = tuple(changes(left, right))
     return Compared(before, now, " ".join(figures_now.key), tuple(found), tuple(failing), rows)

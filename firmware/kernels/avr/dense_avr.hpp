@@ -34,7 +34,8 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
 }  // namespace twin
 
 // The routines behind add_rows: weights at Z, x at X, r24 rounds (r25 - 1 times 256 more), bit 0 of r22 set if the number of
-// elements is odd; sums from r2, r6, r10 and r14 on. All layers share them.
+// elements is odd; sums from r2, r6, r10 and r14 on. All layers share them; they are called by their C++ names, which an
+// exported library has for itself.
 // A product is negative where muls carries.
 #define HIL_ROW(low, middle, high, top) \
     "lpm r18, Z+\n" \
@@ -51,8 +52,7 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     HIL_ROW("r10", "r11", "r12", "adc r13, r20\n") HIL_ROW("r14", "r15", "r16", "adc r17, r20\n")
 // Two elements per round; an odd number of them begins with the second.
 #define HIL_ROUTINE(name, element) \
-    inline void name() asm("hil_" #name); \
-    __attribute__((naked, noinline, used)) inline void name() { \
+    __attribute__((naked, noinline)) inline void name() { \
         asm volatile("sbrc r22, 0\n" \
                      "rjmp 2f\n" \
                      "1:\n" element "2:\n" element \
@@ -76,9 +76,9 @@ HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
         register uint8_t rounds asm("r24") = static_cast<uint8_t>(pairs); \
         register uint8_t more asm("r25") = static_cast<uint8_t>((pairs + 255) >> 8); \
         register uint8_t odd asm("r22") = static_cast<uint8_t>(count); \
-        asm volatile("%~call hil_" #routine "\n" \
+        asm volatile("%~call %x[rows]\n" \
                      : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+z"(w.at), "+x"(x.at), "+r"(rounds), "+r"(more) \
-                     : "r"(odd) \
+                     : "r"(odd), [rows] "i"(routine) \
                      : "r0", "r18", "r19", "r20", "memory"); \
         sums[0] = a; \
         sums[1] = b; \
@@ -122,8 +122,7 @@ HIL_ADD_ROWS(int32_t, add_rows_32)
     "eor " b ", r19\n" \
     "1:\n"
 #ifndef HIL_UNCOUNTED
-inline void round_rows_routine() asm("hil_round_rows");
-__attribute__((naked, noinline, used)) inline void round_rows_routine() {
+__attribute__((naked, noinline)) inline void round_rows_routine() {
     asm volatile(HIL_FOR_SUMS(HIL_EXTEND)
                  "tst r24\n"
                  "breq 5f\n"
@@ -147,9 +146,9 @@ inline void round_rows(int8_t (&bytes)[4], const __int24 (&sums)[4], int shift, 
     register uint8_t by asm("r24") = static_cast<uint8_t>(shift > 8 ? shift - 8 : 8 - shift);
     register uint8_t kept asm("r25") = negative;
     register uint8_t right asm("r22") = shift > 8;
-    asm volatile("%~call hil_round_rows\n"
+    asm volatile("%~call %x[routine]\n"
                  : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(by), "+m"(saturations)
-                 : "r"(kept), "r"(right)
+                 : "r"(kept), "r"(right), [routine] "i"(round_rows_routine)
                  : "r5", "r9", "r13", "r17", "r18", "r19");
     bytes[0] = static_cast<int8_t>(static_cast<__uint24>(a) >> 8);
     bytes[1] = static_cast<int8_t>(static_cast<__uint24>(b) >> 8);

@@ -1,0 +1,51 @@
+"""The calls behind `import tinyhil` (api.py) and behind `hil` (commands/): a request in, its result out.
+
+The commands turn options into requests and print what comes back; the Python interface does so with arrays and records.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards
+from tinyhil.harness.job import Request, Say
+
+if TYPE_CHECKING:
+    from tinyhil.codegen.library import Library
+    from tinyhil.harness.measure.profile import Profile
+    from tinyhil.harness.measure.run import Progress
+    from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.search.session import SearchOutcome
+    from tinyhil.harness.search.task import Progress as SearchProgress
+    from tinyhil.harness.search.task import SearchRequest
+
+
+def run(request: Request, boards: Boards, say: Say, progress: Progress) -> tuple[dict[str, Any], Path]:
+    """Measure; the record, and the file below `request.results` that holds it. Raises HilError of the failed stage."""
+    from tinyhil.harness.measure.run import run as measured
+    from tinyhil.harness.records.record import store
+
+    return store(measured(request, boards, default_cache_dir(), say, progress))
+
+
+def profile(request: Request, boards: Boards, say: Say, progress: Progress) -> Profile:
+    """What every operation costs; its record lies below `request.results`."""
+    from tinyhil.harness.measure.profile import profile as measured
+
+    return measured(request, boards, default_cache_dir(), say, progress)
+
+
+def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> SearchOutcome:
+    """Formats per value under limits, written as an assignment file."""
+    from tinyhil.harness.search.session import run_search
+
+    return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
+def export(wanted: Wanted, boards: Boards, say: Say) -> Library:
+    """Write the archive of a library; what it holds."""
+    from tinyhil.harness.offline.export import export_model
+
+    return export_model(wanted, boards, say)
