@@ -31,6 +31,7 @@ from tinyhil.harness.mlperf.device import Device, ProtocolError
 from tinyhil.harness.mlperf.performance import gate_of, measure
 from tinyhil.harness.mlperf.session import Ready, Running, Wanted, prepare, switched_on
 
+FORMATS = ("fixed16", "posit16es1", "fp8e4m3", "nf4", "bfloat16", "fixed5")
 RUNNER = Path(os.environ.get("HIL_MLPERF_RUNNER", "/nowhere"))  # benchmark/runner of github.com/mlcommons/tiny
 LINES = re.compile(
     r"m-ready|m-name-dut-\[tinyhil\]|m-profile-\[.*\]|m-model-\[kws01\]|m-image-\[\w{16}\]|m-lap-us-\d+|m-load-done|"
@@ -194,11 +195,9 @@ def some_bytes(count: int, seed: int = 0) -> np.ndarray:
     ("board", "fmt"),
     [
         ("nucleo_l4r5", "int8"),
-        ("host", "fixed16"),
-        ("host", "posit16es1"),
         pytest.param("h747", "float32", marks=pytest.mark.slow),
         pytest.param("due", "fixed8", marks=pytest.mark.slow),
-        *(pytest.param("host", fmt, marks=pytest.mark.slow) for fmt in ("fp8e4m3", "nf4", "bfloat16", "fixed5")),
+        *(pytest.param("host", fmt, marks=pytest.mark.slow) for fmt in FORMATS),
     ],
 )
 def test_a_board_reports_what_the_reference_computes(board: str, fmt: str, tiny: dict[str, str]) -> None:
@@ -265,6 +264,7 @@ def test_the_gate_encloses_each_inference(tiny: dict[str, str]) -> None:
     assert 0 < per_inference - gate.median < 0.1 * per_inference + 400
 
 
+@pytest.mark.slow
 def test_energy_mode_speaks_at_9600_baud_and_marks_time_on_its_pin(tiny: dict[str, str], tmp_path: Path) -> None:
     arguments = ("--board", "nucleo_l4r5", "--model", tiny["kws.onnx"], "--calibrate", tiny["kws.npz"], "--json")
     done = hil("mlperf", *arguments, "--mode", "energy", "--runs", 2, "--seconds", 0.002, cwd=tmp_path)
@@ -336,11 +336,10 @@ def test_a_generated_project_has_the_firmware(tiny: dict[str, str], tmp_path: Pa
 
 
 def test_area_under_curve() -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
-    chance = np.random.default_rng(3)
-    values, y = np.round(chance.normal(size=60), 1), chance.integers(0, 2, 60)
-    assert area_under_curve(values, y) == pytest.approx(metrics.roc_auc_score(y, values))
-    assert area_under_curve(values, np.zeros(60, int)) is None
+    """By hand: of four pairs three are in order and one is a tie."""
+    assert area_under_curve(np.array([1.0, 2.0, 2.0, 3.0]), np.array([0, 0, 1, 1])) == 0.875
+    assert area_under_curve(np.array([3.0, 2.0, 1.0]), np.array([0, 0, 1])) == 0.0
+    assert area_under_curve(np.array([3.0, 2.0, 1.0]), np.zeros(3, int)) is None
 
 
 class Silent:
@@ -407,3 +406,4 @@ def test_the_official_runner_drives_an_emulated_board(
     assert done.returncode == 0, done.stdout[-2000:]
     log = next(tmp_path.glob("sessions/*/results.txt")).read_text()
     assert re.search(r"Top 1% = [\d.]+" if mode == "a" else r"Median throughput is\s+[\d.]+ inf./sec", log), log
+    assert log.count("Runtime requirements have been met") == (0 if mode == "a" else 5), log

@@ -63,6 +63,7 @@ boards:
 """
 
 
+@pytest.mark.slow
 def test_the_steps_lead_to_a_board_that_runs(tmp_path: Path) -> None:
     """Its folder is another chip's: what is tried is the entry, the build, the arrangement, the emulated board."""
     (tmp_path / "boards.yaml").write_text(MADE_UP)

@@ -93,9 +93,11 @@ def tiny_bench(board_name: str, folder: Path, count: int, inputs: int = 32, outp
 
 
 @contextmanager
-def powered(bench: Bench, logs: Path, uart: str = "lifted", realtime: bool = False) -> Iterator[Connection]:
+def powered(
+    bench: Bench, logs: Path, uart: str = "lifted", realtime: bool = False, watch_pins: bool = False
+) -> Iterator[Connection]:
     """The bench's board, switched on."""
-    session = Session(bench.image.load_path, logs, uart, realtime)
+    session = Session(bench.image.load_path, logs, uart, realtime, watch_pins=watch_pins)
     driver = host.connect if bench.board.is_host else simulated.connect
     with driver(bench.board, session) as device:
         yield device

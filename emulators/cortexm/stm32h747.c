@@ -6,7 +6,7 @@
 
 enum {
     PAGE_BYTES = 0x1000, USART1 = 0x40011000, USART3 = 0x40004800, FLASH_INTERFACE = 0x52002000, GPIO = 0x58020000,
-    RCC = 0x58024000, GPIO_PORT_BYTES = 0x400,
+    RCC = 0x58024000, GPIO_PORT_BYTES = 0x400, GPIO_BYTES = 0x3000,
     /* offsets in their peripheral or page; the pages of RCC and PWR are one */
     CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
     MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0,
@@ -15,7 +15,7 @@ enum {
     ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22
 };
 
-static uint32_t usart[PAGE_BYTES / 4], gpio[PAGE_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+static uint32_t usart[PAGE_BYTES / 4], gpio[GPIO_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
 
 /* Which USART the board wires to its ST-LINK: address, clock gate, and its port and pins (TX, RX next to it). */
 struct wiring {
@@ -164,7 +164,7 @@ static bool boots_rom(const struct machine *m) { return m->boot0; }
 
 static void map_peripherals(struct machine *m) {
     map_registers(m, wiring->usart / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES, read_usart, write_usart);
-    map_registers(m, GPIO, PAGE_BYTES, read_gpio, write_gpio);
+    map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
     map_registers(m, RCC, PAGE_BYTES, read_rcc, write_rcc);
     map_registers(m, FLASH_INTERFACE, PAGE_BYTES, read_flash, write_flash);
 }
@@ -179,7 +179,7 @@ static void reset(struct machine *m) {
     memset(gpio, 0, sizeof gpio);
     memset(rcc, 0, sizeof rcc);
     memset(flash, 0, sizeof flash);
-    for (int port = 0; port < PAGE_BYTES / GPIO_PORT_BYTES; ++port)
+    for (int port = 0; port < GPIO_BYTES / GPIO_PORT_BYTES; ++port)
         gpio[port * GPIO_PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
     rcc[RCC_CR / 4] = 0x25; /* HSI on and ready */
     flash[0] = 0x37;

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,11 @@ from tinyhil.errors import DataError
 from tinyhil.harness.mlperf.benchmarks import Benchmark
 from tinyhil.harness.text import printable
 
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+CALIBRATION = 100  # inputs, where a model has no ranges and none are given
+BILINEAR = 2  # of Pillow's ways to scale a picture
 PERSON, SMALLEST_AREA = 0, 0.005  # COCO's class; share of the picture that a person must take, by the set's rule
 FRAMES = 5  # of 128 mel bands that the autoencoder sees at once
 WAKE_SCALE, WAKE_ZERO = np.float32(0.003701042616739869), -128
@@ -45,18 +51,25 @@ def _pictures(path: Path) -> Evaluation:
     return Evaluation("cifar10_test500", _bytes(data["x"].astype(np.uint8)), data["y"].astype(int), caveat)
 
 
-def _people(path: Path) -> Evaluation:
+def _training_pictures(path: Path) -> Evaluation:
+    x = np.stack([np.asarray(picture) for picture in itertools.islice(_decoded(path, _arrays(path)), CALIBRATION)])
+    return Evaluation("CIFAR-10's training set", _bytes(x), _arrays(path)["y"][:CALIBRATION].astype(int))
+
+
+def _decoded(path: Path, data: Mapping[str, np.ndarray]) -> Iterator[Picture]:
+    """The JPEG files in an array, one by one."""
     try:
         from PIL import Image
     except ImportError:
         raise DataError(f"{path.name} holds JPEG files: pip install pillow") from None
+    for begin, end in itertools.pairwise(data["offsets"]):
+        yield Image.open(io.BytesIO(data["jpeg"][begin:end].tobytes())).convert("RGB")
+
+
+def _people(path: Path) -> Evaluation:
     data = _arrays(path)
-    jpeg, boxes = data["jpeg"], data["labels"]
-    pictures = (
-        Image.open(io.BytesIO(jpeg[a:b].tobytes())).convert("RGB").resize((96, 96), Image.Resampling.BILINEAR)
-        for a, b in itertools.pairwise(data["offsets"])
-    )
-    x = np.stack([np.asarray(picture, np.uint8) for picture in pictures])
+    boxes = data["labels"]
+    x = np.stack([np.asarray(picture.resize((96, 96), BILINEAR), np.uint8) for picture in _decoded(path, data)])
     large = (boxes[:, 1] == PERSON) & (boxes[:, 4] * boxes[:, 5] > SMALLEST_AREA)
     y = np.isin(np.arange(len(x)), boxes[large, 0].astype(int)).astype(int)
     caveat = f"{len(x)} photographs of COCO, scaled to 96 x 96; the official set is 1000 others"
@@ -84,16 +97,35 @@ FILES: dict[str, tuple[str, Callable[[Path], Evaluation]]] = {
     "ad01": ("small/ad01_normal_sample.npz", _machines),
     "sww01": ("small/wakeword_marvin.npz", _wake_words),
 }
+OF_TRAINING = {"ic01": ("large/cifar10_train50k_jpeg.npz", _training_pictures)}  # where training data is at hand, too
 
 
 def evaluation(benchmark: Benchmark) -> Evaluation:
     """The inputs of a benchmark; DataError says which file is missing."""
     name, read = FILES[benchmark.id]
-    root = os.environ.get("HIL_DATA", "")
-    path = Path(root).expanduser() / name
-    if not root or not path.is_file():
+    path = _at_hand(name)
+    if path is None:
         raise DataError(f"{benchmark.id}: set HIL_DATA to a folder with {name}, or give --mode performance")
     return read(path)
+
+
+def calibration(benchmark: Benchmark) -> Evaluation:
+    """At most CALIBRATION inputs to calibrate on: of training data if there is any, else the first that are evaluated.
+
+    DataError says which file is missing.
+    """
+    names = [OF_TRAINING[benchmark.id], FILES[benchmark.id]] if benchmark.id in OF_TRAINING else [FILES[benchmark.id]]
+    for name, read in names:
+        if (path := _at_hand(name)) is not None:
+            found = read(path)
+            return replace(found, raw=found.raw[:CALIBRATION], y=found.y[:CALIBRATION])
+    raise DataError(f"or set HIL_DATA to a folder with {names[-1][0]}")
+
+
+def _at_hand(name: str) -> Path | None:
+    root = os.environ.get("HIL_DATA", "")
+    path = Path(root).expanduser() / name
+    return path if root and path.is_file() else None
 
 
 def official_folder(benchmark: Benchmark, data: Evaluation, folder: Path, samples: int) -> Path:

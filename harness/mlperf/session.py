@@ -26,12 +26,11 @@ from tinyhil.harness.inputs import calibrated
 from tinyhil.harness.job import Opened, open_model
 from tinyhil.harness.measure.run import is_simulated, log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, told
-from tinyhil.harness.mlperf.data import Evaluation, evaluation
+from tinyhil.harness.mlperf.data import calibration
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 Say = Callable[[str], None]
-CALIBRATION = 100  # samples of the evaluation set, where a model has no ranges and none are given
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +93,16 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     return Ready(wanted, place, board, opened, benchmark, assignment, ranges, compiled, image)
 
 
-def ranges_at_hand(opened: Opened, benchmark: Benchmark, calibration: Path | None, say: Say) -> Ranges:
-    """Known ranges, else from the evaluation set (said); DataError if there is neither."""
-    known = opened.known_ranges(calibration)
+def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say: Say) -> Ranges:
+    """Known ranges, else from data at hand (said); DataError if there is neither."""
+    known = opened.known_ranges(given)
     if known is not None:
         return known
     try:
-        data: Evaluation = evaluation(benchmark)
+        data = calibration(benchmark)
     except DataError as error:
-        raise DataError(f"{opened.source.path}: no calibrated ranges; give --calibrate inputs.npz ({error})") from None
-    x = graph_inputs(benchmark, opened.model.graph, data.raw[:CALIBRATION])
+        raise DataError(f"{opened.source.path}: no calibrated ranges; give --calibrate inputs.npz, {error}") from None
+    x = graph_inputs(benchmark, opened.model.graph, data.raw)
     if codes_at(opened.model.graph, "FromCodes") is None:
         say(f"no calibrated ranges: calibrating on {len(x)} inputs of {data.name} (choose others: --calibrate)")
     return calibrated(opened.model, x, {"name": data.name, "samples": len(x)})

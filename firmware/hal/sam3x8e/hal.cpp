@@ -62,43 +62,22 @@ void start_uart() {
 
 }  // namespace
 
-namespace {
+namespace pins {
 
 // PIOA to PIOD follow each other (chapter PIO): set and clear, output enable and enable have registers of their own.
-inline void set_pin(uint32_t port, uint32_t pin, bool high) {
+inline void set(uint32_t port, uint32_t pin, bool high) {
     reg(0x400E0E00 + 0x200 * port + (high ? 0x30 : 0x34)) = 1u << pin;
 }
 
 inline void make_output(uint32_t port, uint32_t pin, bool high) {
-    set_pin(port, pin, high);
+    set(port, pin, high);
     reg(0x400E0E10 + 0x200 * port) = 1u << pin;
     reg(0x400E0E00 + 0x200 * port) = 1u << pin;
 }
 
-void start_pins() {
-#ifdef HIL_GATE_PORT
-    make_output(HIL_GATE_PORT, HIL_GATE_PIN, false);
-#endif
-#ifdef HIL_PULSE_PORT
-    make_output(HIL_PULSE_PORT, HIL_PULSE_PIN, true);
-#endif
-}
+}  // namespace pins
 
-}  // namespace
-
-#ifdef HIL_GATE_PORT
-void hal::gate(bool high) { set_pin(HIL_GATE_PORT, HIL_GATE_PIN, high); }
-#endif
-
-#ifdef HIL_PULSE_PORT
-void hal::pulse() {
-    const uint32_t began = hal::ticks();
-    set_pin(HIL_PULSE_PORT, HIL_PULSE_PIN, false);
-    while (hal::ticks() - began < 2 * (F_CPU / 1000000)) {
-    }
-    set_pin(HIL_PULSE_PORT, HIL_PULSE_PIN, true);
-}
-#endif
+#include "firmware/hal/cortexm/pins.hpp"
 
 extern "C" void uart_interrupt() {
     const uint32_t status = reg(UART_SR);
@@ -117,7 +96,7 @@ void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
     start_clocks();
     start_uart();
-    start_pins();
+    pins::start();
     cortexm::init_sections();
     cortexm::enable_irq(UART_IRQ);
 }
