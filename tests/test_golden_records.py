@@ -51,9 +51,9 @@ def names(paths: list[Path]) -> list[str]:
 
 def check(path: Path, samples: int | None) -> None:
     bench = Bench(load_boards(), default_cache_dir(), lambda line: None, root=ROOT)
-    differences = check_golden(path, bench, samples).differences
-    if any(difference.fails for difference in differences):
-        pytest.fail(describe(path.relative_to(ROOT), differences), pytrace=False)
+    found = check_golden(path, bench, samples)
+    if any(difference.fails for difference in found.differences):
+        pytest.fail(describe(found), pytrace=False)
 
 
 @pytest.mark.parametrize("path", quick(RECORDS), ids=names(quick(RECORDS)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -20,13 +21,13 @@ import serial
 
 from tests.hil_command import check_failure, hil
 from tests.wire_bench import ROOT, write_tiny_model
-from tinyhil.errors import LinkError, ModelError
+from tinyhil.errors import DataError, LinkError, ModelError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
-from tinyhil.harness.mlperf.data import official_folder
+from tinyhil.harness.mlperf.data import calibration, official_folder
 from tinyhil.harness.mlperf.device import Device, ProtocolError
 from tinyhil.harness.mlperf.performance import gate_of, measure
 from tinyhil.harness.mlperf.session import Ready, Running, Wanted, prepare, switched_on
@@ -335,6 +336,27 @@ def test_a_generated_project_has_the_firmware(tiny: dict[str, str], tmp_path: Pa
     )
 
 
+def test_training_data_calibrates_where_it_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setenv("HIL_DATA", str(tmp_path))
+    pictures = next(one for one in BENCHMARKS if one.id == "ic01")
+    with pytest.raises(DataError, match=r"set HIL_DATA to a folder with small/cifar10_test500\.npz"):
+        calibration(pictures)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "large").mkdir()
+    evaluated = np.full((130, 32, 32, 3), 9, np.uint8)
+    np.savez(tmp_path / "small/cifar10_test500.npz", x=evaluated, y=np.zeros(130, np.uint8))
+    assert calibration(pictures).raw.shape == (100, 3072)
+    file = io.BytesIO()
+    image.fromarray(np.full((32, 32, 3), 200, np.uint8)).save(file, "JPEG")
+    jpeg = np.frombuffer(2 * file.getvalue(), np.uint8)
+    ends = np.arange(3) * (len(jpeg) // 2)
+    np.savez(tmp_path / "large/cifar10_train50k_jpeg.npz", jpeg=jpeg, offsets=ends, y=np.zeros(2, np.uint8))
+    found = calibration(pictures)
+    assert found.raw.shape == (2, 3072)
+    assert abs(found.raw.astype(int) - 200).max() <= 2
+
+
 def test_area_under_curve() -> None:
     """By hand: of four pairs three are in order and one is a tie."""
     assert area_under_curve(np.array([1.0, 2.0, 2.0, 3.0]), np.array([0, 0, 1, 1])) == 0.875
@@ -390,7 +412,7 @@ def test_the_official_runner_drives_an_emulated_board(
     ready = made(tiny, "nucleo_l4r5", "int8", realtime=True)  # its five runs must take ten seconds of ours, too
     raw = np.random.default_rng(2).integers(0, 256, (24, 490), np.uint8)
     official_folder(ready.benchmark, Evaluation("noise", raw, np.arange(24) % 12), tmp_path / "data", 24)
-    text = (RUNNER / script).read_text().replace("infer 70 10", "infer 20000 10")
+    text = (RUNNER / script).read_text().replace("infer 70 10", "infer 120000 10")
     (tmp_path / "script.yaml").write_text(text)
     where = ["-d", RUNNER / "devices_kws_ic_vww.yaml", "-t", tmp_path / "script.yaml", "-s", tmp_path / "data"]
     program = ROOT / "benchmarks/official_runner.py"

@@ -115,10 +115,10 @@ def test_the_command_runs_one(tmp_path: Path) -> None:
     assert "bit-exact      yes: 20 of 20" in done.stdout
 
 
-def custom() -> bytes:
+def one_operator(code: int) -> bytes:
     w = Writer()
     x, y = (w.tensor(name, [1, 4], 0) for name in "xy")
-    w.operator(OPERATOR.CUSTOM, [x], y)
+    w.operator(code, [x], y)
     return w.file(x, y)
 
 
@@ -126,7 +126,14 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "not a valid TensorFlow Lite model"),
     "text": (b"this is no model at all", "not a valid TensorFlow Lite model"),
     "cut": (classifier(True)[:700], "not a valid TensorFlow Lite model"),
-    "unknown operator": (custom(), "node 'custom_0': operator CUSTOM is not supported; known are ABS"),
+    "unknown operator": (
+        one_operator(OPERATOR.CUSTOM),
+        "node 'custom_0': operator CUSTOM is not supported; known are ABS",
+    ),
+    **{
+        name: (one_operator(getattr(OPERATOR, name)), rf"it keeps a state in variables \({name}\); convert .* --state")
+        for name in ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
+    },
 }
 
 

@@ -51,13 +51,13 @@ def generate(
 
     if energy and protocol != MLPERF_TINY:
         raise click.UsageError(f"--energy belongs to --protocol {MLPERF_TINY}")
-    if calibrate_by != "minmax" and protocol == MLPERF_TINY:
-        raise click.UsageError("--calibrate-by belongs to --protocol hil")
     chosen, boards = (format_, assignment), read_boards(boards_file)
     if protocol == MLPERF_TINY:
         from tinyhil.harness.mlperf.project import generate_mlperf
 
-        written, total = generate_mlperf(model, out, chosen, calibrate, boards, say, energy=energy)
+        written, total = generate_mlperf(
+            model, out, chosen, calibrate, boards, say, energy=energy, calibrate_by=calibrate_by
+        )
     else:
         streamed = Streamed(**states, samples=calibrate)
         written, total = generate_project(

@@ -48,7 +48,7 @@ def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], s
 
 
 def _wanted(model: str, modes: tuple[str, ...], options: Mapping[str, Any]) -> Wanted:
-    same = ("board", "assignment", "calibrate", "port", "no_flash", "realtime", "wait_s")
+    same = ("board", "assignment", "calibrate", "calibrate_by", "port", "no_flash", "realtime", "wait_s")
     named = {name: options[name] for name in same}
     return Wanted(model=model, format=options["format_"], energy=modes == (ENERGY,), **named)
 

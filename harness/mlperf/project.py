@@ -26,6 +26,7 @@ def generate_mlperf(
     say: Say,
     *,
     energy: bool,
+    calibrate_by: str,
 ) -> tuple[int, int]:
     """Write the project whose firmware answers MLPerf Tiny's runner; returns (files written, files in all).
 
@@ -34,7 +35,7 @@ def generate_mlperf(
     check_project_folder(out)
     if (out / OUR_SESSION).is_file():
         raise ConfigError(f"{out}: holds a project that speaks our own protocol; choose a new folder")
-    opened = open_model(name, say)
+    opened = open_model(name, say, by=calibrate_by)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     ranges = ranges_at_hand(opened, benchmark, calibration, say)
     formats = opened.assignment(chosen[1], chosen[0])

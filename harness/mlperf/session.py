@@ -11,6 +11,7 @@ import numpy as np
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
+from tinyhil.clipping import METHODS
 from tinyhil.codegen.benchmark import codes_at
 from tinyhil.errors import DataError
 from tinyhil.harness.boards import attached, host, simulated
@@ -42,6 +43,7 @@ class Wanted:
     format: str = "int8"
     assignment: Path | None = None
     calibrate: Path | None = None
+    calibrate_by: str = METHODS[0]
     port: str | None = None
     no_flash: bool = False
     energy: bool = False
@@ -78,7 +80,7 @@ class Ready:
 
 def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     """Compile and build; raises HilError of the stage that failed."""
-    opened = open_model(wanted.model, say)
+    opened = open_model(wanted.model, say, by=wanted.calibrate_by)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
     place = locate(boards, wanted.board, wanted.port)
     assignment = opened.assignment(wanted.assignment, wanted.format)
@@ -105,7 +107,7 @@ def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say
     x = graph_inputs(benchmark, opened.model.graph, data.raw)
     if codes_at(opened.model.graph, "FromCodes") is None:
         say(f"no calibrated ranges: calibrating on {len(x)} inputs of {data.name} (choose others: --calibrate)")
-    return calibrated(opened.model, x, {"name": data.name, "samples": len(x)})
+    return calibrated(opened.model, x, {"name": data.name, "samples": len(x)}, opened.by)
 
 
 @dataclass(frozen=True, slots=True)

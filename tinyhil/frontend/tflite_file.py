@@ -19,6 +19,8 @@ from tinyhil.graph import Shape, element_count
 
 IDENTIFIER = b"TFL3"
 TYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8", 16: "uint16"}
+VARIABLES = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
+STATES_REMEDY = "convert the model with each state as an input and an output and name them with --state IN=OUT"
 TYPE_NAMES = {number: name for name, number in vars(tflite.TensorType).items() if isinstance(number, int)}
 ACTIVATIONS = {number: name for name, number in vars(tflite.ActivationFunctionType).items() if isinstance(number, int)}
 MAX_AXES = 8
@@ -112,6 +114,11 @@ def whole(read: Callable[[], Read]) -> Read:
 
 def _read(data: bytes) -> File:
     model = tflite.Model.GetRootAs(data, 0)
+    if model.OperatorCodesLength() > len(data) // 4:
+        raise ValueError("more entries than bytes")
+    used = {_name_of(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())}
+    if used & VARIABLES:
+        raise ModelError(f"it keeps a state in variables ({', '.join(sorted(used & VARIABLES))}); {STATES_REMEDY}")
     if model.SubgraphsLength() != 1:
         raise ModelError(f"{model.SubgraphsLength()} subgraphs; models with control flow are not supported")
     graph = model.Subgraphs(0)
@@ -136,7 +143,7 @@ def _tensor(model: Any, tensor: Any, number: int, limit: int) -> Tensor:
         raise ModelError(f"tensor '{name}' has the shape {list(shape)}; convert with a fixed shape")
     kind = TYPES.get(tensor.Type(), "")
     if tensor.IsVariable():
-        raise ModelError(f"tensor '{name}' keeps its value between samples; convert the model without states")
+        raise ModelError(f"tensor '{name}' keeps its value between samples; {STATES_REMEDY}")
     if tensor.Sparsity() is not None:
         raise ModelError(f"tensor '{name}' is sparse; store the weights densely")
     data = _data(model, tensor, name, shape, kind)
@@ -172,12 +179,15 @@ def _data(model: Any, tensor: Any, name: str, shape: Shape, kind: str) -> np.nda
     return values.astype(np.float32 if kind.startswith("float") else kind)
 
 
+def _name_of(code: Any) -> str:
+    kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # newer files have both, older ones the second alone
+    return str(tflite.BUILTIN_OPCODE2NAME.get(kind, f"{kind}"))
+
+
 def _operation(model: Any, operator: Any, number: int, tensors: int) -> Operation:
     if not 0 <= operator.OpcodeIndex() < model.OperatorCodesLength():
         raise ValueError("an operator of no kind")
-    code = model.OperatorCodes(operator.OpcodeIndex())
-    kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # newer files have both, older ones the second alone
-    op = tflite.BUILTIN_OPCODE2NAME.get(kind, f"{kind}")
+    op = _name_of(model.OperatorCodes(operator.OpcodeIndex()))
     if max(operator.InputsLength(), operator.OutputsLength()) > tensors:
         raise ValueError("more operands than tensors")
     inputs = tuple(int(operator.Inputs(index)) for index in range(operator.InputsLength()))
