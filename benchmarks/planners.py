@@ -77,14 +77,29 @@ def hard_table(folder: Path) -> str:
             continue
         fits, fit_seconds = timed(problem, budget=Budget(enough_bytes=CAPACITY_BYTES))
         total += fit_seconds
-        best, seconds = timed(problem, budget=LONG)
+        usual, usual_seconds = timed(problem)
+        best, seconds = (usual, usual_seconds) if usual.proven else timed(problem, budget=LONG)
         ratios = [f"{timed(problem, p)[0].peak_bytes / best.lower_bound_bytes:.2f}" for p in BASELINES]
         fit = f"{fit_seconds:.3f}" if fits.peak_bytes <= CAPACITY_BYTES else "no"
         proof = "yes" if best.proven else f"gap {best.gap_bytes}"
         count = len(problem.buffers)
-        rows.append((name, count, fit, best.peak_bytes, best.lower_bound_bytes, proof, f"{seconds:.2f}", *ratios))
-    head = ("", "buffers", "s to fit", "smallest peak B", "bound B", "proven", "s", *BASELINES)
-    note = "On an otherwise idle machine; seconds to fit, and to the smallest peak."
+        found = (usual.peak_bytes, f"{usual_seconds:.2f}", best.peak_bytes, f"{seconds:.2f}")
+        rows.append((name, count, fit, *found, best.lower_bound_bytes, proof, *ratios))
+    head = (
+        "",
+        "buffers",
+        "s to fit",
+        "`hil plan` B",
+        "s",
+        "ten times the nodes B",
+        "s",
+        "bound B",
+        "proven",
+        *BASELINES,
+    )
+    note = f"`hil plan` stops after {Budget().nodes:,} nodes, the next columns after {LONG.nodes:,} or with a proof; "
+    note += "`hil plan FILE --time SECONDS` goes on as long as it is told. Other programs on the machine "
+    note += "cost up to half as much again."
     return f"{table(head, rows)}\n\nAll eleven within {CAPACITY_BYTES:,} B in {total:.2f} s. {note}"
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from hil_command import hil
+from onnx import numpy_helper
 from onnx_models import load, node, simple
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.classes import classes_of
 from tinyhil.evaluate import evaluate
+from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
 from tinyhil.harness.measure.collapse import culprits, explain_collapse
 from tinyhil.lower import lower
+from tinyhil.memplan.arena.placement import place
+from tinyhil.ops import rows
+from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
+WAKE_WORDS = Path(os.environ.get("HIL_DATA", "/nowhere"), "models/mlperftiny_vww_mobilenetv1_025_96.onnx")
+PHOTOGRAPHS = WAKE_WORDS.parent.parent / "large" / "coco256_jpeg.npz"
 X = np.random.default_rng(0).uniform(-1, 1, size=(40, 4, 6, 6)).astype(np.float32)
 
 
@@ -87,3 +96,60 @@ def test_a_run_says_so(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
     assert re.search(r"m: \d+ of 40 decisions differ from float32; lost in .*; try --format (fixed8pc|int8)", said)
+
+
+def uneven(path: Path) -> onnx.ModelProto:
+    """MobileNetV1 with the same outputs: in its first three depthwise layers one channel in use is 200 times as large,
+    and read 200 times as small."""
+    model = onnx.load(path)
+    held = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def scale(name: str, index: tuple[slice | int, ...], factor: float) -> None:
+        array = numpy_helper.to_array(held[name]).copy()
+        array[index] *= factor
+        held[name].CopyFrom(numpy_helper.from_array(array, name))
+
+    for layer in (1, 3, 5):
+        weights = numpy_helper.to_array(held[f"w_{layer}"])
+        loudest = int(np.abs(weights).reshape(len(weights), -1).max(axis=1).argmax())
+        scale(f"w_{layer}", (loudest,), 200)
+        scale(f"b_{layer}", (loudest,), 200)
+        scale(f"w_{layer + 1}", (slice(None), loudest), 1 / 200)
+    return model
+
+
+@pytest.mark.slow
+def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
+    """Photographs: the line names a depthwise layer's weights, and a format that does mend it."""
+    if not (WAKE_WORDS.is_file() and PHOTOGRAPHS.is_file()):
+        pytest.skip(f"HIL_DATA has no {WAKE_WORDS.name} or no {PHOTOGRAPHS.name}")
+    from test_mlperf_tiny import people
+
+    onnx.save(uneven(WAKE_WORDS), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=people(PHOTOGRAPHS)[0][::8])
+
+    def run(name: str) -> str:
+        args = ["run", "--board", "host", "--model", "m.onnx", "--inputs", "x.npz", "--calibrate", "x.npz"]
+        done = hil(*args, "--format", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    said = run("fixed8")
+    pattern = r"\d+ of 32 decisions differ from float32; (lost in .*); try --format (\w+) \([01] of 16 differ\)"
+    line = re.search(pattern, said)
+    assert line is not None, said
+    assert re.search(r"'\w+' \(error \d+ %, channels of 'w_[135]' differ \d\d\d+-fold", line[1]), line[1]
+    mended = run(line[2])
+    assert "decisions differ" not in mended
+    assert int(re.findall(r"disagreements +(\d+)", mended)[0]) <= 1, mended
+
+
+@pytest.mark.slow
+def test_a_scale_per_channel_costs_mobilenet_no_ram() -> None:
+    if not WAKE_WORDS.is_file():
+        pytest.skip(f"HIL_DATA has no {WAKE_WORDS.name}")
+    graph = load_model(WAKE_WORDS).graph
+    ranges = calibrate(graph, np.random.default_rng(0).uniform(0, 1, (8, 3, 96, 96)).astype(np.float32), {})
+    placed = {name: place(lower(graph, Assignment(name), ranges)) for name in ("fixed8", "fixed8pc")}
+    assert placed["fixed8pc"].plan.peak_bytes <= placed["fixed8"].plan.peak_bytes < 25_000
+    assert {op.kernel for op in walk(placed["fixed8pc"].program.body)} & set(rows.ROWED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tinyhil import errors
 from tinyhil.harness.cli import hil
+from tools import readme_run
 from tools.docs import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,3 +70,23 @@ def test_no_committed_figure_comes_from_changed_files() -> None:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     dirty = [name for name in listed if name.endswith(".json") and '"dirty": true' in (ROOT / name).read_text()]
     assert not dirty, "measure them again from a clean tree: make tables"
+
+
+def test_readme_s_run_is_what_the_golden_record_holds() -> None:
+    """Renew it: python -m tools.readme_run. The record has fewer samples, so its median is not quite the same."""
+    _, printed, _ = readme_run.parts((ROOT / "README.md").read_text())
+    record = json.loads((ROOT / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json").read_text())
+    memory, median = record["memory"], record["latency"]["median"]
+    pattern = r"\nRAM +(\d+) B = (\d+) static \+ (\d+) stack \+ (\d+) heap of (\d+) B; at worst (\d+) B\n"
+    ram = re.search(pattern, printed)
+    assert ram is not None
+    total, static, stack, heap, limit, worst = (int(number) for number in ram.groups())
+    assert (static, heap, limit) == (memory["static_bytes"], memory["heap_bytes"], memory["limit_bytes"])
+    assert static + memory["stack_bytes"] <= worst  # how deep a run sees depends on when bytes arrive
+    assert static + stack + heap == total <= worst
+    assert f"\narena          {memory['arena_bytes']} B, " in printed
+    assert f"\nflash          {record['flash_bytes']} B\n" in printed
+    shown = re.search(r"median ([\d,]+) cycles", printed)
+    assert shown is not None
+    assert abs(int(shown[1].replace(",", "")) / median - 1) < 0.01
+    assert "950 of 950 equal to the reference" in printed

@@ -358,3 +358,12 @@ def test_minimalloc_instances_fit(name: str) -> None:
     problem = read_problem(INSTANCES / "minimalloc" / f"{name}.1048576.csv")
     plan = memplan.plan(problem.in_region(1_048_576), budget=Budget(enough_bytes=1_048_576))
     assert plan.peak_bytes <= 1_048_576
+
+
+@pytest.mark.skipif(not INSTANCES.is_dir(), reason="HIL_DATA is not set")
+@pytest.mark.parametrize("name", [*"ABCDEFGHI", pytest.param("J", marks=pytest.mark.slow), "K"])
+def test_the_table_says_what_hil_plan_gives(name: str) -> None:
+    page = Path(__file__).parent.parent / "docs" / "measured" / "memplan.md"
+    (row,) = (line for line in page.read_text().splitlines() if line.startswith(f"| {name} |"))
+    problem = read_problem(INSTANCES / "minimalloc" / f"{name}.1048576.csv")
+    assert f"| {memplan.plan(problem).peak_bytes} |" in row

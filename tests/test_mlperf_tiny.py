@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import calibrate
+from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.evaluate import evaluate
 from tinyhil.frontend.load import load_model
+from tinyhil.graph import Graph
 from tinyhil.lower import lower
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -63,35 +65,85 @@ CASES = {
 }
 
 
-def tflite_labels(path: Path, x: np.ndarray) -> np.ndarray:
+def present(*names: str) -> list[Path]:
+    """Files of HIL_DATA; the test is skipped where one is missing."""
+    paths = [DATA / name for name in names]
+    absent = [path.name for path in paths if not path.is_file()]
+    if absent:
+        pytest.skip(f"HIL_DATA has no {absent[0]}")
+    return paths
+
+
+def tflite_outputs(path: Path, x: np.ndarray) -> np.ndarray:
+    """What the interpreter computes from real inputs, channels last: (samples, outputs) real."""
     interpreter = litert.Interpreter(str(path))
     interpreter.allocate_tensors()
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-    scale, zero = source["quantization"]
-    codes = np.clip(np.rint(x.transpose(0, 2, 3, 1) / scale + zero), -128, 127).astype(np.int8)
-    labels = []
+    (scale, zero), (output_scale, output_zero) = source["quantization"], result["quantization"]
+    codes = np.clip(np.rint(x / scale + zero), -128, 127).astype(np.int8)
+    outputs = []
     for sample in codes:
         interpreter.set_tensor(source["index"], sample.reshape(source["shape"]))
         interpreter.invoke()
-        labels.append(int(interpreter.get_tensor(result["index"]).argmax()))
-    return np.array(labels)
+        outputs.append(interpreter.get_tensor(result["index"]).reshape(-1).astype(np.float32))
+    return (np.stack(outputs) - output_zero) * output_scale
+
+
+def our_outputs(graph: Graph, ranges: Ranges, fmt: str, x: np.ndarray) -> np.ndarray:
+    program = lower(graph, Assignment(fmt), ranges)
+    return dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_within_a_point_of_tensorflow_lite(name: str) -> None:
     case = CASES[name]
-    models = [DATA / "models" / f"mlperftiny_{stem}" for stem in (f"{case.model}.onnx", f"{case.tflite}.tflite")]
-    absent = [path.name for path in (*models, DATA / case.data) if not path.is_file()]
-    if absent:
-        pytest.skip(f"HIL_DATA has no {absent[0]}")
-    x, y = case.read(DATA / case.data)
-    theirs = (tflite_labels(models[1], x) == y).mean()
-    graph = load_model(models[0]).graph
+    model, tflite, data = present(
+        f"models/mlperftiny_{case.model}.onnx", f"models/mlperftiny_{case.tflite}.tflite", case.data
+    )
+    x, y = case.read(data)
+    theirs = (tflite_outputs(tflite, x.transpose(0, 2, 3, 1)).argmax(1) == y).mean()
+    graph = load_model(model).graph
     ranges = calibrate(graph, x[:CALIBRATION], {})
     for fmt in ("int8", "fixed16pc"):
-        program = lower(graph, Assignment(fmt), ranges)
-        outputs = dequantize_outputs(program, run_reference(program, quantize_inputs(program, x)[0]).outputs)
-        ours = (outputs.argmax(1) == y).mean()
+        ours = (our_outputs(graph, ranges, fmt, x).argmax(1) == y).mean()
         print(f"{name} {fmt}: {ours:.4f}, TensorFlow Lite {theirs:.4f}")
         assert ours >= theirs - 0.01, fmt
+
+
+def windows(clip: np.ndarray, random: np.random.Generator | None = None) -> np.ndarray:
+    """Windows of five frames of 128 mel bands; with `random`, each has eight neighbouring bands 6 dB louder."""
+    found = np.stack([clip[i : i + 5] for i in range(len(clip) - 4)]).astype(np.float32)
+    if random is not None:
+        for window, band in zip(found, random.integers(0, 120, len(found)), strict=True):
+            window[:, band : band + 8] += 6
+    return found.reshape(len(found), -1)
+
+
+def errors(outputs: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.square(outputs.reshape(x.shape) - x).mean(axis=1)
+
+
+def area(normal: np.ndarray, loud: np.ndarray) -> float:
+    """Area under the curve of telling `loud` from `normal`."""
+    above, equal = loud[:, None] > normal, loud[:, None] == normal
+    return float(above.mean() + equal.mean() / 2)
+
+
+@pytest.mark.slow
+def test_the_autoencoder_tells_what_tensorflow_lite_s_tells() -> None:
+    """Public data has one normal clip, so the anomalies are made from it; and its reconstruction is no worse."""
+    stem = "models/mlperftiny_ad_autoencoder"
+    model, tflite, data = present(f"{stem}.onnx", f"{stem}_int8.tflite", "small/ad01_normal_sample.npz")
+    with np.load(data) as file:
+        normal, loud = windows(file["x"]), windows(file["x"], np.random.default_rng(0))
+    graph = load_model(model).graph
+    ranges = calibrate(graph, normal[:CALIBRATION], {})
+    exact = errors(evaluate(graph, normal), normal)
+    theirs = [errors(tflite_outputs(tflite, x), x) for x in (normal, loud)]
+    for fmt in ("int8", "fixed16pc"):
+        ours = [errors(our_outputs(graph, ranges, fmt, x), x) for x in (normal, loud)]
+        print(f"ad {fmt}: {area(*ours):.4f}, error {ours[0].mean():.3f}; ", end="")
+        print(f"TensorFlow Lite {area(*theirs):.4f}, {theirs[0].mean():.3f}; float {exact.mean():.3f}")
+        assert area(*ours) >= area(*theirs) - 0.01, fmt
+        assert abs(ours[0].mean() - exact.mean()) < abs(theirs[0].mean() - exact.mean()), fmt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -43,11 +44,16 @@ def test_only_emulated(board):
 def test_a_board_of_the_tests_own(board):
     assert board == "mine"
 """
+ON_THE_UNO = ("-k", "tiny", "--board", "uno")
 GOLDEN = Path("golden/uno/tiny-fixed16.json")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    return filled(tmp_path)
+
+
+def filled(tmp_path: Path) -> Path:
     (tmp_path / "models").mkdir()
     write_tiny_model(tmp_path / "models" / "tiny.onnx")
     np.savez(
@@ -66,6 +72,21 @@ def run_pytest(project: Path, *arguments: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.fixture(scope="module")
+def first_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A project whose golden record was missing, which a run said, and was then written."""
+    folder = filled(tmp_path_factory.mktemp("held"))
+    code, said = run_pytest(folder, *ON_THE_UNO)
+    assert code == 1
+    assert run_pytest(folder, *ON_THE_UNO, "--hil-update")[0] == 0
+    return folder, said
+
+
+@pytest.fixture
+def held(first_runs: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first_runs[0], tmp_path, dirs_exist_ok=True))
+
+
 def test_without_a_board_nothing_runs_and_the_reason_is_said(project: Path) -> None:
     code, said = run_pytest(project)
     assert code == 0
@@ -73,15 +94,12 @@ def test_without_a_board_nothing_runs_and_the_reason_is_said(project: Path) -> N
     assert "pytest --board uno" in said
 
 
-def test_a_golden_record_is_missing_then_written_then_held(project: Path) -> None:
-    arguments = ("-k", "tiny", "--board", "uno")
-    code, said = run_pytest(project, *arguments)
-    assert code == 1
-    assert "no golden record yet; write it: pytest --hil-update" in said
-    assert run_pytest(project, *arguments, "--hil-update")[0] == 0
+def test_a_golden_record_is_missing_then_written_then_held(first_runs: tuple[Path, str], held: Path) -> None:
+    project, arguments = held, ON_THE_UNO
+    assert "no golden record yet; write it: pytest --hil-update" in first_runs[1]
     golden = json.loads((project / GOLDEN).read_text())
     assert golden["order"]["model"] == "models/tiny.onnx"
-    assert str(project) not in (project / GOLDEN).read_text()
+    assert str(first_runs[0]) not in (project / GOLDEN).read_text()
     golden["raw"]["ticks"][4] -= 1
     golden["flash_bytes"] -= 2
     (project / GOLDEN).write_text(json.dumps(golden))
@@ -97,18 +115,16 @@ def test_a_golden_record_is_missing_then_written_then_held(project: Path) -> Non
     assert run_pytest(project, *arguments, "--hil-samples", 4)[0] == 0
 
 
-def test_a_retrained_model_fails_and_says_what_that_means(project: Path) -> None:
+def test_a_retrained_model_fails_and_says_what_that_means(held: Path) -> None:
     """Cycles, RAM, flash and accuracy before and after, how many outputs changed, and by how much."""
-    arguments = ("-k", "tiny", "--board", "uno")
-    assert run_pytest(project, *arguments, "--hil-update")[0] == 0
-    path = project / "models" / "tiny.onnx"
+    path = held / "models" / "tiny.onnx"
     model = onnx.load(path)
     for weights in model.graph.initializer:
         array = numpy_helper.to_array(weights)
         if array.dtype == np.float32:
             weights.CopyFrom(numpy_helper.from_array(-0.9 * array, weights.name))
     onnx.save(model, path)
-    code, said = run_pytest(project, *arguments)
+    code, said = run_pytest(held, *ON_THE_UNO)
     assert code == 1
     assert "model: another file" in said
     for figure in ("median cycles", "RAM B", "flash B", "accuracy %", "outputs changed", "largest output change"):
