@@ -208,7 +208,8 @@ def test_a_damaged_build_is_made_again(name, damage, sources, boards, tmp_path) 
 
 DIRECT = {  # what firmware/platform is expected to say to the compiler, written down once more
     "uno": "-mmcu=atmega328p -O2 -DF_CPU=16000000L -DHIL_BOARD_UNO -DHIL_CHIP_ATMEGA328P",
-    "due": "-mcpu=cortex-m3 -mthumb -O2 -DF_CPU=84000000L -DHIL_BOARD_DUE -DHIL_CHIP_SAM3X8E",
+    "due": "-mcpu=cortex-m3 -mthumb -falign-functions=16 -falign-loops=16 -O2 -DF_CPU=84000000L -DHIL_BOARD_DUE "
+    "-DHIL_CHIP_SAM3X8E",
     "h747": "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16 -O2 -DF_CPU=64000000L -DHIL_BOARD_H747 "
     "-DHIL_CHIP_STM32H747",
 }

@@ -25,7 +25,7 @@ from tinyhil.harness.cli import hil
 
 PROJECT = ROOT / "examples" / "vibration"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-OURS = ("hil", "pytest", "make", "cd", "apt-get")
+OURS = ("hil", "pytest", "make", "cd", "apt-get", "lint-cpp")
 
 
 def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
@@ -38,7 +38,7 @@ def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
 
 
 def test_the_project_holds_on_the_uno(tmp_path: Path) -> None:
-    """If not, and the change is meant: pytest --board uno --board due --board h747 --hil-update, in that folder."""
+    """If not, and the change is meant: pytest --hil-update with --board for each emulated board, in that folder."""
     code, said = run_project(tmp_path, "--board", "uno", "--hil-samples", 8, "--hil-json", "hil.json")
     assert code == 0, said
     assert "4 passed" in said

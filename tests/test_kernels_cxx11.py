@@ -22,7 +22,7 @@ template <class T> void layer(uint8_t *to, const uint8_t *from, const uint8_t *a
     T *const out = reinterpret_cast<T *>(to);
     const T *const w = reinterpret_cast<const T *>(from), *const x = reinterpret_cast<const T *>(also);
     dense<Quire<64, -24, 6>>(out, flash(w), ram(x), 1, 4, 4, Const<0>());
-    max_pool<Real>(out, ram(x), Window{}, Const<0>());
+    max_pool<Real>(out, ram(x), Window{1, 4, 4, 2, 2, 2, 2, 2, 2, 0, 0, 1, 1}, Const<0>());
 }
 template void layer<hil::Posit<8, 0>>(uint8_t *, const uint8_t *, const uint8_t *);
 template void layer<hil::Posit<8, 2>>(uint8_t *, const uint8_t *, const uint8_t *);

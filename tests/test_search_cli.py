@@ -218,7 +218,7 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "11", "--on-device"], "x.npz", "--on-device needs a board"),
         (["--ram", "11", "--every", "2"], "x.npz", "--every needs a board"),
         (["--ram", "11", "--arena", "11"], "x.npz", "--ram and --arena exclude each other"),
-        (["--ram", "200", "--board", "uno"], "x.npz", "200 B of RAM in all are not feasible on uno"),
+        (["--ram", "150", "--board", "uno"], "x.npz", "150 B of RAM in all are not feasible on uno"),
         (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
         (["--ram", "11", "--results", "net.onnx"], "x.npz", "can not be written: Not a directory"),
         (["--ram", "11", "--out", "x.npz/w.yaml"], "x.npz", "there is no folder x.npz"),
