@@ -15,10 +15,16 @@ from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import make_space
+from tinyhil.search.strategies import STRATEGIES
+from tinyhil.search.strategies.ddpg import Ddpg
+from tinyhil.search.strategies.milp import Milp
+from tinyhil.search.strategies.ppo import Ppo
 from tinyhil.search.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = ("fixed8", "fixed16")
+# Those that take any formats; the others choose 2 to 8 bits under an accelerator's costs (test_search_layers.py).
+STRATEGY_NAMES = [strategy.name for strategy in STRATEGIES if strategy not in (Ddpg, Milp, Ppo)]
 APART = frozenset({"in-place", "gaps", "order"})
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from onnx_models import node, simple
 from scan_models import weights
-from search_models import FORMATS, network_study
+from search_models import FORMATS, STRATEGY_NAMES, network_study
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.cli import main
@@ -27,10 +27,9 @@ from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Candidate, Choice, Space
-from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.strategies import make_strategy
 from tinyhil.search.study import Study
 
-NAMES = [strategy.name for strategy in STRATEGIES]
 CLOCK_HZ = 1_000_000  # a tick is a microsecond
 A, B = (Choice("fixed8"),), (Choice("fixed16"),)
 TICKS = {"fixed8": 100.0, "fixed16": 250.0}
@@ -157,7 +156,7 @@ def study_with_costs(folder: Path, limit_us: float, ram_bytes: int = 30) -> Stud
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_every_strategy_keeps_to_the_limit(name: str, share: float, tmp_path: Path) -> None:
     groups = len(network_study(tmp_path, 30).space.groups)
     limit_us = groups * (TICKS["fixed8"] + share * (TICKS["fixed16"] - TICKS["fixed8"]))

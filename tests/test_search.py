@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from search_models import (
     FORMATS,
+    STRATEGY_NAMES,
     formats_of,
     host_engine,
     network,
@@ -35,14 +36,13 @@ from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Candidate, Choice, make_space
-from tinyhil.search.strategies import STRATEGIES, make_strategy
+from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.haunter import Haunter, choose_pair, promotion_order, promotions
 from tinyhil.search.strategies.lagrange import merit
 from tinyhil.search.strategies.shiftry import Shiftry
 from tinyhil.search.study import Ask, Asking, Study
 from tinyhil.search.trial import Trial, TrialLog
 
-NAMES = [strategy.name for strategy in STRATEGIES]
 LIMITS = (13, 18, 22)
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -106,7 +106,7 @@ def test_the_worked_example_as_a_text() -> None:
 
 
 @pytest.mark.parametrize("limit_bytes", LIMITS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_the_limit_holds_and_the_same_trials_come_again(name: str, limit_bytes: int, tmp_path: Path) -> None:
     runs = []
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_the_limit_holds_and_the_same_trials_come_again(name: str, limit_bytes: 
     assert found.best.ram_bytes == planned <= limit_bytes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_a_limit_of_the_widest_format_costs_nothing(name: str, tmp_path: Path) -> None:
     study = network_study(tmp_path, 10_000)
     found = search(make_strategy(name, ()), study, budget=Budget(evaluations=25))
