@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from boards_under_test import EMULATED
 
+from tinyhil import files
 from tinyhil.errors import EXIT_NO_BOARD, EXIT_USAGE, BoardError, ConfigError
 from tinyhil.harness.config import Boards, BoardSpec, load_boards, parse_boards
 
@@ -147,3 +148,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"bytes\.yaml: no UTF-8 text"):
         load_boards(tmp_path / "bytes.yaml")
+
+
+def test_a_number_in_powers_of_ten_without_a_point_is_one() -> None:
+    """YAML 1.1 reads 1e-05 as text; JSON, YAML 1.2 and people mean a number."""
+    assert files.compose_yaml("x: 1e-05").value[0][1].tag == "tag:yaml.org,2002:float"
+    assert files.compose_yaml("x: 1e").value[0][1].tag == "tag:yaml.org,2002:str"

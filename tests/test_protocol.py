@@ -216,9 +216,7 @@ def test_messages_to_a_board() -> None:
 
 def uno_size(folder: Path, framer: int) -> tuple[int, int]:
     """Flash and static RAM of framer_uno.cpp with the flags of firmware/platform/."""
-    board = json.loads((ROOT / "firmware" / "platform" / "boards" / "uno.json").read_text())
-    optimize = board["build"]["optimize"]
-    flags = ["-mmcu=atmega328p", optimize, "-std=gnu++14", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
+    flags = ["-mmcu=atmega328p", "-O2", "-std=gnu++14", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
     sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections", "-Wall", "-Wextra", "-Werror"]
     elf = folder / f"framer{framer}.elf"
     source = SOURCES / "framer_uno.cpp"

@@ -231,4 +231,5 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_on_boards(board: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, inputs = placements(tmp_path, *names)
     cases = compiled_cases(found, inputs, monkeypatch)
-    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+    for some in (cases[::2], cases[1::2]):  # all at once are more than an Uno's flash
+        assert first_difference(some, run_on_board(some, load_boards().board(board), tmp_path / "cache")) == ""

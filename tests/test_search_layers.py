@@ -12,7 +12,7 @@ from hil_command import check_failure, hil
 
 from tinyhil import data
 from tinyhil.calibrate import load_ranges
-from tinyhil.errors import ConfigError, Infeasible
+from tinyhil.errors import ConfigError, DataError, Infeasible
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import placed
@@ -39,12 +39,23 @@ SMALL = {"ppo": ("trials=24", "batch=4", "hidden=16", "iterations=5"), "ddpg": (
 def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats=WIDTHS, **limits: float) -> Study:
     source = find_model(name)
     model = load_model(source.path)
-    found = data.load(source.dataset)
+    try:
+        found = data.load(source.dataset)
+    except DataError as error:
+        pytest.skip(str(error))
     space = make_space(model.graph, load_ranges(source.ranges, model.sha256), formats, WITHOUT)
     examples = make_examples(model.graph, found.x_test[:samples], found.y_test[:samples])
     evaluator = Evaluator(NumpyExecutor(), examples)
     costs = AcceleratorCosts(space, HARDWARE, AcceleratorLimits(**limits))
-    return Study(space, Memory(space, placed), evaluator, 1 << 40, seed, costs=costs, anchor=costs.anchor())
+    return Study(
+        space,
+        Memory(space, lambda program: placed(program, None, "ram")),
+        evaluator,
+        1 << 40,
+        seed,
+        costs=costs,
+        anchor=costs.anchor(),
+    )
 
 
 @pytest.mark.parametrize("name", ["digits_cnn", "lenet5_mnist", "fastgrnn_har", "digits_mlp"])

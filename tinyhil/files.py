@@ -10,10 +10,12 @@ import io
 import json
 import math
 import os
+import re
 import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +89,17 @@ def _finite(text: str) -> float:
     return value if math.isfinite(value) else _no_number(text)
 
 
+@cache
+def _yaml_loader() -> Any:
+    """SafeLoader, to which 1e-5 is a number, as in YAML 1.2 and JSON."""
+    import yaml
+
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    number = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$")
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))  # type: ignore[attr-defined]
+    return loader
+
+
 def compose_yaml(text: str) -> yaml.Node | None:
     """The nodes of a YAML text. ValueError if it nests too deeply, or its aliases stand for too many nodes."""
     import yaml
@@ -94,7 +107,7 @@ def compose_yaml(text: str) -> yaml.Node | None:
     if len(text) > MOST_YAML_BYTES:
         raise ValueError(f"{len(text)} characters, more than {MOST_YAML_BYTES}")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_yaml_loader())
         nodes = 0.0 if root is None else _expanded(root, {})
         if nodes > MOST_YAML_NODES:
             why = "it contains itself" if nodes == math.inf else f"it stands for more than {MOST_YAML_NODES} nodes"

@@ -185,7 +185,7 @@ class _Program:
 
 def _scipy() -> Any:
     try:
-        from scipy import optimize
+        import scipy.optimize as optimize
     except ImportError:
         raise ConfigError("milp needs SciPy: pip install 'tinyhil[milp]'") from None
     return optimize
