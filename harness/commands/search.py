@@ -65,7 +65,12 @@ from tinyhil.preference import RAM
     show_default=True,
     help="The compiled host engine, or numpy: slower, and without a compiler.",
 )
-@click.option("--board", help="Board the widths are for, named as for `hil run`; the firmware must fit it.")
+@click.option(
+    "--board",
+    "boards",
+    multiple=True,
+    help="Board that the firmware must fit, named as for `hil run`; repeated: one assignment for all of them.",
+)
 @click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
 @click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
 @click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
@@ -83,7 +88,9 @@ from tinyhil.preference import RAM
 @common.WAIT_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
-def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
+def search(
+    as_json: bool, boards_file: Path | None, bench_file: Path | None, boards: tuple[str, ...], **options: Any
+) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
 
@@ -93,7 +100,7 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
     from tinyhil.harness.search.report import print_outcome, search_progress
     from tinyhil.harness.search.session import SearchRequest
 
-    request = SearchRequest(**options)
+    request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         outcome = calls.search(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:

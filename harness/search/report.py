@@ -56,9 +56,7 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
         "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
         "assignment": r["assignment_file"],
     }
-    if outcome.measured is not None:
-        lines["on the board"] = _on_board(outcome.measured)
-    for name, text in lines.items():
+    for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
         console.print(f"{name:14} {text}", soft_wrap=True)
     console.print(_beside(r))
 

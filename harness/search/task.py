@@ -52,7 +52,8 @@ PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is n
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has."""
+    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
+    boards that the one assignment is to serve."""
 
     model: str
     ram: int | None = None
@@ -70,6 +71,7 @@ class SearchRequest:
     calibrate_by: str = "minmax"
     evaluator: str = "engine"
     board: str | None = None
+    also: tuple[str, ...] = ()
     on_device: bool = False
     every: int | None = None
     finalists: int = 3
@@ -124,11 +126,23 @@ class SearchRequest:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
         if self.ram is not None and self.arena is not None:
             raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
+        self._check_boards()
         if self.held_out is not None and self.inputs is None:
             raise ConfigError("search: --held-out needs --inputs, the samples to search on")
         for option, path in (("--out", self.out), ("--plot", self.plot)):
             if path is not None and not path.parent.is_dir():
                 raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
+
+    def _check_boards(self) -> None:
+        """ConfigError for options that are for one board only."""
+        if not self.also:
+            return
+        names = [self.board or "", *self.also]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"search: --board {max(names, key=names.count)} is given twice; name each board once")
+        for option, given in (("--port", self.port), ("--every", self.every), ("--minimize", self.minimize)):
+            if given is not None:
+                raise ConfigError(f"search: {option} is for one board; give one --board, or leave {option} out")
 
     @property
     def limits(self) -> Limits:
@@ -152,7 +166,8 @@ class SearchRequest:
 @dataclass(frozen=True, slots=True)
 class Task:
     """A request with everything it names loaded. `ram_bytes`: the limit that it means, of all RAM that `board` needs
-    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit."""
+    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit;
+    `others`: the same task on more boards that the answer is to fit as well."""
 
     request: SearchRequest
     ram_bytes: int
@@ -168,6 +183,12 @@ class Task:
     cache_dir: Path
     say: Say
     progress: Progress
+    others: tuple[Task, ...] = ()
+
+    @property
+    def sides(self) -> tuple[Task, ...]:
+        """The task as each board has it."""
+        return (self, *self.others)
 
     @property
     def whole(self) -> bool:
@@ -188,8 +209,9 @@ class Task:
     def folder(self) -> Path:
         return self.request.results / "search" / self.source.name
 
-    def stem(self, limit_bytes: int) -> str:
-        return f"{self.strategy.name}-{limit_bytes}-{self.key[:8]}"
+    def stem(self, *limit_bytes: int) -> str:
+        """`limit_bytes`: of each board."""
+        return f"{self.strategy.name}-{'-'.join(map(str, limit_bytes))}-{self.key[:8]}"
 
     @property
     def key(self) -> str:
@@ -198,6 +220,8 @@ class Task:
         device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
         if r.costs or r.minimize:
             device += f" {r.limits} {r.minimize} {r.points}"
+        if r.also:
+            device += f" {r.board} {r.also}"
         if self.accelerated and self.board is not None:
             device += f" {self.board.hardware} {r.accelerator_limits}"
         names = ",".join(self.study.space.formats)
@@ -232,7 +256,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
         study = replace(study, costs=costs, anchor=costs.anchor())
-    return Task(
+    task = Task(
         request,
         ram_bytes,
         ram_bytes,
@@ -248,6 +272,22 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         say,
         progress,
     )
+    return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _on(task: Task, name: str) -> Task:
+    """The same task on another board; ConfigError if that is an accelerator."""
+    names = (task.request.board or "", *task.request.also)
+    request = replace(task.request, board=name, also=tuple(other for other in names if other != name))
+    board = _board(request, task.boards)
+    if task.accelerated or board is None or board.hardware is not None:
+        raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
+    memory, ram_bytes = memory_of(task.study.space, board, request.prefer), _ram_bytes(request, board)
+    memory.require(ram_bytes)
+    whole = board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board, request.prefer) if whole else None
+    study = replace(task.study, memory=memory, limit_bytes=ram_bytes, beside=beside)
+    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, study=study, board=board)
 
 
 def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
@@ -321,6 +361,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         run_request,
         task.boards,
         task.cache_dir,
+        task.board.name,
         task.study.space,
         thin.x,
         thin.y,
