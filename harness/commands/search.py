@@ -35,11 +35,19 @@ from tinyhil.preference import RAM
     "--minimize", type=click.Choice(["ram", "flash", "latency"]), help="Find the least of it that costs --points."
 )
 @click.option(
+    "--pareto",
+    metavar="A,B[,C]",
+    help="Sweep limits over two or three of ram, latency, flash and accuracy: the front, a file per point.",
+)
+@click.option(
+    "--levels", type=click.IntRange(2, 20), default=5, show_default=True, help="With --pareto: limits per resource."
+)
+@click.option(
     "--points",
     type=click.FloatRange(min=0),
     default=0.5,
     show_default=True,
-    help="With --minimize: points of accuracy that may be lost against float on the search's samples.",
+    help="With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
 )
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
@@ -102,7 +110,8 @@ def search(
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     with search_progress(Console(stderr=True), request.evaluations) as progress:
-        outcome = calls.search(request, read_boards(boards_file, bench_file), say, progress)
+        ask = calls.pareto if request.pareto is not None else calls.search
+        outcome = ask(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:

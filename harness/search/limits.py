@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.study import Study
-from tinyhil.search.trial import TrialLog
+from tinyhil.search.trial import Trial, TrialLog
 
 PROFILED_SAMPLES = 5
 MOST_PILOTS = 12
@@ -270,3 +271,17 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"
+
+
+def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
+    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
+    found = []
+    for trial in trials:
+        if trial.kind != "full":
+            continue
+        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
+        estimate = None if costs is None else costs.estimate(trial.candidate)
+        if estimate is not None and estimate.latency_us != float("inf"):
+            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
+        found.append(row)
+    return found

@@ -16,7 +16,8 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.fit import require_fit
-from tinyhil.harness.search.limits import Meter, anchored, limited, make_meters
+from tinyhil.harness.search.limits import Meter, anchored, as_tried, limited, make_meters
+from tinyhil.harness.search.pareto import ParetoOutcome, sweep
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.task import (
     Progress,
@@ -30,10 +31,9 @@ from tinyhil.harness.search.task import (
 )
 from tinyhil.harness.search.uniform import arena_limits, as_records, held_out, undominated, uniforms
 from tinyhil.search.accelerator import AcceleratorCosts
-from tinyhil.search.costs import Costs
 from tinyhil.search.run import Found
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import Trial, writing_into
+from tinyhil.search.trial import writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
@@ -72,6 +72,23 @@ def run_search(
     task = load_task(request, cache_dir, say, progress, boards)
     with _alone(task):
         return _searched(task)
+
+
+def run_pareto(
+    request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
+) -> ParetoOutcome:
+    """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
+    request.check()
+    task = load_task(request, cache_dir, say, progress, boards)
+    with _alone(task):
+        beside = uniforms(task)
+        task = limited(task, arena_limits(task, beside))
+        outcome = sweep(task, make_meters(task) if request.costs else (), beside)
+    if request.plot is not None:
+        from tinyhil.harness.search.plot import plot_search
+
+        plot_search(outcome, request.plot)
+    return outcome
 
 
 @contextmanager
@@ -137,20 +154,6 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     figures = {"energy_uj": cost.energy_uj, "power_mw": cost.power_mw, "crossbars": cost.crossbars}
     limits = {f"{name}_limit": value for name, value in costs.limits.asked() if name != "latency_us"}
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
-
-
-def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
-    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
-    found = []
-    for trial in trials:
-        if trial.kind != "full":
-            continue
-        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
-        estimate = None if costs is None else costs.estimate(trial.candidate)
-        if estimate is not None and estimate.latency_us != float("inf"):
-            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
-        found.append(row)
-    return found
 
 
 def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:

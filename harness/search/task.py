@@ -46,14 +46,15 @@ from tinyhil.search.trial import Trial, TrialLog
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator
+UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator, or where limits are swept over
+OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
-    boards that the one assignment is to serve."""
+    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each."""
 
     model: str
     ram: int | None = None
@@ -83,6 +84,8 @@ class SearchRequest:
     flash: int | None = None
     arena: int | None = None
     minimize: str | None = None
+    pareto: str | None = None
+    levels: int = 5
     prefer: str = RAM
     points: float = 0.5
     port: str | None = None
@@ -108,6 +111,7 @@ class SearchRequest:
             "--crossbars": self.crossbars,
             "--cost": self.cost,
             f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
+            f"--pareto {self.pareto}": bool({"flash", "latency"} & set(self.objectives)),
         }
         missing = [name for name, given in needs.items() if given]
         if missing and self.board is None:
@@ -122,7 +126,8 @@ class SearchRequest:
         for option, number in numbers.items():
             if number is not None and not math.isfinite(number):
                 raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
-        if self.ram is None and self.arena is None and self.board is None:
+        self._check_pareto()
+        if self.ram is None and self.arena is None and self.board is None and not self.pareto:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
         if self.ram is not None and self.arena is not None:
             raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
@@ -132,6 +137,26 @@ class SearchRequest:
         for option, path in (("--out", self.out), ("--plot", self.plot)):
             if path is not None and not path.parent.is_dir():
                 raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """What `pareto` names; ConfigError unless these are two or three of what there is."""
+        if self.pareto is None:
+            return ()
+        names = tuple(name.strip() for name in self.pareto.split(","))
+        if not 2 <= len(names) <= 3 or len(set(names)) < len(names) or not set(names) <= set(OBJECTIVES):
+            raise ConfigError(f"search: --pareto {self.pareto}: give two or three of {','.join(OBJECTIVES)}")
+        return names
+
+    def _check_pareto(self) -> None:
+        """ConfigError for options that ask for one answer."""
+        if self.pareto is None:
+            return
+        for option, given in (("--minimize", self.minimize), ("--target", self.target), ("--every", self.every)):
+            if given is not None:
+                raise ConfigError(f"search: {option} and --pareto exclude each other: one is for one answer")
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise ConfigError(f"search: --out {self.out} is a file; with --pareto name a folder, for a file per point")
 
     def _check_boards(self) -> None:
         """ConfigError for options that are for one board only."""
@@ -160,7 +185,8 @@ class SearchRequest:
     @property
     def costs(self) -> bool:
         """Whether latency or flash count."""
-        return bool(self.limits) or self.minimize in ("flash", "latency")
+        wanted = {self.minimize, *self.objectives}
+        return bool(self.limits) or bool(wanted & {"flash", "latency"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +246,8 @@ class Task:
         device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
         if r.costs or r.minimize:
             device += f" {r.limits} {r.minimize} {r.points}"
+        if r.pareto:
+            device += f" {r.pareto} {r.levels}"
         if r.also:
             device += f" {r.board} {r.also}"
         if self.accelerated and self.board is not None:
@@ -310,6 +338,8 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
         return None
     board = find_place(Request(request.board, request.model, port=request.port), boards).board
     if board.hardware is not None:
+        if request.pareto is not None:
+            raise ConfigError("search: --pareto is for chips; on an accelerator give --cost, or another limit")
         if request.flash is not None or request.minimize in ("flash", "latency"):
             asked = "--flash" if request.flash is not None else f"--minimize {request.minimize}"
             raise ConfigError(f"search: {asked} is for chips; on {board.name} give --latency-us, --energy-uj or --cost")
@@ -317,7 +347,8 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
         raise ConfigError(
             f"search: {board.name} has no crossbars; --energy-uj, --crossbars and --cost need --board reram"
         )
-    if (request.latency_us is not None or request.minimize == "latency") and board.chip.tick == "instructions":
+    timed = request.latency_us is not None or "latency" in (request.minimize, *request.objectives)
+    if timed and board.chip.tick == "instructions":
         raise ConfigError(f"search: {board.name} counts instructions, which take no known time; latency needs cycles")
     return board
 
@@ -326,7 +357,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     given = request.arena if request.ram is None else request.ram
     if given is not None:
         return given
-    if board is not None and board.hardware is not None:
+    if (board is None and request.pareto) or (board is not None and board.hardware is not None):
         return UNLIMITED
     if board is None or board.chip.ram_bytes is None:
         raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
