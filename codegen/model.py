@@ -127,7 +127,7 @@ def join(parts: Sequence[tuple[Sequence[str], dict[str, Source]]]) -> dict[str, 
 
 def _by_board(boards_of: Mapping[str, Sequence[str]]) -> str:
     """One source of several, each for its boards."""
-    lines = []
+    lines: list[str] = []
     for text, names in boards_of.items():
         condition = " || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names)
         lines.append(f"#{'el' if lines else ''}if {condition}\n{text}")
