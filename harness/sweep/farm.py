@@ -23,7 +23,7 @@ from tinyhil import errors, files
 from tinyhil.errors import ConfigError, SchedulerError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.sweep.cell import Cell
-from tinyhil.harness.sweep.work import FINISHED
+from tinyhil.harness.sweep.work import FINISHED, finished
 from tinyhil.harness.sweep.worker import Workers
 
 CONNECT_S = 5.0
@@ -37,20 +37,32 @@ _workers = Workers()  # of the Dask worker that has imported this
 
 
 def carry_out(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[Outcome, dict[str, str]]:
-    """On a worker: the outcome of a cell, and the texts of its files. `contents`: of the files that the order names.
-
-    What a worker has once finished it knows, should the one who asked be gone meanwhile.
-    """
-    folder = default_cache_dir() / "sweep" / order["key"][:24]
+    """On a worker: the outcome of a cell, and the texts of its files. `contents`: of the files that the order names."""
+    folder = _folder(order["key"])
     places = {path: folder / "files" / _name(Path(path).parent) / Path(path).name for path in contents}
     for path, place in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(contents[path])
     outcome = _workers.carry_out({**_moved(order, places), "folder": str(folder), "bench_file": None})
     outcome["worker"] = _address()
+    return outcome, _texts(folder, outcome)
+
+
+def known_here(keys: Sequence[str]) -> dict[str, tuple[Outcome, dict[str, str]]]:
+    """On a worker: cells that it has finished, for one who asked and was gone when they were."""
+    found = {key: finished(_folder(key), key) for key in keys}
+    return {key: (outcome, _texts(_folder(key), outcome)) for key, outcome in found.items() if outcome is not None}
+
+
+def _folder(key: str) -> Path:
+    return default_cache_dir() / "sweep" / key[:24]
+
+
+def _texts(folder: Path, outcome: Outcome) -> dict[str, str]:
+    """The files of an outcome by their names."""
     named = [*filter(None, (outcome.get(key) for key in ("record", "search", "assignment"))), FINISHED]
     there = [name for name in named if (folder / name).is_file()]
-    return outcome, {name: (folder / name).read_text(encoding="utf-8") for name in there}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in there}
 
 
 def _name(folder: Path) -> str:
@@ -97,8 +109,16 @@ class Farm:
         self, cells: Sequence[Cell], order: Callable[[Cell], dict[str, Any]]
     ) -> Iterator[tuple[Cell, Outcome]]:
         """Every cell with its outcome as it comes; its files are in its folder by then."""
-        running = {self._submit(attempt, order): attempt for attempt in map(_Try, cells)}
+        running: dict[Any, _Try] = {}
         try:
+            known = self._known([cell.key for cell in cells])
+            for cell in cells:
+                if cell.key in known:
+                    outcome, texts = known[cell.key]
+                    self._keep(Path(order(cell)["folder"]), texts)
+                    yield cell, outcome
+            fresh = [_Try(cell) for cell in cells if cell.key not in known]
+            running.update((self._submit(attempt, order), attempt) for attempt in fresh)
             while running:
                 for future in self._done(running):
                     attempt = running.pop(future)
@@ -145,6 +165,11 @@ class Farm:
         """By the address of a worker: the boards that it has."""
         known = self._client.scheduler_info(n_workers=-1)["workers"]
         return {address: worker["resources"] for address, worker in known.items()}
+
+    def _known(self, keys: Sequence[str]) -> dict[str, tuple[Outcome, dict[str, str]]]:
+        """What workers have finished for a sweep that was killed."""
+        answers = self._client.run(known_here, keys, on_error="return")
+        return {key: found for answer in answers.values() if isinstance(answer, dict) for key, found in answer.items()}
 
     def _able(self, attempt: _Try, offers: Mapping[str, Any]) -> list[str]:
         """Workers that could carry it out."""
