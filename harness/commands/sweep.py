@@ -57,7 +57,7 @@ def sweep(
         raise click.UsageError("--jobs is for processes here; a scheduler's workers say themselves how many they run")
     request = SweepRequest(file, results, boards_file, bench_file)
     boards = read_boards(boards_file, bench_file)
-    executor: Executor = Here(jobs or len(os.sched_getaffinity(0)))
+    executor: Executor = Here(jobs or os.cpu_count() or 1)
     if scheduler is not None:
         from tinyhil.harness.sweep.farm import Farm
 

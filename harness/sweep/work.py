@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
 import signal
 import sys
 import time
@@ -135,6 +134,10 @@ def _path(text: str | None) -> Path | None:
 
 def _processor_s() -> float:
     """Of this process and of those that it has waited for."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return time.process_time()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
