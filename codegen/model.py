@@ -107,17 +107,31 @@ class Binary:
 
 
 def join(parts: Sequence[tuple[Sequence[str], dict[str, Source]]]) -> dict[str, Source]:
-    """The generated files of programs that differ from board to board, each for the boards named with it."""
+    """The generated files of programs that differ from board to board, each for the boards named with it.
+
+    Boards whose text is the same share it, whatever their cores are called.
+    """
     parts = [part for part in parts if part[0]] or list(parts[:1])
     if len(parts) == 1:
         return parts[0][1]
-    conditions = [" || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names) for names, _ in parts]
     joined: dict[str, Source] = {}
-    for _, files in parts:
+    boards_of: dict[str, list[str]] = {}
+    for names, files in parts:
         joined |= files
-    texts = [f"#{'el' if at else ''}if {conditions[at]}\n{files[MODEL_CPP]!s}" for at, (_, files) in enumerate(parts)]
-    joined[MODEL_CPP] = "\n".join(["".join(texts) + "#else", *OTHER_BOARDS, "#endif", ""])
-    return joined | {MODEL_HPP: chosen_header([name for names, _ in parts for name in names], [])}
+        boards_of.setdefault(str(files[MODEL_CPP]), []).extend(names)
+    joined[MODEL_HPP] = chosen_header([name for names, _ in parts for name in names], [])
+    if len(boards_of) > 1:
+        joined[MODEL_CPP] = _by_board(boards_of)
+    return joined
+
+
+def _by_board(boards_of: Mapping[str, Sequence[str]]) -> str:
+    """One source of several, each for its boards."""
+    lines: list[str] = []
+    for text, names in boards_of.items():
+        condition = " || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names)
+        lines.append(f"#{'el' if lines else ''}if {condition}\n{text}")
+    return "\n".join(["".join(lines) + "#else", *OTHER_BOARDS, "#endif", ""])
 
 
 def header_of(board: str) -> str:
