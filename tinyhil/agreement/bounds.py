@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
 from tinyhil.lowering import Loaded, loaded
 from tinyhil.ops import affine_softmax, curve, exponential, softmax
 from tinyhil.program import Op, Program, Role
@@ -46,9 +45,9 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
             bound = bound + extra(op, program, computed)
     if op.domain == CODED:
         bound = bound + _window(op, program)
-    if isinstance(out, Affine):
+    if out.domain == AFFINE and out.grid is not None:
         units = 1.01 if _is_skewed(op) else 0.01  # two roundings, each of them half a unit
-        bound = bound + units * out.scale + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
+        bound = bound + units * out.grid[0] + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
     if "bias_shift" in op.params and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** _unit(op, program)  # a bias is no finer than the sum
     return bound

@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
-from tinyhil.formats.minifloat import Minifloat
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.program import Program, Role, walk
@@ -72,13 +70,7 @@ def _by_channel(array: np.ndarray, layer: Node, fmt: Format) -> np.ndarray:
     channels = _output_axis(array, layer)
     axes = tuple(axis for axis in range(array.ndim) if axis != channels)
     largest = np.abs(array).max(axis=axes, keepdims=True)
-    digits = fmt.mantissa_bits + 1 if isinstance(fmt, Minifloat) else min(fmt.bits, _most_bits(fmt))
-    return np.broadcast_to(largest * 2.0 ** (2 - digits), array.shape).astype(np.float64)
-
-
-def _most_bits(fmt: Format) -> int:
-    """Zero-skew weights have 8 bits beside operands of whatever width."""
-    return 8 if isinstance(fmt, Affine) else 16
+    return np.broadcast_to(largest * 2.0 ** (2 - fmt.significant_bits), array.shape).astype(np.float64)
 
 
 def _output_axis(array: np.ndarray, layer: Node) -> int:

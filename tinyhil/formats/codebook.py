@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from tinyhil.formats.fixed import exponent_for
-from tinyhil.formats.format import INTEGER, Domain, NamedFormat
+from tinyhil.formats.format import INTEGER, Domain, Format, NamedFormat
 
 TITLE = "Codebooks for weights"  # of the family, in docs/formats.md
 INDEX_BITS = (1, 2, 4, 8)
@@ -28,7 +28,7 @@ MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Codebook:
+class Codebook(Format):
     """real = entries[code] * 2**exponent; entries are integers of `entry_bits`, ascending."""
 
     entries: tuple[int, ...]
@@ -57,13 +57,20 @@ class Codebook:
         return INTEGER
 
     @property
-    def entry_type(self) -> str:
-        return f"int{self.entry_bits}_t"
+    def highest(self) -> int:
+        return len(self.entries) - 1
+
+    @property
+    def entries_in_flash(self) -> tuple[str, tuple[int, ...]]:
+        return f"int{self.entry_bits}_t", self.entries
+
+    def flash_operand(self, name: str) -> str:
+        return f"hil::codebook<{self.bits}>({name}, {name}_entries)"
 
     @property
     def c_type(self) -> str:
         """The accessor: made of the packed indices and the entries."""
-        return f"hil::Codebook<{self.bits}, {self.entry_type}>"
+        return f"hil::Codebook<{self.bits}, int{self.entry_bits}_t>"
 
     @property
     def largest(self) -> float:
@@ -102,10 +109,6 @@ class Codebook:
         """The same entries in proportion."""
         largest = self.largest * 2.0**self.exponent
         return with_entries(np.ldexp(np.array(self.entries), self.exponent) * (magnitude / largest), self.entry_bits)
-
-    def packed(self, codes: np.ndarray) -> np.ndarray:
-        """Bytes (uint8) of the indices in the order of memory."""
-        return pack(codes, self.bits)
 
     def __str__(self) -> str:
         return f"codebook of {len(self.entries)} * 2^{self.exponent}"

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.arithmetic import limited
-from tinyhil.formats.fixed import Fixed, PerChannel
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
-from tinyhil.formats.minifloat import Minifloat, MinifloatPerChannel
 from tinyhil.formats.single import FLOAT32
 from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, domain_of, loaded
+from tinyhil.lowering import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
@@ -31,10 +30,7 @@ BIAS_LIFT = 8  # bits a bias may have more than the largest product
 
 
 def takes(weights: Format, x: Format) -> bool:
-    domain = domain_of([x])
-    if isinstance(weights, MinifloatPerChannel):
-        return domain in (INTEGER, CODED)
-    return isinstance(weights, PerChannel) and domain == INTEGER
+    return weights.is_per_channel and x.domain in (INTEGER, weights.domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ def emit_layer(
     """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value."""
     name, array, bias, x = operands
     fmt = lowering.format(name)
-    if isinstance(fmt, Minifloat):
+    if fmt.domain == CODED:
         _emit_coded(node, lowering, kernel, operands, params, scratch)
         return
     bits = fmt.bits
