@@ -36,6 +36,7 @@ from tinyhil.harness.commands import (
     run,
     search,
     sweep,
+    train,
 )
 from tinyhil.harness.failure import defect, failure
 from tinyhil.harness.text import printable
@@ -74,7 +75,10 @@ def hil(context: click.Context) -> None:
 
 GROUPS = {
     "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
-    "Choose and plan": (search.search, sweep.sweep, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
+    "Choose and plan": (
+        *(search.search, sweep.sweep, train.train, plan.plan),
+        *(formats.formats, inspect.inspect, calibrate.calibrate),
+    ),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
     "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),
