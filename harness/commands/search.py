@@ -79,10 +79,16 @@ from tinyhil.preference import RAM
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=64),
+    help="Processes that share its questions in a journal below --results, where those of --assist find them, too.",
+)
+@click.option("--assist", is_flag=True, help="Answer questions of this very search under way elsewhere, until it ends.")
 @common.WAIT_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
-def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
+def search(as_json: bool, assist: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
 
@@ -93,6 +99,10 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
     from tinyhil.harness.search.session import SearchRequest
 
     request = SearchRequest(**options)
+    if assist:
+        answers = calls.assist(request, read_boards(boards_file, bench_file), say)
+        say(f"search: over; {answers} answers were given from here")
+        return
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         outcome = calls.search(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:

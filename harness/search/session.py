@@ -29,6 +29,7 @@ from tinyhil.harness.search.task import (
     write_assignment,
 )
 from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
+from tinyhil.harness.search.workers import helped
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.run import Found
@@ -70,8 +71,8 @@ def run_search(
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
     request.check()
     task = load_task(request, cache_dir, say, progress, boards)
-    with _alone(task):
-        return _searched(task)
+    with _alone(task), helped(task) as shared:
+        return _searched(shared)
 
 
 @contextmanager
