@@ -39,7 +39,9 @@ from tinyhil.harness.commands import (
     run,
     search,
 )
+from tinyhil.harness.commands.common import say
 from tinyhil.harness.text import printable
+from tinyhil.notice import telling
 
 
 class _Commands(click.Group):
@@ -71,6 +73,8 @@ def hil(context: click.Context) -> None:
     """Fit a trained model into a microcontroller and prove on the board that it fits."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    else:
+        context.with_resource(telling(say))
 
 
 GROUPS = {
