@@ -98,7 +98,12 @@ class Request:
         return command_of(verb, self, Request("", ""), ("results",))
 
 
-OPTIONS = {"timeout_s": "timeout", "wait_s": "wait", "set_": "set"}  # fields named otherwise than their option
+OPTIONS = {
+    "timeout_s": "timeout",
+    "wait_s": "wait",
+    "set_": "set",
+    "also": "board",
+}  # fields named otherwise than their option
 
 
 def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()) -> str:
