@@ -30,7 +30,7 @@ POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """What a score depends on: the assignment, the samples of a probe or the part of them, and above how many
     disagreements the evaluation may end."""
 
@@ -49,12 +49,12 @@ class Question:
         return {"formats": formats, "offsets": offsets, "probe": self.probe, "part": self.part, "above": self.above}
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Question:
+    def of(cls, data: dict[str, Any]) -> Query:
         candidate = tuple(Choice(*pair) for pair in zip(data["formats"], data["offsets"], strict=True))
         return cls(candidate, data["probe"], data["part"], data["above"])
 
 
-Evaluate = Callable[[Question], Score]
+Evaluate = Callable[[Query], Score]
 
 
 class Journal:
@@ -65,7 +65,7 @@ class Journal:
         self._lock = filelock.FileLock(path.with_suffix(".lock"))
         self._me = f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._alive = filelock.FileLock(self._sign_of(self._me))
-        self._open: dict[str, Question] = {}
+        self._open: dict[str, Query] = {}
         self._claims: dict[str, str] = {}
         self._told: dict[str, Score] = {}
         self._asking = ""  # who asks last
@@ -90,14 +90,14 @@ class Journal:
         with self._changing():
             return bool(self._asking) and self._lives(self._asking)
 
-    def post(self, questions: Iterable[Question]) -> None:
+    def post(self, questions: Iterable[Query]) -> None:
         """Questions that will be asked: others may answer them before."""
         with self._changing() as append:
             for question in questions:
                 if question.name not in self._open and question.name not in self._told:
                     append({"ask": question.name, **question.as_json()})
 
-    def take(self) -> Question | None:
+    def take(self) -> Query | None:
         """A question that nobody has answered and nobody alive works on, claimed; None if there is none now."""
         with self._changing() as append:
             for name, question in self._open.items():
@@ -106,12 +106,12 @@ class Journal:
                     return question
         return None
 
-    def tell(self, question: Question, score: Score) -> None:
+    def tell(self, question: Query, score: Score) -> None:
         """The answer."""
         with self._changing() as append:
             append({"tell": question.name, **asdict(score)})
 
-    def answer(self, question: Question, evaluate: Evaluate) -> Score:
+    def answer(self, question: Query, evaluate: Evaluate) -> Score:
         """What somebody told, else what `evaluate` says. While another works on it, other questions are answered.
 
         A question with a bound is answered by the whole score as well.
@@ -187,7 +187,7 @@ class Journal:
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(line)
             if "ask" in data:
-                name, question = data.pop("ask"), Question.of(data)
+                name, question = data.pop("ask"), Query.of(data)
                 if name not in self._told:
                     self._open.setdefault(name, question)
             elif "claim" in data:

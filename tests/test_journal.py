@@ -12,22 +12,22 @@ import pytest
 from hil_command import hil, record_of, start_hil, wait_until
 
 from tinyhil.search.evaluator import Score
-from tinyhil.search.journal import Journal, Question
+from tinyhil.search.journal import Journal, Query
 from tinyhil.search.space import Choice
 
 SEARCH = ("search", "--model", "digits_mlp", "--arena", 60, "--samples", 200, "--json")
 SEARCH = (*SEARCH, "--evaluator", "reference", "--evaluations", 60)
 
 
-def question(number: int, above: int | None = None) -> Question:
-    return Question((Choice("fixed8", -number), Choice("fixed16")), above=above)
+def question(number: int, above: int | None = None) -> Query:
+    return Query((Choice("fixed8", -number), Choice("fixed16")), above=above)
 
 
 def score(number: int) -> Score:
     return Score(10, number, None, 0, number / 7)
 
 
-def forbidden(asked: Question) -> Score:
+def forbidden(asked: Query) -> Score:
     raise AssertionError(f"asked again: {asked}")
 
 
@@ -53,7 +53,7 @@ def test_who_waits_answers_something_else_meanwhile(tmp_path: Path) -> None:
         asking.post([question(1), question(2)])
         assert helper.take() == question(1)
 
-        def evaluate(asked: Question) -> Score:
+        def evaluate(asked: Query) -> Score:
             assert asked == question(2)
             helper.tell(question(1), score(1))
             return score(2)
@@ -88,6 +88,7 @@ def claimers(folder: Path) -> set[str]:
     return {line["by"] for line in lines_of(folder) if "by" in line}
 
 
+@pytest.mark.slow
 def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
     """Also when one of them is killed; and each question is answered once."""
     for name in ("alone", "shared"):
