@@ -35,7 +35,8 @@ def sweep(folder: Path, text: str, *more: object, **environment: str) -> Any:
 
 def table_of(done: Any, code: int = 0) -> list[dict[str, Any]]:
     """The rows but for what differs from machine to machine and from run to run."""
-    passing = ("seconds", "processor_s", "machine", "record", "search", "assignment", "latency", "latency_us")
+    passing = ("seconds", "processor_s", "machine", "process", "latency", "latency_us")
+    passing += ("record", "search", "assignment")
     rows = record_of(done, code)["cells"]
     return [{name: value for name, value in row.items() if name not in passing} for row in rows]
 

@@ -66,7 +66,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
                 return known
             outcome |= _measured(order, folder, say)
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
-            outcome["processor_s"] = round(_processor_s() - before, 3)
+            outcome |= {"processor_s": round(_processor_s() - before, 3), "process": os.getpid()}
             if outcome["exit_code"] in (errors.EXIT_OK, errors.EXIT_FLAKY):
                 files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
     except KeyboardInterrupt:
