@@ -26,8 +26,7 @@ class Watch:
     evaluations: int
 
     def __call__(self, trial: Trial, best: Trial | None) -> None:
-        known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
-        self.shown.stage = f"trial {trial.number + 1}, {known}"
+        self.shown.stage = _standing(trial, best)
         self.shown(min(self.shown.finished + (trial.kind != "probe"), self.evaluations), self.evaluations)
 
     def phase(self, name: str) -> None:
@@ -40,6 +39,12 @@ def search_progress(console: Console, evaluations: int | None) -> Iterator[Watch
     with progress_on(console, "search") as shown:
         shown.unit = "evaluations"
         yield Watch(shown, evaluations or 0)
+
+
+def _standing(trial: Trial, best: Trial | None) -> str:
+    """`trial 12: best 3 differ, 192 B`."""
+    known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
+    return f"trial {trial.number + 1}: {known}"
 
 
 def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> None:
@@ -128,7 +133,7 @@ def _costs(r: dict[str, Any]) -> dict[str, str]:
     if r["latency_us"] is not None:
         limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
         known = "modelled" if "crossbars" in r else "worst sample measured"
-        lines["latency"] = f"{r['latency_us']:,.4g} us{limit} ({known})"
+        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
     for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
         if name in r:
             limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""
