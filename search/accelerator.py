@@ -68,7 +68,7 @@ class AcceleratorCosts:
     _known: dict[Candidate, Cost | None] = field(default_factory=dict)
 
     def fits(self, candidate: Candidate) -> bool:
-        return not self.limits or self.excess(candidate) <= 0.0
+        return self.excess(candidate) <= 0.0
 
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where they hold."""

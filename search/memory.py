@@ -15,7 +15,7 @@ from tinyhil.memplan import Plan, Problem
 from tinyhil.program import Program
 from tinyhil.search.space import Candidate, Choice, Space
 
-UNLIMITED = 1 << 40  # bytes: more than any arena takes
+UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
 
 
 class Placement(Protocol):
@@ -58,9 +58,7 @@ class Memory:
 
     def fits(self, candidate: Candidate, limit_bytes: int) -> bool:
         """No plan is needed where the bound does not fit, no other where the quick one does; what can not be lowered
-        does not fit. Without a limit nothing is looked at: strategies ask thousands of times per trial."""
-        if limit_bytes >= UNLIMITED:
-            return True
+        does not fit."""
         try:
             if candidate not in self._planned and candidate not in self._at_least:
                 self._look(candidate, limit_bytes)
