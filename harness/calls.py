@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.search.task import SearchRequest
@@ -47,11 +48,25 @@ def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchPro
     return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
 
 
+def pareto(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> ParetoOutcome:
+    """The front of two or three of RAM, latency, flash and accuracy, an assignment file for every point."""
+    from tinyhil.harness.search.session import run_pareto
+
+    return run_pareto(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
 def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
     """A model trained for its formats, written as an ONNX file."""
     from tinyhil.harness.train.session import run_train
 
     return run_train(request, default_cache_dir(), say, tell)
+
+
+def assist(request: SearchRequest, boards: Boards, say: Say) -> int:
+    """Help the same search that is under way elsewhere, until it ends; how many answers were given."""
+    from tinyhil.harness.search.workers import assist as helping
+
+    return helping(request, boards if request.board is not None else None, say)
 
 
 def export(wanted: Wanted, boards: Boards, say: Say) -> Library:

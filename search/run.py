@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tinyhil.search.evaluator import Score, joined
+from tinyhil.search.journal import Query
 from tinyhil.search.space import Candidate
 from tinyhil.search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
 from tinyhil.search.trial import Trial, TrialLog
@@ -48,7 +50,8 @@ def search(
     The result fits the limits whatever the strategy does; for the same seed and budget of evaluations it is the same,
     also after an interruption.
     """
-    study.memory.require(study.limit_bytes)
+    for board in study.boards:
+        board.memory.require(board.limit_bytes)
     session = _Session(study, budget or Budget(), log, on_trial)
     answer, finished = _converse(strategy, session)
     if answer is not None and study.fits(answer):
@@ -107,14 +110,19 @@ class _Session:
             return known
         if ask.part == VALIDATION:
             self.ask(Ask(ask.candidate, part=FIT, complete=True))
+        question = ask.candidate, ask.probe, _scope(ask)
+        told_before = question in self.study.answers
         trial = self._earlier_answer(ask)
         if trial is None:
             trial = self._evaluate(ask)
             if self._log is not None:
                 self._log.add(trial)
-        self._known[ask.candidate, ask.probe, _scope(ask)] = trial
+        self._known[question] = trial
         self.trials.append(trial)
-        self._charge(self._cost(ask, trial))
+        if trial.kind != "stopped":
+            self.study.answers.setdefault(question, (trial.kind, trial.score))
+        if not told_before:
+            self._charge(self._cost(ask, trial))
         if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
             self.best = trial
         self._on_trial(trial, self.best)
@@ -150,24 +158,39 @@ class _Session:
         return None
 
     def _evaluate(self, ask: Ask) -> Trial:
-        kind, score = self._score(ask)
+        told = self.study.answers.get((ask.candidate, ask.probe, _scope(ask)))
+        kind, score = self._score(ask) if told is None else told
         ram_bytes = self.study.memory.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.study.limit_bytes and self.study.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
 
     def _score(self, ask: Ask) -> tuple[str, Score]:
-        program = self.study.space.lower(ask.candidate)
         if ask.probe is not None:
-            return "probe", self.study.evaluator.probe(program, ask.probe)
+            return "probe", self._answer(Query(ask.candidate, probe=ask.probe))
         if ask.part == VALIDATION:
             other = self.ask(Ask(ask.candidate, part=FIT, complete=True))
-            return "full", joined([other.score, self.study.part(VALIDATION).score(program)])
-        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
+            return "full", joined([other.score, self._answer(Query(ask.candidate, part=VALIDATION))])
         best = None if self.best is None else self.best.score.disagreements
         above = None if ask.complete else ask.above if ask.part is not None else best
-        score = evaluator.score(program, above)
+        score = self._answer(Query(ask.candidate, part=ask.part, above=above))
+        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
         whole = "full" if ask.part is None else ask.part
         return whole if score.samples == len(evaluator.examples) else "stopped", score
+
+    def _answer(self, question: Query) -> Score:
+        journal = self.study.journal
+        if journal is None:
+            return answered(self.study, question)
+        return journal.answer(question, partial(answered, self.study))
+
+
+def answered(study: Study, question: Query) -> Score:
+    """The score that a question asks for; who answers it does not matter."""
+    program = study.space.lower(question.candidate)
+    if question.probe is not None:
+        return study.evaluator.probe(program, question.probe)
+    evaluator = study.evaluator if question.part is None else study.part(question.part)
+    return evaluator.score(program, question.above)
 
 
 def suits(trial: Trial, ask: Ask) -> bool:

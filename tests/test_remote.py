@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -128,35 +128,33 @@ def test_a_socket_carries_no_reset(due: Bench, state: dict[str, str], tmp_path: 
 
 # ---- a labgrid place: a real coordinator and exporter, where labgrid is installed ----
 
-needs_labgrid = pytest.mark.skipif(
-    importlib.util.find_spec("labgrid") is None, reason="labgrid is not installed: pip install 'tinyhil[labgrid]'"
-)
+LABGRID = Path(sys.prefix) / "labgrid" / "bin"  # an environment of its own: it brings a fork of pyserial
+needs_labgrid = pytest.mark.skipif(not LABGRID.is_dir(), reason="labgrid is not installed; type: make setup-dev")
 
 
 class Farm:
     """A coordinator with one exporter, whose only resource is a serial port; place `due-1` matches it."""
 
-    def __init__(self, folder: Path, server: SerialServer) -> None:
+    def __init__(self, folder: Path, resource: str) -> None:
         self.coordinator = f"127.0.0.1:{free_port()}"
         self.folder = folder
-        port, protocol = server.url.rpartition(":")[2], "rfc2217" if server.rfc2217 else "raw"
-        resource = f"{{cls: NetworkSerialPort, host: 127.0.0.1, port: {port}, protocol: {protocol}}}"
-        (folder / "exporter.yaml").write_text(f"desk:\n  NetworkSerialPort: {resource}\n")
+        (folder / "exporter.yaml").write_text(f"desk:\n  {resource}\n")
         self.processes = [self._start("coordinator", "-l", self.coordinator)]
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{program}.log").open("wb")
-        command = [sys.executable, "-m", f"labgrid.remote.{program}", *arguments]
+        command = [LABGRID / f"labgrid-{program}", *arguments]
         return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def client(self, *arguments: str, user: str = "somebody") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "labgrid.remote.client", "-x", self.coordinator, *arguments]
+        command = [LABGRID / "labgrid-client", "-x", self.coordinator, *arguments]
         env = {**os.environ, "LG_USERNAME": user}
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
     def __enter__(self) -> Farm:
         wait_until(lambda: self.client("places").returncode == 0)
-        self.processes.append(self._start("exporter", "-c", self.coordinator, "-n", "desk", "exporter.yaml"))
+        names = ("-n", "desk", "--hostname", "127.0.0.1")
+        self.processes.append(self._start("exporter", "-c", self.coordinator, *names, "exporter.yaml"))
         wait_until(lambda: "NetworkSerialPort" in self.client("resources").stdout)
         for arguments in (["create"], ["add-match", "desk/desk/NetworkSerialPort"]):
             done = self.client("-p", "due-1", *arguments)
@@ -171,19 +169,24 @@ class Farm:
 
 @pytest.fixture
 def farm(due: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Farm]:
-    with (
-        powered(due, tmp_path) as device,
-        SerialServer(device.port, request.param) as server,
-        Farm(tmp_path, server) as running,
-    ):
-        labgrid = f"{{place: due-1, coordinator: '{running.coordinator}'}}"
-        (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {labgrid}\n")
+    """`request.param`: who serves the port: pyserial's code by a protocol, or ser2net, which the exporter starts."""
+    with ExitStack() as stack:
+        device = stack.enter_context(powered(due, tmp_path))
+        resource = f"RawSerialPort: {{port: {os.path.realpath(device.port)}, speed: 115200}}"
+        if request.param != "ser2net":
+            server = stack.enter_context(SerialServer(device.port, request.param == "rfc2217"))
+            port = server.url.rpartition(":")[2]
+            resource = f"NetworkSerialPort: {{host: 127.0.0.1, port: {port}, protocol: {request.param}}}"
+        running = stack.enter_context(Farm(tmp_path, resource))
+        labgrid = f"place: due-1, coordinator: '{running.coordinator}', client: {LABGRID / 'labgrid-client'}"
+        labgrid += ", options: ign_set_control" if request.param == "ser2net" else ""  # ptys have no modem lines
+        (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {{{labgrid}}}\n")
         yield running
 
 
 @pytest.mark.slow
 @needs_labgrid
-@pytest.mark.parametrize("farm", [True, False], ids=["rfc2217", "raw"], indirect=True)
+@pytest.mark.parametrize("farm", ["rfc2217", "raw", "ser2net"], indirect=True)
 def test_a_labgrid_place_is_acquired_used_and_released(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
     record = record_of(run_far(tmp_path, state))
     assert record["bit_exact"]
@@ -193,15 +196,50 @@ def test_a_labgrid_place_is_acquired_used_and_released(farm: Farm, state: dict[s
 
 @pytest.mark.slow
 @needs_labgrid
-@pytest.mark.parametrize("farm", [True], ids=["rfc2217"], indirect=True)
+@pytest.mark.parametrize("farm", ["rfc2217"], indirect=True)
 def test_a_labgrid_place_of_somebody_else_is_not_taken(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
     assert farm.client("-p", "due-1", "acquire", user="alice").returncode == 0
     check_failure(run_far(tmp_path, state, "--wait", 0), 3, "due-1", "alice", logs=True)
     assert "alice" in farm.client("-p", "due-1", "show").stdout
 
 
-def test_without_labgrid_the_line_to_type_is_named(state: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1}}\n")
+def test_without_labgrid_s_client_the_way_to_it_is_named(state: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1, client: no-client}}\n")
     assert load_boards(bench=tmp_path / "bench.yaml").board("far").name == "due"
-    if importlib.util.find_spec("labgrid") is None:
-        check_failure(run_far(tmp_path, state), 3, "pip install 'tinyhil[labgrid]'", logs=True)
+    check_failure(run_far(tmp_path, state), 3, "needs no-client", "docs/bench.md", logs=True)
+
+
+ACQUIRED = """Place 'due-1':
+  acquired: host/user
+  acquired resources:
+    desk/desk/NetworkSerialPort/NetworkSerialPort
+Acquired resource 'power' (desk/desk/NetworkPowerPort/NetworkPowerPort):
+  {'cls': 'NetworkPowerPort', 'params': {'host': 'desk', 'port': 3}}
+Acquired resource 'NetworkSerialPort' (desk/desk/NetworkSerialPort/NetworkSerialPort):
+  {'acquired': 'due-1',
+   'avail': True,
+   'cls': 'NetworkSerialPort',
+   'params': {'extra': EXTRA, 'host': 'desk', 'port': 4000, 'protocol': 'rfc2217'}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (ACQUIRED.replace("EXTRA", "{'proxy': 'nowhere.invalid', 'proxy_required': True}"), "ssh nowhere.invalid"),
+        (ACQUIRED.replace("EXTRA", "{}").replace("4000", "None"), "has 0 serial ports"),
+        (ACQUIRED.replace("EXTRA", "{}").replace("rfc2217", "xmodem"), "protocol 'xmodem' is not known"),
+        ("Acquired resource 'x' (a/b/NetworkSerialPort/x):\n  {'params': __import__('os')}\n", "has 0 serial ports"),
+        ("", "has 0 serial ports"),
+    ],
+)
+def test_what_a_client_says_is_taken_as_data(shown: str, said: str, state: dict[str, str], tmp_path: Path) -> None:
+    client = tmp_path / "labgrid-client"
+    (tmp_path / "shown").write_text(shown)
+    client.write_text(f"#!/bin/sh\necho $3 >>{tmp_path}/asked\n[ $3 = show ] && cat {tmp_path}/shown\nexit 0\n")
+    client.chmod(0o755)
+    (tmp_path / "bench.yaml").write_text(
+        f"boards:\n  far: {{board: due, labgrid: {{place: due-1, client: {client}}}}}\n"
+    )
+    check_failure(run_far(tmp_path, state), 3, said, logs=True)
+    assert (tmp_path / "asked").read_text().split() == ["acquire", "show", "release"]
