@@ -50,8 +50,8 @@ def placements(
     wanted = ALL_NAMES - frozenset(without)
     layers = best = _smallest(_candidates(program, wanted), None, planner, budget)
     if ROWS.name in wanted:
-        by_rows = checked(with_rows(best.program), ROWS.name)
-        if by_rows is not best.program:
+        by_rows = checked(with_rows(program), ROWS.name)
+        if by_rows is not program:
             best = _smallest(_candidates(by_rows, wanted), best, planner, budget)
     checked_plan(best.program, best.plan)
     return Placements(layers, best)

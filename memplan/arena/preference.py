@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tinyhil.memplan.arena.placement import Placement, Placements
+from tinyhil.memplan.arena.row_wise import rows_made
 from tinyhil.ops.rows import ROWED
 from tinyhil.preference import LATENCY, RAM
-from tinyhil.program import Loop, Op, Program, Role
+from tinyhil.program import Loop, Op, Program, Role, walk
 
 EXECUTION_PRODUCTS = 100
 WORTH = 0.03  # of the time: what a smaller arena may cost where memory is not short
@@ -33,7 +34,11 @@ def preferred(found: Placements, ram_bytes: int | None, prefer: str) -> Placemen
 
 def time_lost(found: Placements) -> float:
     """The modelled share of the time that rows cost, against layer by layer."""
-    executed = sum(count for op, count in _executions(found.rows.program.body) if op.kernel in ROWED)
+    program = found.rows.program
+    loops = [item for item in program.body if isinstance(item, Loop)]
+    executed = sum(
+        rows_made(program.constants, loop, op) for loop in loops for op in walk((loop,)) if op.kernel in ROWED
+    )
     return executed * EXECUTION_PRODUCTS / max(1, _products(found.layers.program))
 
 
