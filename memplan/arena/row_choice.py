@@ -2,16 +2,18 @@
 
 The operations of the top level are cut, in their order, into parts that follow each other: single operations and loops
 over rows. A part needs what is live around it, its results and its line buffers at once. The best cut is a dynamic
-program: the least possible maximum first, then as few rows in loops as that maximum allows.
+program: the least possible maximum first, then rows that cost as little as that maximum allows.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tinyhil.memplan import Bound, lower_bound
+from tinyhil.memplan.arena.row_costs import WORTH, products_of, products_per_row
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
@@ -25,30 +27,33 @@ MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 Span = tuple[int, int]  # items [first, end) of a program's body
 
 
-def with_rows(program: Program) -> Program:
-    """The program with parts made row-wise as far as the bound falls; the same object if none is worth it.
+def with_rows(program: Program) -> list[Program]:
+    """The program with parts made row-wise: as far as they cost next to no time, and as far as the bound falls.
 
-    Whether the plan shrinks is for the caller to see.
+    Each only where its bound is below that of those before. Whether the plan shrinks is for the caller to see.
     """
     cuts = Cuts(program)
     if not cuts.stages:
-        return program
-    best, bound = program, _bound(program)
-    limit = cuts.least_bytes()
-    for _ in range(2):  # the second time with what is needed anyway
-        if limit > bound.bytes:
-            break
+        return []
+    most = int(WORTH * products_of(program))
+    found, reached = list[Program](), _bound(program).bytes
+    for limit in dict.fromkeys((cuts.cheap_bytes(most), cuts.least_bytes())):
+        if limit > reached:
+            continue
         candidate = cut(program, cuts, limit)
-        reached = _bound(candidate)
-        if reached.bytes < bound.bytes or (reached.bytes == bound.bytes and best is not program):
-            best, bound = candidate, reached
-        limit = reached.bytes
-    return best
+        bound = _bound(candidate).bytes
+        if bound > limit:  # then the others may be as large
+            candidate = cut(program, cuts, bound)
+            bound = _bound(candidate).bytes
+        if bound < reached:
+            reached = bound
+            found.append(candidate)
+    return found
 
 
 def cut(program: Program, cuts: Cuts, limit_bytes: int) -> Program:
-    """The program cut into as few rows as keep each part within the limit."""
-    for first, end in reversed(cuts.cheapest(limit_bytes)):
+    """The program cut into rows that cost as little as keeps each part within the limit."""
+    for first, end in reversed(cuts.cheapest(limit_bytes)[1]):
         program = row_wise(program, [cuts.stages[i] for i in range(first, end)]) or program
     return program
 
@@ -59,10 +64,10 @@ def _bound(program: Program) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Bytes that a part needs at once, and the rows that a loop over it makes."""
+    """Bytes that a part needs at once, and the products that its rows cost."""
 
     needs: int
-    rows: int
+    products: int
 
 
 class Cuts:
@@ -98,8 +103,9 @@ class Cuts:
             best.append(min(max(best[first], self.parts[first, end].needs) for first in self._firsts(end)))
         return best[-1]
 
-    def cheapest(self, limit_bytes: int) -> list[Span]:
-        """The parts to go by rows, as few rows as keep within the limit, then as few parts."""
+    def cheapest(self, limit_bytes: int) -> tuple[int, list[Span]]:
+        """The parts to go by rows that cost the fewest products within the limit, of those as few as possible; with
+        what they cost."""
         best: list[tuple[tuple[int, int], list[Span]] | None] = [((0, 0), [])]
         for end in range(1, len(self._items) + 1):
             options = []
@@ -107,11 +113,19 @@ class Cuts:
                 before, part = best[first], self.parts[first, end]
                 if before is None or part.needs > limit_bytes:
                     continue
-                (rows, count), spans = before
+                (products, count), spans = before
                 by_rows = end - first > 1
-                options.append(((rows + part.rows, count + by_rows), [*spans, (first, end)] if by_rows else spans))
+                cost = (products + part.products, count + by_rows)
+                options.append((cost, [*spans, (first, end)] if by_rows else spans))
             best.append(min(options, default=None))
-        return best[-1][1] if best[-1] is not None else []
+        if best[-1] is None:
+            return 0, []
+        return best[-1][0][0], best[-1][1]
+
+    def cheap_bytes(self, most_products: int) -> int:
+        """The least limit within which the parts cost at most so many products."""
+        limits = sorted({part.needs for part in self.parts.values() if part.needs >= self.least_bytes()})
+        return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit)[0] <= most_products)]
 
     def _firsts(self, end: int) -> list[int]:
         return [first for first in range(max(0, end - MOST_STAGES), end) if (first, end) in self.parts]
@@ -159,7 +173,8 @@ class Cuts:
         beside = [self._size(stage.op.scratch) if stage.op.scratch else 0 for stage in part]
         for name in inner:
             needs += self._inner(part, links, name, beside)
-        return _Part(needs + max(beside), sum(stage.out.height for stage in part))
+        products = sum(stage.out.height * products_per_row(self.program, stage.op) for stage in part)
+        return _Part(needs + max(beside), products)
 
     def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""

@@ -6,8 +6,8 @@ y % ring; `plane` and `row` are the distances in elements between channels and b
 order is the ring of all its rows. Every element is computed once, by the kernel that computes the whole tensor
 otherwise.
 
-Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs the
-same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin.
+Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs
+the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin.
 """
 
 from __future__ import annotations
