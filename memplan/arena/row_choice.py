@@ -100,7 +100,7 @@ class Cuts:
         """The least possible maximum over the parts."""
         best = [0]
         for end in range(1, len(self._items) + 1):
-            best.append(min(max(best[first], self.parts[first, end].needs) for first in self._firsts(end)))
+            best.append(min(max(best[first], self.parts[first, end].needs) for first in self._firsts[end]))
         return best[-1]
 
     def cheapest(self, limit_bytes: int) -> tuple[int, list[Span]]:
@@ -109,7 +109,7 @@ class Cuts:
         best: list[tuple[tuple[int, int], list[Span]] | None] = [((0, 0), [])]
         for end in range(1, len(self._items) + 1):
             options = []
-            for first in self._firsts(end):
+            for first in self._firsts[end]:
                 before, part = best[first], self.parts[first, end]
                 if before is None or part.needs > limit_bytes:
                     continue
@@ -124,11 +124,17 @@ class Cuts:
 
     def cheap_bytes(self, most_products: int) -> int:
         """The least limit within which the parts cost at most so many products."""
-        limits = sorted({part.needs for part in self.parts.values() if part.needs >= self.least_bytes()})
+        least = self.least_bytes()
+        limits = sorted({part.needs for part in self.parts.values() if part.needs >= least})
         return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit)[0] <= most_products)]
 
-    def _firsts(self, end: int) -> list[int]:
-        return [first for first in range(max(0, end - MOST_STAGES), end) if (first, end) in self.parts]
+    @cached_property
+    def _firsts(self) -> dict[int, list[int]]:
+        """Where the parts begin that end there."""
+        found: dict[int, list[int]] = {}
+        for first, end in self.parts:
+            found.setdefault(end, []).append(first)
+        return found
 
     # ---- bytes
 
