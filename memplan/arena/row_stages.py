@@ -14,9 +14,9 @@ import numpy as np
 
 from tinyhil.memplan.arena.steps import readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.tensors import overwritable
-from tinyhil.memplan.arena.views import PLACES, view_of
+from tinyhil.memplan.arena.views import PLACES, is_contiguous, view_of
 from tinyhil.ops import rows
-from tinyhil.ops.movement import indices
+from tinyhil.ops.movement import MOVE, indices
 from tinyhil.ops.window import Window, window_of
 from tinyhil.program import Op, Program, Role
 
@@ -64,13 +64,15 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """An operation with what it reads and makes: planes `channel`... of the tensor `target`, of which `parts`
-    operations make some each.
+    """An operation `item` of a program, carried out as `op`, with what it reads and makes: planes `channel`... of the
+    tensor `target`, of which `parts` operations make some each.
 
-    `places`: where the rows of an operand lie that is no planes, and made before. `overwrites`: operands whose rows its
-    own may take the place of.
+    `may_join`: whether it only puts a part in its place, and what makes the part could do so. `places`: where the rows
+    of an operand lie that is no planes, and made before. `overwrites`: operands whose rows its own may take the place
+    of.
     """
 
+    item: Op
     op: Op
     reads: tuple[Reads, ...]
     out: Planes
@@ -78,6 +80,7 @@ class Stage:
     whole: Planes
     channel: int = 0
     parts: int = 1
+    may_join: bool = False
     places: Mapping[str, int] | None = None
     overwrites: tuple[str, ...] = ()
 
@@ -87,8 +90,8 @@ class Stage:
 
     @property
     def is_part(self) -> bool:
-        """Whether it puts a part into a concatenation: nothing, where the part is made there."""
-        return self.op.kernel in PLACES
+        """Whether it puts a part into a concatenation."""
+        return self.op.kernel in rows.IS_MOVE and bool(self.reads)
 
 
 def runs(program: Program) -> list[list[Stage]]:
@@ -164,7 +167,7 @@ def _stage(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) 
     elsewhere = [name for name in op.inputs if name in {one.name for one in reads}]
     if len(elsewhere) != len(reads):  # one tensor as both operands
         return None
-    return Stage(op, tuple(reads), out, op.output, out, overwrites=tuple(overwritable(program, op)))
+    return Stage(op, op, tuple(reads), out, op.output, out, overwrites=tuple(overwritable(program, op)))
 
 
 def _moved(program: Program, op: Op, uses: _Uses) -> Stage | None:
@@ -185,49 +188,46 @@ def _moved(program: Program, op: Op, uses: _Uses) -> Stage | None:
     if min(strides) < 0 or (at != np.tensordot(strides, np.indices(at.shape), 1)).any():
         return None
     places = dict(zip((*rows.LINES[:3], *rows.STEP), (strides[0], strides[1], planes.height, strides[2]), strict=True))
-    return Stage(op, (), planes, op.output, planes, places=places)
+    return Stage(op, op, (), planes, op.output, planes, places=places)
 
 
 def _part(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) -> Stage | None:
-    """A concatenation along the channels whose part may be made where it belongs."""
+    """A concatenation along the channels: a move of rows, or nothing where the part may be made where it belongs."""
     part = op.inputs[0]
-    view, own = view_of(program, op), planes.get(part)
-    if view is None or own is None or op.params.get("shift", 0) or not uses.is_only_read_by(part, op):
+    own = planes.get(part)
+    if own is None or not is_contiguous(op.params) or program.tensors[op.output].role != Role.ARENA:
         return None
     plane = own.height * own.width
     channels, rest = divmod(program.tensors[op.output].count, plane)
     first, odd = divmod(op.params["offset"], plane)
-    parts = len(uses.writers[op.output])
-    if rest or odd:
+    if rest or odd or program.tensors[part].count != own.channels * plane:
         return None
-    return Stage(op, (Reads(part, own),), own, op.output, Planes(channels, own.height, own.width), first, parts)
+    whole = Planes(channels, own.height, own.width)
+    params = {name: op.params[name] for name in ("shift",) if name in op.params}
+    kernel = MOVE.name if params else MOVE.on_codes
+    move = replace(op, kernel=kernel, inputs=(part,), params=params)
+    may_join = view_of(program, op) is not None and not params.get("shift", 0) and uses.is_only_read_by(part, op)
+    parts, lines = len(uses.writers[op.output]), {rows.STEP[0]: 1}
+    return Stage(op, move, (Reads(part, own),), own, op.output, whole, first, parts, may_join, lines)
 
 
 def joined_parts(part: Sequence[Stage]) -> list[Stage] | None:
-    """The stages without those that put parts in their places: what makes a part makes it there.
+    """The stages without those that would put a part in its place where what makes it can make it there.
 
-    None if a part is made elsewhere, or some parts of a concatenation are.
+    None if only some parts of a concatenation are among them, or if one needs as a whole what another one makes.
     """
-    makers = {stage.op.output: at for at, stage in enumerate(part) if not stage.is_part}
     made = {stage.op.output for stage in part}
-    if any(
-        name in made - {one.name for one in stage.reads}
-        for stage in part
-        if not stage.is_part
-        for name in stage.op.inputs
-    ):
-        return None
     placed = Counter(stage.target for stage in part if stage.is_part)
-    if any(placed[stage.target] != stage.parts for stage in part if stage.is_part):
-        return None
+    for stage in part:
+        as_whole = set(stage.op.inputs) - {one.name for one in stage.reads}
+        if as_whole & made or (stage.is_part and placed[stage.target] != stage.parts):
+            return None
+    makers = {stage.op.output: at for at, stage in enumerate(part) if not stage.is_part}
     found: list[Stage | None] = list(part)
     for at, stage in enumerate(part):
-        if not stage.is_part:
-            continue
-        maker = makers.get(stage.reads[0].name)
+        maker = makers.get(stage.reads[0].name) if stage.may_join else None
         making = found[maker] if maker is not None else None
-        if maker is None or making is None or maker > at:
-            return None
-        found[at] = None
-        found[maker] = replace(making, target=stage.target, whole=stage.whole, channel=stage.channel)
+        if maker is not None and making is not None:
+            found[at] = None
+            found[maker] = replace(making, target=stage.target, whole=stage.whole, channel=stage.channel)
     return [stage for stage in found if stage is not None]

@@ -45,7 +45,7 @@ def row_wise(program: Program, part: Sequence[Stage]) -> Program | None:
 
 def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
     """What the stages make that others read, too."""
-    theirs = {id(stage.op) for stage in part}
+    theirs = {id(stage.item) for stage in part}
     others = tuple(item for item in program.body if id(item) not in theirs)
     return {stage.target for stage in part} & {*reads_of(others), program.output}
 
@@ -68,7 +68,7 @@ class _Rewriting:
         body = tuple(self._rowed(at, stage) for at, stage in enumerate(self._stages))
         name = f"{part[0].op.name} to {part[-1].op.name}"
         loop = Loop(name, self._schedule.spans.shape[1], tuple(self._slices.values()), body)
-        theirs = {id(stage.op) for stage in part}
+        theirs = {id(stage.item) for stage in part}
         last = max(index for index, item in enumerate(self._program.body) if id(item) in theirs)
         kept = [item for item in self._program.body[:last] if id(item) not in theirs]
         items = (*kept, *begin, loop, *self._program.body[last + 1 :])

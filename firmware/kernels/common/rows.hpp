@@ -244,7 +244,7 @@ inline void each_element_moved(Out *out, Rows rows, X x, const Lines &l, Size x_
     for (Size y = rows[0]; y < rows[1]; ++y) {
         Out *to = out + slot_of(y, l.out_ring) * l.out_row;
         for (Size c = 0; c < l.channels; ++c, to += l.out_plane) {
-            Size at = y * l.x_row + c * l.x_plane;
+            Size at = slot_of(y, l.x_ring) * l.x_row + c * l.x_plane;
             for (Size n = 0; n < l.width; ++n, at += x_step) use(x[at], to + n);
         }
     }
