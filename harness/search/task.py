@@ -52,7 +52,8 @@ PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is n
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
-    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each."""
+    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
+    `workers`: processes that share a journal; None: no journal."""
 
     model: str
     ram: int | None = None
@@ -93,6 +94,7 @@ class SearchRequest:
     results: Path = Path("results")
     states: tuple[str, ...] | None = None
     steps: int | None = None
+    workers: int | None = None
 
     @property
     def streamed(self) -> Streamed:
