@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tinyhil.errors import ConfigError
-
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 
 
 def provenance() -> dict[str, str]:
-    """Commit and time of a measurement that begins now; ConfigError if the tree holds changes that no commit names."""
-    changed = _git("status", "--porcelain", "--untracked-files=no")
+    """Commit and time of a measurement that begins now; SystemExit with a line if the sources hold changes that no commit names.
+
+    Other tables and the pages made of them may be new: one command measures several."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!docs")
     if changed:
-        raise ConfigError(f"tables: {len(changed.splitlines())} files are changed; commit them first, then measure")
+        raise SystemExit(f"tables: {len(changed.splitlines())} files are changed; commit them first, then measure")
     return {"utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": _git("rev-parse", "HEAD").strip()}
 
 
