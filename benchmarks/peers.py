@@ -146,8 +146,8 @@ def _costs(record: Mapping[str, Any] | None) -> dict[str, int] | None:
 
 def _record(network: Network, board: str, fmt: str, boards: Boards, work: Path) -> dict[str, Any] | None:
     """None where it does not fit."""
-    inputs = network.inputs
-    request = Request(board, str(network.model), fmt, None, inputs, inputs, network.samples, results=work / "results")
+    files = {"inputs": network.inputs, "calibrate": network.inputs, "results": work / "results"}
+    request = Request(board, str(network.model), fmt, samples=network.samples, **files)
     try:
         record = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))[0]
     except DoesNotFit:

@@ -16,7 +16,7 @@ RESULTS = ROOT / "results"
 
 
 def provenance() -> dict[str, str]:
-    """Commit and time of a measurement that begins now; SystemExit with a line if the sources hold changes that no commit names.
+    """Commit and time of a measurement that begins now; ends with a line if the sources hold changes of no commit.
 
     Other tables and the pages made of them may be new: one command measures several."""
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!docs")
