@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
 from tinyhil.lowering import Loaded, loaded
-from tinyhil.ops import curve, exponential, softmax
+from tinyhil.ops import affine_softmax, curve, exponential, softmax
 from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
@@ -58,7 +58,7 @@ def terms(op: Op) -> int:
     p = op.params
     if "kernel_y" in p:
         return p["kernel_y"] * p["kernel_x"] * p.get("channels", 1)
-    return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel == "softmax" else 1)
+    return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel.startswith("softmax") else 1)
 
 
 def _is_skewed(op: Op) -> bool:
@@ -124,7 +124,8 @@ def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
 
 
 def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    return softmax.WORST_ERROR * (1 + op.params["count"] * np.abs(computed.value))
+    worst = affine_softmax.WORST_ERROR if _is_skewed(op) else softmax.WORST_ERROR
+    return worst * (1 + op.params["count"] * np.abs(computed.value))
 
 
 def _curve(op: Op, program: Program, computed: Computed) -> np.ndarray:

@@ -134,8 +134,11 @@ def with_entries(reals: np.ndarray, entry_bits: int) -> Codebook:
 
 
 def kmeans(values: np.ndarray, clusters: int, entry_bits: int = 16) -> Codebook:
-    """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic."""
+    """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic. What is clustered already stays."""
     ordered = np.sort(values.ravel().astype(np.float64))
+    distinct = np.unique(ordered)
+    if len(distinct) <= clusters:
+        return with_entries(distinct, entry_bits)
     centres = np.unique(np.quantile(ordered, (np.arange(clusters) + 0.5) / clusters))
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     for _ in range(MAX_ITERATIONS):

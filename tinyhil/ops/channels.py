@@ -56,7 +56,7 @@ def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | 
     return None if bias == 0.0 else math.frexp(bias)[1] - room - loaded(x).exponent - unit
 
 
-def _scaled(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
+def scaled_rows(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
     """Each row as fine as its largest weight and its bias allow."""
     codes, exponents, room = [], [], room_for(fmt, x)
     for row, start in zip(rows, bias, strict=True):
@@ -85,7 +85,7 @@ def emit_layer(
     bits = fmt.bits
     rows = array.reshape(len(array), -1).astype(np.float64)
     start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
-    made = _scaled(rows, fmt, start, lowering.format(x))
+    made = scaled_rows(rows, fmt, start, lowering.format(x))
     codes, exponents = made.codes, made.exponents
     source, out = lowering.loaded(x), lowering.define(node.outputs[0])
     units = exponents + source.exponent
@@ -118,7 +118,7 @@ def _emit_coded(
     name, array, bias, x = operands
     fmt = lowering.format(name).scaled(0)
     offset = np.zeros(len(array)) if bias is None else bias.astype(np.float64)
-    made = _scaled(array.reshape(len(array), -1).astype(np.float64), fmt, offset, lowering.format(x))
+    made = scaled_rows(array.reshape(len(array), -1).astype(np.float64), fmt, offset, lowering.format(x))
     out, units = lowering.define(node.outputs[0]), made.exponents + lowering.loaded(x).exponent
     start = np.ldexp(offset, -units)
     window = place(
