@@ -22,6 +22,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
 from tinyhil.harness.sweep.cell import cells_of
 from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
 from tinyhil.harness.zoo import find_model
 
@@ -121,6 +122,21 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert failures == [f"hil: digits_mlp on left, fixed16: {left['error']}"]
     assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
     assert len(cells_in(tmp_path)) == 1, "a failure is tried again"
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[]", "{}", '{"key": 1}', "gone", '"exit_code": 7', '"record": "../../../x.json"', '"record": 3']
+)
+def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str, tmp_path: Path) -> None:
+    record = Path(__file__).parent.parent / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json"
+    whole = {"schema_version": 1, "key": "k", "exit_code": 0, "error": None, "record": str(record)}
+    (tmp_path / "cell.json").write_text(json.dumps(whole))
+    assert finished(tmp_path, "k") == whole
+    assert finished(tmp_path, "another") is None
+    if damage.startswith('"'):
+        damage = json.dumps({**whole, **json.loads("{" + damage + "}")})
+    (tmp_path / "cell.json").write_text(damage)
+    assert finished(tmp_path, "k") is None
 
 
 def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
