@@ -269,3 +269,16 @@ def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> No
     assert {row["machine"] for row in json.loads(out)["cells"]} == {platform.node()}
     folders = [Path(row["record"]) for row in json.loads(out)["cells"]]
     assert all((tmp_path / "farmed" / path).is_file() for path in folders), "records came back"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_ends_the_sweep_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(MLP.replace("host", "uno@emulated").replace("samples: 4", "samples: 400"))
+    with farm(tmp_path / "farm") as running:
+        running.add("one", {})
+        running.wait_for(1)
+        process = start_hil("sweep", "sweep.yaml", "--scheduler", running.address, cwd=tmp_path)
+        wait_until(lambda: process.poll() is not None or running.has_begun("one"))
+        running.kill_scheduler()
+        out, err = process.communicate()
+    check_failure(Done(process.args, process.wait(), out, err), 3, "it has gone", logs=True)
