@@ -25,7 +25,7 @@ SWEEP = """
 models: [digits_mlp, protonn_usps2, bonsai_usps2, digits_cnn]
 boards: [host, uno@emulated]
 formats: [fixed8, fixed16]
-run: {samples: 200}
+run: {samples: 1000}
 """
 CELLS, SEED = 512, 0  # of the simulated sweep
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
@@ -99,7 +99,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        measured(2, Path(folder), SWEEP.replace("200", "1"))  # builds what is not built
+        measured(2, Path(folder), SWEEP.replace("1000", "1"))  # builds what is not built
         with tempfile.TemporaryDirectory() as fresh:
             runs = [measured(jobs, Path(fresh)) for jobs in (1, 2)]
     total = [run["busiest_s"] + run["beside_s"] for run in runs]
