@@ -244,3 +244,19 @@ def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
+    for name, part in (("train", slice(200)), ("test", slice(200, 300))):
+        np.savez(tmp_path / f"{name}.npz", x=DIGITS.x_train[part], y=DIGITS.y_train[part])
+    files = ["--inputs", tmp_path / "train.npz", "--held-out", tmp_path / "test.npz"]
+    options = ["--formats", "fixed3,fixed4", "--ram", 200, "--evaluator", "reference", "--evaluations", 3, "--json"]
+    done = hil("search", "--model", "digits_mlp", *files, *options, "--train", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {*found["trained"]["test"]} == {"samples", "before", "after", "float_before"}
+    assert found["accuracy"] is not None
+    assert Path(tmp_path / found["trained"]["out"]).is_file()
+    refused = hil("search", "--model", "digits_mlp", *files[:2], *options, "--train", 1, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--held-out" in refused.stderr
