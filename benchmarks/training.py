@@ -110,7 +110,8 @@ def ram() -> Iterator[Row]:
 
 # ---- networks of 1 to 8 bits from scratch
 
-QNN = Schedule(epochs=8, batch=100, rate=3e-2)
+QNN_SAMPLES, QNN_SIZES = 10000, (784, 128, 128, 10)
+QNN = Schedule(epochs=5, batch=100, rate=3e-2)
 WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
 
 
@@ -149,14 +150,14 @@ def qnn() -> Iterator[Row]:
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:20000], found.x_test))
-    samples = divide(x, found.y_train[:20000], QNN.seed)
-    bench = Bench(mlp((784, 256, 256, 10), "Clip", QNN.seed), samples, x_test, found.y_test)
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:QNN_SAMPLES], found.x_test))
+    samples = divide(x, found.y_train[:QNN_SAMPLES], QNN.seed)
+    bench = Bench(mlp(QNN_SIZES, "Clip", QNN.seed), samples, x_test, found.y_test)
     floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
     yield {"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}
     for bits in WIDTHS:
         assignment = of_bits(bits)
-        own = replace(bench, graph=mlp((784, 256, 256, 10), "Sign", QNN.seed)) if bits == 1 else bench
+        own = replace(bench, graph=mlp(QNN_SIZES, "Sign", QNN.seed)) if bits == 1 else bench
         before = None if bits == 1 else bench.untrained(assignment, floats.constants)
         _, accuracy, seconds = own.trained(assignment, QNN)
         yield {"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)}

@@ -36,10 +36,13 @@ from tinyhil.train.write import trained_onnx  # noqa: E402
 
 DIGITS = data.load("digits")
 # of every family, and those with a scale per row
+MORE = (
+    *("fixed3", "fixed8", "fixed16", "fixed32", "fixed8pc", "posit6es1", "posit16es1", "fp8e4m3", "fp4e2m1pc"),
+    *("float32", "bfloat16", "int16x8", "kmeans4", "nf4", "ternary"),
+)
 FAMILIES = (
-    *("fixed3", "fixed4", "fixed8", "fixed16", "fixed32", "fixed4pc", "fixed8pc"),
-    *("posit6es1", "posit8es0", "posit16es1", "fp4e2m1", "fp8e4m3", "fp4e2m1pc", "fp8e4m3pc"),
-    *("float32", "bfloat16", "int8", "int16x8", "kmeans4", "kmeans16", "nf4", "binary", "ternary"),
+    *("fixed4", "fixed4pc", "posit8es0", "fp4e2m1", "fp8e4m3pc", "int8", "kmeans16", "binary"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in MORE),
 )
 
 
@@ -77,7 +80,7 @@ def test_what_has_no_gradient_is_refused_by_name() -> None:
         np.asarray(Flowing(torch.ones(2)))
 
 
-ZOO = ("digits_mlp", "digits_cnn", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10", "lenet5_mnist")
+ZOO = ("digits_mlp", "digits_cnn", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10")
 
 
 @pytest.mark.parametrize("name", ZOO)
