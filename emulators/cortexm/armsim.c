@@ -6,22 +6,23 @@
 
 enum { SILENT_WAIT_MS = 100, NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5};
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32l4r5_foreign, &stm32f746,
+                                            &stm32h7a3};
 
 struct options {
     const struct chip *chip;
-    const char *image, *flash_file, *link, *trace, *pins;
+    const char *image, *flash_file, *link, *trace, *pins, *lines;
     bool true_uart, realtime, no_autoreset, boot0;
-    int64_t worn_offset;
+    int64_t worn_offset, budget;
     uint32_t supply;
 };
 
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
-    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5 --image FILE.bin --link PATH "
+    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5|stm32l4r5-foreign|stm32f746|stm32h7a3 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS]\n", what, argument);
     exit(2);
 }
 
@@ -46,7 +47,7 @@ static uint32_t supply_named(const char *name) {
 static int64_t number(const char *text) {
     char *end;
     const unsigned long value = strtoul(text, &end, 0);
-    if (!*text || *end) usage("--worn is an offset into the flash, not ", text);
+    if (!*text || *end) usage("--worn and --budget take a number, not ", text);
     return value;
 }
 
@@ -57,6 +58,8 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--link")) o->link = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
     else if (!strcmp(name, "--pins")) o->pins = value;
+    else if (!strcmp(name, "--lines")) o->lines = value;
+    else if (!strcmp(name, "--budget")) o->budget = number(value);
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
     else if (!strcmp(name, "--supply")) o->supply = supply_named(value);
     else o->worn_offset = number(value);
@@ -64,7 +67,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
 
 static bool is_known(const char *name) {
     static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
-                                        "--supply"};
+                                        "--supply", "--lines", "--budget"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -109,6 +112,8 @@ static void set_up(struct machine *m, const struct options *o) {
     check(uc_open(UC_ARCH_ARM, UC_MODE_THUMB, &m->uc), "open");
     check(uc_ctl_set_cpu_model(m->uc, m->chip->cpu_model), "processor model");
     map_memory(m);
+    m->chip->map_peripherals(m);
+    map_core(m);
     check(uc_mem_map_ptr(m->uc, EXCEPTION_RETURN, sizeof nops, UC_PROT_READ | UC_PROT_EXEC, nops), "return page");
     check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0),
           "fault hook");
@@ -119,6 +124,8 @@ static void set_up(struct machine *m, const struct options *o) {
     if (o->flash_file) flash_load_file(m, o->flash_file);
     if (o->image) flash_load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
+    m->budget = o->budget;
+    if (o->lines && !(m->lines = fopen(o->lines, "w"))) usage("cannot write the lines ", o->lines);
     if (o->pins && !(m->pins = fopen(o->pins, "w"))) usage("cannot write the pins ", o->pins);
 }
 
@@ -249,6 +256,7 @@ int main(int count, char **arguments) {
     while (m->stop != STOP_QUIT);
     if (m->trace) fclose(m->trace);
     if (m->pins) fclose(m->pins);
+    if (m->lines) fclose(m->lines);
     host_close();
     if (o.flash_file) flash_save_file(m, o.flash_file);
     report_exit(m, started);

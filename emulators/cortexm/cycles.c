@@ -160,7 +160,7 @@ static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t
     add_flash_bound(m, b, loads);
 }
 
-const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
+static const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
     struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
     if (b->addr == addr && b->size == size) return b;
     const uint8_t *code = memory_at(m, addr, size);
@@ -170,15 +170,7 @@ const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
     return b;
 }
 
-bool block_stores(const struct block *b) { return b->stores; }
-
 void forget_blocks(void) { memset(cache, 0, sizeof cache); }
-
-void add_cycles(struct machine *m, uint64_t cycles) {
-    m->cycles.typical += cycles;
-    m->cycles.min += cycles;
-    m->cycles.max += cycles;
-}
 
 /* SAM3X: two 128-bit code buffers with sequential prefetch, one 128-bit data buffer (datasheet 18.4.1). */
 static void wait_for_flash(struct machine *m, const struct block *b) {
@@ -258,7 +250,7 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
         if (is_exception_return(addr)) interrupt_return(m);
         return;
     }
-    if (m->cycles.typical >= m->next_event && !between_blocks(m, addr, b)) return;
+    if (m->cycles.typical >= m->next_event && !between_blocks(m, addr, b->stores)) return;
     m->block_start = addr;
     if (addr != m->block_end) {
         m->cycles.typical += m->taken_typical;
