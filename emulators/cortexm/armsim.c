@@ -117,6 +117,7 @@ static void set_up(struct machine *m, const struct options *o) {
     check(uc_mem_map_ptr(m->uc, EXCEPTION_RETURN, sizeof nops, UC_PROT_READ | UC_PROT_EXEC, nops), "return page");
     check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0),
           "fault hook");
+    m->registers = locate_registers(m->uc);
     install_block_hook(m);
     m->boot0 = o->boot0;
     m->supply = o->supply;
@@ -140,6 +141,12 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     m->taken_typical = m->taken_min = m->taken_max = 0;
     m->code_line[0] = m->code_line[1] = m->literal_line = FLASH_LINE_NONE;
     memset(m->cached_lines, 0xFF, sizeof m->cached_lines);
+    memset(m->icache, 0xFF, sizeof m->icache);
+    memset(m->dcache, 0xFF, sizeof m->dcache);
+    memset(m->art_data, 0xFF, sizeof m->art_data);
+    m->fills = 0;
+    m->last_block = NULL;
+    m->open = m->icache_on = m->dcache_on = false;
     reset_core(m);
     uart_reset(m);
     idle_reset(m);

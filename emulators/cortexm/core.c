@@ -6,7 +6,7 @@
 
 enum {
     ITM_STIM0 = 0x0, SYST_CSR = 0xE010, SYST_RVR = 0xE014, SYST_CVR = 0xE018, DWT_CTRL = 0x1000, DWT_CYCCNT = 0x1004, NVIC_ISER = 0xE100, NVIC_ICER = 0xE180,
-    NVIC_ISPR = 0xE200, NVIC_ICPR = 0xE280, NVIC_IABR = 0xE300, CPUID = 0xED00, VTOR = 0xED08, AIRCR = 0xED0C,
+    NVIC_ISPR = 0xE200, NVIC_ICPR = 0xE280, NVIC_IABR = 0xE300, CPUID = 0xED00, VTOR = 0xED08, AIRCR = 0xED0C, CCR = 0xED14,
     CCSIDR = 0xED80, CPACR = 0xED88, MPU_TYPE = 0xED90, MPU_CTRL = 0xED94, MPU_RBAR = 0xED9C, MPU_RASR = 0xEDA0,
     CFSR = 0xED28, HFSR = 0xED2C, MMFAR = 0xED34, BFAR = 0xED38, DEMCR = 0xEDFC, BUS_BYTES = 0x10000, NVIC_BYTES = 0x20,
     CSR_ENABLE = 1 << 0, CSR_TICKINT = 1 << 1, CSR_CLKSOURCE = 1 << 2, CSR_COUNTFLAG = 1 << 16, SYSTICK_DIVIDER = 8
@@ -134,6 +134,7 @@ static void write_core(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
     case DWT_CYCCNT: cyccnt_held = value; cyccnt_zero = m->cycles.typical - value; break;
     case DWT_CTRL: case DEMCR: cyccnt_held = held; cyccnt_zero = m->cycles.typical - held; break;
     case VTOR: m->nvic.vector_table = value; break;
+    case CCR: m->icache_on = value >> 17 & 1; m->dcache_on = value >> 16 & 1; break;
     case AIRCR: if (value >> 16 == 0x5FA && value & 4) stop_machine(m, STOP_RESET, "firmware"); break;
     case MPU_CTRL: case MPU_RBAR: case MPU_RASR: update_guard(m); break;
     }

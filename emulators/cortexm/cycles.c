@@ -1,21 +1,10 @@
 /* Instructions and modelled cycles, added up at every basic block that the processor enters. */
-#include "decode.h"
-#include "machine.h"
+#include "block.h"
+#include "m7.h"
 
 #include <string.h>
 
 enum { BLOCKS = 1 << 16 }; /* one for every halfword of 128 KiB of code */
-
-struct block {
-    uint32_t addr, size;
-    uint16_t instructions, typical, min, max;
-    uint16_t taken_typical, taken_min, taken_max; /* for a conditional branch at the end that is taken */
-    uint16_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
-    uint16_t literals;     /* distinct flash lines of literals, in order */
-    uint32_t first_literal, last_literal;
-    int32_t lowest_sp;     /* relative to the SP at entry, <= 0 */
-    bool sp_unknown, stores, uses_fpu;
-};
 
 static struct block cache[BLOCKS];
 
@@ -137,6 +126,103 @@ static void add_price(struct block *b, const struct insn *i, struct price p, int
     b->uses_fpu |= i->kind >= FP_MOVE;
 }
 
+/* Registers as sums of what they were at the entry of the block; NO_REGISTER: not known. */
+struct origin {
+    uint8_t base;
+    int32_t added;
+};
+
+static void follow(struct origin *origins, const struct insn *i, const struct operands *o, bool maybe) {
+    const bool copies = o->copied_from < 15 && !maybe && i->kind == ALU;
+    struct origin moved = {NO_REGISTER, 0};
+    if (copies) moved = (struct origin){origins[o->copied_from].base, origins[o->copied_from].added + o->added};
+    for (uint32_t left = o->results; left; left &= left - 1) origins[__builtin_ctz(left)] = moved;
+    if (!o->write_back) return;
+    struct origin *base = &origins[__builtin_ctz(o->write_back)];
+    base->added += o->base_change;
+    if (maybe) base->base = NO_REGISTER;
+}
+
+/* Where the data are; false if only the program knows. */
+static bool locate(struct access *a, const struct origin *origins, const struct insn *i, const struct operands *o, uint32_t addr) {
+    *a = (struct access){.base = ABSOLUTE, .index = ABSOLUTE, .bytes = o->bytes, .offset = o->offset, .last_line = ~0u,
+                         .stores = i->stores, .words = (i->kind == LOAD && o->bytes == 4)};
+    if (o->base == NO_REGISTER || !o->bytes) return false;
+    if (o->base == 15) {
+        a->offset += (int32_t)((addr + 4) & ~3u);
+        return true;
+    }
+    if (origins[o->base].base == NO_REGISTER) return false;
+    a->base = origins[o->base].base;
+    a->offset += origins[o->base].added;
+    if (o->index == NO_REGISTER) return true;
+    if (o->index >= 15 || origins[o->index].base == NO_REGISTER) return false;
+    a->index = origins[o->index].base;
+    a->shift = o->shift;
+    a->offset += origins[o->index].added << o->shift;
+    return true;
+}
+
+static int bank_of(const struct machine *m, const struct access *a) {
+    uint32_t addr = (uint32_t)a->offset;
+    if (a->base != ABSOLUTE) addr += m->registers[a->base];
+    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+    return addr >> 2 & 1;
+}
+
+/* The M7's cycles: from a fresh start, with the first instruction already issued, and once and twice more around. */
+static void schedule(struct machine *m, struct block *b, const uint8_t *code) {
+    static struct issue fresh, paired;
+    uint32_t ends[3];
+    const uint32_t granules = ((b->addr + b->size - 1) >> 3) - (b->addr >> 3) + 1;
+    struct insn i = {.kind = ALU};
+    issue_begin(&fresh);
+    issue_begin(&paired);
+    for (int pass = 0; pass < 3; ++pass) {
+        struct origin origins[15];
+        for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
+        unsigned it_left = 0;
+        for (uint32_t at = 0; at < b->size; at += i.bytes) {
+            i = decode(code + at);
+            const struct operands o = operands_of(code + at);
+            struct access a;
+            const bool known = locate(&a, origins, &i, &o, b->addr + at);
+            if (known && !pass) add_access(b, &a);
+            const int bank = known ? bank_of(m, &a) : UNKNOWN_BANK;
+            if (!at && !pass) b->first_pairs = !o.dsp && i.kind < DIVIDE;
+            issue_next(&fresh, &i, &o, bank);
+            if (at && !pass) issue_next(&paired, &i, &o, bank);
+            follow(origins, &i, &o, it_left > 0);
+            it_left = i.kind == IT_BLOCK ? i.it_length : it_left ? it_left - 1 : 0;
+        }
+        ends[pass] = issue_cycles(&fresh);
+        if (!pass) b->ends_open = fresh.half && is_branch(&i);
+    }
+    b->paired_ends_open = paired.half && is_branch(&i);
+    b->typical = (uint16_t)(ends[0] > granules ? ends[0] : granules);
+    const uint32_t rest = issue_cycles(&paired);
+    b->paired = (uint16_t)(rest > granules ? rest : granules);
+    for (int turn = 0; turn < 2; ++turn) {
+        const uint32_t cycles = ends[turn + 1] - ends[turn];
+        b->again[turn] = (uint16_t)(cycles > granules ? cycles : granules);
+    }
+}
+
+static void add_accesses(struct block *b, const uint8_t *code) {
+    struct origin origins[15];
+    for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
+    unsigned it_left = 0;
+    struct insn i;
+    for (uint32_t at = 0; at < b->size; at += i.bytes) {
+        i = decode(code + at);
+        const struct operands o = operands_of(code + at);
+        struct access a;
+        if (locate(&a, origins, &i, &o, b->addr + at)) add_access(b, &a);
+        follow(origins, &i, &o, it_left > 0);
+        it_left = i.kind == IT_BLOCK ? i.it_length : it_left ? it_left - 1 : 0;
+    }
+}
+
 static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
     const bool m7 = m->chip->core == CORTEX_M7;
     struct insn before = {.kind = ALU};
@@ -158,9 +244,14 @@ static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t
     if (m7) b->min = (b->min + 1) / 2; /* two instructions a cycle everywhere */
     if (b->min == 0) b->min = 1;
     add_flash_bound(m, b, loads);
+    b->conditional = ends_conditionally(&before, false) || (is_branch(&before) && b->taken_max);
+    b->indirect = before.kind == BRANCH_INDIRECT || before.loads_pc || before.kind == TABLE_BRANCH;
+    b->fetched = ~0u;
+    if (m7) schedule(m, b, code);
+    else add_accesses(b, code);
 }
 
-static const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
+static struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
     struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
     if (b->addr == addr && b->size == size) return b;
     const uint8_t *code = memory_at(m, addr, size);
@@ -171,40 +262,6 @@ static const struct block *block_at(struct machine *m, uint32_t addr, uint32_t s
 }
 
 void forget_blocks(void) { memset(cache, 0, sizeof cache); }
-
-/* SAM3X: two 128-bit code buffers with sequential prefetch, one 128-bit data buffer (datasheet 18.4.1). */
-static void wait_for_flash(struct machine *m, const struct block *b) {
-    const uint32_t first = b->addr >> 4, last = (b->addr + b->size - 1) >> 4, waits = m->flash_wait_states;
-    const bool first_held = first == m->code_line[0] || first == m->code_line[1];
-    const bool last_held = last == m->code_line[0] || last == m->code_line[1];
-    uint32_t stalls = first_held ? 0 : waits;
-    if (!(first_held && last_held && last - first <= 1)) stalls += b->line_stalls;
-    if (last != first) {
-        m->code_line[1] = last - 1;
-        m->code_line[0] = last;
-    } else if (m->code_line[0] != last) {
-        m->code_line[1] = m->code_line[0];
-        m->code_line[0] = last;
-    }
-    if (b->literals) {
-        stalls += waits * (b->literals - (b->first_literal == m->literal_line));
-        m->literal_line = b->last_literal;
-    }
-    m->cycles.typical += stalls;
-}
-
-/* STM32L4: 32 lines of 32 bytes, the one not used for longest makes room (RM0432, section 3.3.5). */
-static void wait_for_cached_flash(struct machine *m, const struct block *b) {
-    const uint32_t last = (b->addr + b->size - 1) >> 5;
-    for (uint32_t line = b->addr >> 5; line <= last; ++line) {
-        uint32_t *lines = m->cached_lines;
-        unsigned at = 0;
-        while (at < CACHED_LINES - 1 && lines[at] != line) ++at;
-        if (lines[at] != line) m->cycles.typical += m->flash_wait_states;
-        memmove(lines + 1, lines, at * sizeof *lines);
-        lines[0] = line;
-    }
-}
 
 static bool is_store(const struct insn *i) {
     return i->kind == STORE || i->kind == STORE_REGISTER || i->kind == STORE_MANY || i->kind == FP_STORE;
@@ -241,24 +298,63 @@ static void watch_stack(struct machine *m, const struct block *b) {
     stop_machine(m, STOP_FAULT, why);
 }
 
+/* The branch that ended the last block: was it foreseen? A two-bit counter or the last target says. */
+static void leave_m7(struct machine *m, uint32_t addr) {
+    struct block *b = m->last_block;
+    if (!b) return;
+    const bool taken = addr != m->block_end;
+    if (b->conditional) {
+        const bool foreseen = (b->taken_before >= 2) == taken;
+        if (taken && b->taken_before < 3) ++b->taken_before;
+        if (!taken && b->taken_before) --b->taken_before;
+        if (foreseen) return;
+    } else if (!b->indirect || b->last_target == addr) {
+        return;
+    }
+    b->last_target = addr;
+    m->cycles.typical += m->chip->timing.mispredicted_cycles;
+    m->open = false;
+}
+
+static void enter_m7(struct machine *m, struct block *b, bool follows_itself) {
+    if (follows_itself) {
+        m->turn ^= 1;
+        m->cycles.typical += b->again[m->turn];
+        m->open = false;
+    } else if (m->open && b->first_pairs) {
+        m->cycles.typical += b->paired;
+        m->open = b->paired_ends_open;
+    } else {
+        m->cycles.typical += b->typical;
+        m->open = b->ends_open;
+    }
+    m->last_block = b;
+}
+
 static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     (void)uc;
     struct machine *m = user;
-    const struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
+    struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
     if (b->addr != addr || b->size != size) b = block_at(m, addr, size);
     if (!b) {
         if (is_exception_return(addr)) interrupt_return(m);
         return;
     }
     if (m->cycles.typical >= m->next_event && !between_blocks(m, addr, b->stores)) return;
+    const bool follows_itself = addr == m->block_start;
     m->block_start = addr;
+    if (m->chip->core == CORTEX_M7) {
+        leave_m7(m, addr);
+        enter_m7(m, b, follows_itself);
+    } else {
+        if (addr != m->block_end) m->cycles.typical += m->taken_typical;
+        m->cycles.typical += b->typical;
+    }
     if (addr != m->block_end) {
-        m->cycles.typical += m->taken_typical;
         m->cycles.min += m->taken_min;
         m->cycles.max += m->taken_max;
     }
     m->instructions += b->instructions;
-    m->cycles.typical += b->typical;
     m->cycles.min += b->min;
     m->cycles.max += b->max;
     m->block_end = addr + size;
@@ -266,9 +362,9 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->taken_min = b->taken_min;
     m->taken_max = b->taken_max;
     if (b->lowest_sp < 0 || b->sp_unknown || m->check_sp) watch_stack(m, b);
-    if (!m->flash_wait_states || (uint32_t)addr - m->chip->flash_base >= m->chip->flash_size_bytes) return;
-    if (m->chip->core == CORTEX_M3) wait_for_flash(m, b);
-    if (m->chip->core == CORTEX_M4) wait_for_cached_flash(m, b);
+    if (b->access_count) m->cycles.typical += data_stalls(m, b);
+    if (m->flash_wait_states && (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes)
+        m->cycles.typical += fetch_stalls(m, b);
 }
 
 void install_block_hook(struct machine *m) {

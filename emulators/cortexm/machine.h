@@ -17,11 +17,21 @@ struct ram {
     uint32_t base, size_bytes, mirror;
 };
 
-enum { MAX_RAMS = 6, CACHED_LINES = 32, FLASH_LINE_NONE = ~0u };
+enum { MAX_RAMS = 6, CACHED_LINES = 32, ART_DATA_READS = 16, FLASH_LINE_NONE = ~0u, MAX_SETS = 256 };
 
 enum { NO_IRQ = ~0u };
 
 enum core { CORTEX_M3, CORTEX_M4, CORTEX_M7 }; /* the latter two with an FPU */
+
+/* How long memories take. Sources: the chips' files. */
+struct timing {
+    unsigned read_shift;                 /* of the lines that data come in */
+    uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways */
+    uint32_t itcm_bytes, dtcm_bytes;     /* from 0 and from 0x20000000: never waited for */
+    uint32_t fill_cycles, line_reads;    /* a line from flash: that plus so many reads of wait states + 1 cycles */
+    uint32_t ram_fill_cycles;            /* a line from RAM */
+    uint32_t mispredicted_cycles;
+};
 
 struct chip {
     const char *name;
@@ -29,6 +39,7 @@ struct chip {
     enum core core;
     uint32_t flash_base, flash_size_bytes, flash_mirror;
     struct ram rams[MAX_RAMS];
+    struct timing timing;
     void (*map_peripherals)(struct machine *m);
     void (*reset)(struct machine *m);
     uint32_t (*requested_irq)(const struct machine *m); /* by a UART; or NO_IRQ */
@@ -98,6 +109,12 @@ struct machine {
     uint32_t code_line[2], literal_line;
     uint32_t cached_lines[CACHED_LINES]; /* of code, the last used first: the STM32L4's instruction cache */
     uint32_t flash_wait_states;
+    const uint32_t *registers;           /* R0 to R15 of Unicorn's */
+    struct block *last_block;            /* M7 */
+    bool open, icache_on, dcache_on;
+    uint8_t turn;
+    uint32_t fills;                      /* of the instruction cache so far */
+    uint32_t icache[MAX_SETS][2], dcache[MAX_SETS / 2][4], art_data[ART_DATA_READS]; /* lines, the last used first */
     uint32_t min_sp;
     uint32_t guard_base, stack_limit; /* the MPU region that nothing may touch, and its end; 0: none */
     uint32_t fault_pc;               /* of a fault found between instructions */
@@ -136,6 +153,7 @@ void stop_machine(struct machine *m, enum stop stop, const char *why);
 
 /* memory.c */
 void map_memory(struct machine *m);
+const uint32_t *locate_registers(uc_engine *uc); /* registers.c */
 uint8_t *memory_at(const struct machine *m, uint32_t addr, uint32_t bytes);
 void map_registers(struct machine *m, uint32_t base, uint32_t size, uc_cb_mmio_read_t read, uc_cb_mmio_write_t write);
 void check(uc_err error, const char *what);

@@ -169,6 +169,7 @@ const struct chip sam3x8e = {
     .flash_size_bytes = 512 << 10,
     .flash_mirror = 0, /* GPNVM1 set: the chip boots from flash */
     .rams = {{0x20000000, 64 << 10, 0x20070000}, {0x20080000, 32 << 10, 0}},
+    .timing = {.read_shift = 4},
     .map_peripherals = map_peripherals,
     .reset = reset,
     .requested_irq = requested_irq,

@@ -163,6 +163,7 @@ const struct chip stm32l4r5 = {
     .name = "stm32l4r5", .cpu_model = UC_CPU_ARM_CORTEX_M4, .core = CORTEX_M4,
     .flash_base = 0x08000000, .flash_size_bytes = 2 << 20, .flash_mirror = 0,
     .rams = {{0x20000000, 640 << 10, 0}},
+    .timing = {.read_shift = 3},
     .map_peripherals = map_peripherals, .reset = reset,
     .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,

@@ -1,0 +1,242 @@
+"""Modelled cycles of the emulated ARM boards beside cycles measured on real ones.
+
+    python -m benchmarks.cycle_model --results DIR [--only PATTERN] [--table FILE]
+
+DIR holds public results of MLPerf Tiny (mlcommons' tiny_results_v1.1 to v1.3, each in a folder named v1.1 to v1.3):
+firmware images of submitters, and the median throughput of each on its board. An image runs in emulators/cortexm, is
+spoken to by its own protocol, and its cycles per inference are compared with clock / throughput. Nothing of DIR is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinyhil.errors import HilError
+from tinyhil.harness.build.emulators import compiled_emulator
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
+from tinyhil.harness.mlperf.device import Device
+
+CHIPS = {"H7A3": "stm32h7a3", "F746": "stm32f746", "L4R5": "stm32l4r5-foreign"}
+CORES = {"stm32h7a3": "Cortex-M7", "stm32f746": "Cortex-M7", "stm32l4r5-foreign": "Cortex-M4"}
+TASKS = {
+    "anomaly_detection": "ad",
+    "image_classification": "ic",
+    "keyword_spotting": "kws",
+    "visual_wake_words": "vww",
+    "streaming_wakeword": "sww",
+}
+INFERENCES, WARM_UP = 2, 1
+BUDGET = 2_000_000_000  # instructions; the slowest image needs a tenth
+ANSWER_S = 120.0
+FLASH_BASE = 0x08000000
+
+
+class NotRun(Exception):
+    """Why an image could not be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`measured`: inferences per second by the submission; `clock_hz`: by its description."""
+
+    round: str
+    submitter: str
+    system: str
+    task: str
+    path: Path
+    chip: str
+    measured: float
+    clock_hz: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.round} {self.submitter} {self.system} {self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    image: Image
+    instructions: float
+    cycles: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """Of the model, as a fraction of what was measured."""
+        return self.cycles / self.measured - 1
+
+
+def images(results: Path) -> Iterator[Image]:
+    """The images below `results` whose board is emulated and whose measurement lies beside them."""
+    for path in sorted(results.glob("v*/closed/*/code/*/**/*")):
+        parts = path.relative_to(results).parts
+        if path.suffix not in (".bin", ".hex") or "nergy" in path.name:
+            continue
+        edition, _, submitter, _, system, folder = parts[:6]
+        chip = next((chip for name, chip in CHIPS.items() if name in system), None)
+        task = TASKS.get(folder, folder)
+        base = results / edition / "closed" / submitter
+        measured = _throughput(base / "results" / system / task / "performance" / "results.txt")
+        if chip is None or measured is None or task not in TASKS.values():
+            continue
+        yield Image(edition, submitter, system, task, path, chip, measured, _described_hz(base, system))
+
+
+def _throughput(results: Path) -> float | None:
+    if not results.is_file():
+        return None
+    found = re.findall(r"(?:Median throughput is|Estimated throughput:)\s+([\d.]+) inf", results.read_text())
+    return float(found[-1]) if found else None
+
+
+def _described_hz(base: Path, system: str) -> float:
+    described = json.loads((base / "systems" / f"{system}.json").read_text(encoding="utf-8-sig"))
+    return 1e6 * float(re.sub(r"[^\d.]", "", described["Processor(s) Frequencies"]))
+
+
+def binary(path: Path) -> bytes:
+    """The bytes of an image from the start of flash; Intel HEX is unpacked. NotRun."""
+    if path.suffix == ".bin":
+        return path.read_bytes()
+    image, upper = bytearray(), 0
+    for number, line in enumerate(path.read_text("ascii").split(), 1):
+        record = bytes.fromhex(line[1:])
+        if sum(record) & 0xFF:
+            raise NotRun(f"line {number} of the HEX file has a wrong checksum")
+        count, kind, data = record[0], record[3], record[4:-1]
+        if kind == 4:
+            upper = int.from_bytes(data) << 16
+        elif kind == 0:
+            at = upper + int.from_bytes(record[1:3]) - FLASH_BASE
+            image.extend(b"\xff" * max(0, at + count - len(image)))
+            image[at : at + count] = data
+    return bytes(image)
+
+
+class Board:
+    """An emulator with an image, as far as `Device` wants to know it."""
+
+    def __init__(self, emulator: Path, chip: str, image: bytes, folder: Path) -> None:
+        self.port = str(folder / "port")
+        self.lines = folder / "lines"
+        (folder / "image.bin").write_bytes(image)
+        self._process = subprocess.Popen(
+            [emulator, "--chip", chip, "--image", folder / "image.bin", "--link", self.port, "--no-autoreset"]
+            + ["--lines", self.lines, "--budget", str(BUDGET)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def starved_s(self) -> float:
+        return 0.0
+
+    def alive(self) -> None:
+        """NotRun if the emulator has ended."""
+        if self._process.poll() is not None:
+            raise NotRun(f"no end within {BUDGET:,} instructions")
+
+    def stop(self) -> list[dict[str, object]]:
+        """Switch off; what the emulator said."""
+        said, _ = self._process.communicate()
+        return [json.loads(line) for line in said.splitlines()]
+
+
+def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
+    """Two inferences after one for the caches. NotRun."""
+    benchmark = next(b for b in BENCHMARKS if b.id.startswith(image.task))
+    raw = np.random.default_rng(seed).integers(0, 256, benchmark.count, np.uint8)
+    data = raw.tobytes() if benchmark.values is not None else (raw / np.float32(64) - 2).astype("<f4").tobytes()
+    with tempfile.TemporaryDirectory() as folder:
+        board = Board(emulator, image.chip, binary(image.path), Path(folder))
+        problem = ""
+        try:
+            with Device(board, 115200) as device:
+                device.settle(0.3)
+                device.name()
+                device.load(data)
+                device.infer(INFERENCES, WARM_UP, ANSWER_S)
+        except (HilError, NotRun) as error:
+            problem = str(error)
+        events = board.stop()
+        fault = next((event for event in events if event["event"] == "fault"), None)
+        if fault is not None:
+            raise NotRun(f"{fault['why']} at pc {fault['pc']}")
+        if problem:
+            raise NotRun(problem)
+        return _outcome(image, board.lines, events[-1])
+
+
+def _outcome(image: Image, lines: Path, last: dict[str, object]) -> Outcome:
+    """Between the end of the line with the first timestamp and the start of that with the second."""
+    hz = float(str(last["clock_hz"]))
+    if abs(hz / image.clock_hz - 1) > 0.01:
+        raise NotRun(f"its registers say {hz / 1e6:g} MHz, its description {image.clock_hz / 1e6:g} MHz")
+    said = [line.split(" ", 4) for line in lines.read_text().splitlines()]
+    first = next(i for i, words in enumerate(said) if words[4].startswith("m-infer-start"))
+    laps = [words for words in said[first:] if words[4].startswith("m-lap-us")][:2]
+    cycles, instructions = (int(laps[1][i]) - int(laps[0][i + 2]) for i in (0, 1))
+    return Outcome(image, instructions / INFERENCES, cycles / INFERENCES, hz / image.measured)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    rows = ["| image | instructions | modelled cycles | measured cycles | error |", "|---|---|---|---|---|"]
+    for o in outcomes:
+        rows.append(
+            f"| {o.image.name} | {o.instructions:,.0f} | {o.cycles:,.0f} | {o.measured:,.0f} | {100 * o.error:+.1f} % |"
+        )
+    return "\n".join(rows)
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    lines = []
+    for core in dict.fromkeys(CORES.values()):
+        errors = [abs(o.error) for o in outcomes if CORES[o.image.chip] == core]
+        if errors:
+            lines.append(
+                f"{core}: {len(errors)} images, median error {100 * statistics.median(errors):.1f} %, "
+                f"worst {100 * max(errors):.1f} %"
+            )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="folder with v1.1, v1.2, v1.3")
+    parser.add_argument("--only", default="", help="regular expression: images whose name it matches")
+    options = parser.parse_args(arguments)
+    wanted = [image for image in images(options.results) if re.search(options.only, image.name)]
+    if not wanted:
+        print(f"{options.results}: no image whose board is emulated and whose measurement is there", file=sys.stderr)
+        return 2
+    emulator = compiled_emulator(load_boards().board("nucleo_l4r5").chip, default_cache_dir(), print)
+    outcomes = []
+    for image in wanted:
+        try:
+            outcomes.append(run(image, emulator))
+        except NotRun as problem:
+            print(f"not run: {image.name}: {problem}", flush=True)
+            continue
+        o = outcomes[-1]
+        print(f"{image.name}: {o.cycles:,.0f} modelled, {o.measured:,.0f} measured, {100 * o.error:+.1f} %", flush=True)
+    print(f"\n{table(outcomes)}\n\n{summary(outcomes)}\n{len(wanted) - len(outcomes)} of {len(wanted)} not run")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
