@@ -145,6 +145,7 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     memset(m->dcache, 0xFF, sizeof m->dcache);
     memset(m->art_data, 0xFF, sizeof m->art_data);
     m->fills = 0;
+    m->fill_ends = 0;
     m->last_block = NULL;
     m->open = m->icache_on = m->dcache_on = false;
     reset_core(m);

@@ -37,7 +37,7 @@ struct block {
 
 /* data.c */
 void add_access(struct block *b, const struct access *a);
-uint32_t data_stalls(struct machine *m, struct block *b);
+void wait_for_data(struct machine *m, struct block *b);
 
 /* fetch.c */
 uint32_t fetch_stalls(struct machine *m, struct block *b);

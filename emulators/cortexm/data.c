@@ -38,13 +38,22 @@ static bool touch(uint32_t *ways, unsigned count, uint32_t line) {
     return hit;
 }
 
+/* The word that is missed comes first; the rest of the line follows, and the next line cannot begin before its end. */
+static uint32_t fill_stall(struct machine *m, bool flash) {
+    const struct timing *t = &m->chip->timing;
+    const uint64_t now = m->cycles.typical, start = m->fill_ends > now ? m->fill_ends : now;
+    const uint32_t read = flash ? m->flash_wait_states + 1 : 1;
+    m->fill_ends = start + t->fill_cycles + (flash ? t->line_reads : 4) * read;
+    return (uint32_t)(start - now) + t->fill_cycles + read;
+}
+
 static uint32_t m7_line(struct machine *m, uint32_t line, bool stores) {
     const struct timing *t = &m->chip->timing;
     const uint32_t addr = line << LINE_SHIFT, set = line & (t->dcache_bytes / (4 << LINE_SHIFT) - 1);
     if (addr - 0x20000000u < t->dtcm_bytes || addr < t->itcm_bytes) return 0;
     if (m->dcache_on && touch(m->dcache[set], 4, line)) return 0;
     if (stores) return 0; /* the store buffer waits, not the program */
-    return in_flash(m, addr) ? t->fill_cycles + t->line_reads * (m->flash_wait_states + 1) : t->ram_fill_cycles;
+    return fill_stall(m, in_flash(m, addr));
 }
 
 /* STM32L4: 8 lines of 32 bytes that are filled by reads of the flash's width. */
@@ -69,21 +78,19 @@ static uint32_t line_stalls(struct machine *m, uint32_t line, bool stores) {
     }
 }
 
-uint32_t data_stalls(struct machine *m, struct block *b) {
-    uint32_t stalls = 0;
+void wait_for_data(struct machine *m, struct block *b) {
     const unsigned shift = m->chip->timing.read_shift;
     for (unsigned i = 0; i < b->access_count; ++i) {
         struct access *a = &b->accesses[i];
         uint32_t addr = (uint32_t)a->offset;
         if (a->base != ABSOLUTE) addr += m->registers[a->base];
         if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
-        if (a->words && addr & 3) stalls += a->words * (m->chip->core == CORTEX_M7 ? UNALIGNED_M7 : UNALIGNED_M3);
+        if (a->words && addr & 3) m->cycles.typical += a->words * (m->chip->core == CORTEX_M7 ? UNALIGNED_M7 : UNALIGNED_M3);
         const uint32_t last = (addr + a->bytes - 1) >> shift;
         for (uint32_t line = addr >> shift; line <= last; ++line) {
             if (line == a->last_line) continue;
             a->last_line = line;
-            stalls += line_stalls(m, line, a->stores);
+            m->cycles.typical += line_stalls(m, line, a->stores);
         }
     }
-    return stalls;
 }

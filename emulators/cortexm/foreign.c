@@ -306,7 +306,7 @@ const struct chip stm32f746 = {
     .flash_base = 0x08000000, .flash_size_bytes = 1 << 20, .flash_mirror = 0x00200000,
     .rams = {{0x20000000, 320 << 10, 0}, {0x00000000, 16 << 10, 0}},
     .timing = {.read_shift = 5, .icache_bytes = 4 << 10, .dcache_bytes = 4 << 10, .itcm_bytes = 16 << 10,
-               .dtcm_bytes = 64 << 10, .fill_cycles = 6, .line_reads = 1, .ram_fill_cycles = 10, .mispredicted_cycles = 8},
+               .dtcm_bytes = 64 << 10, .fill_cycles = 4, .line_reads = 1, .mispredicted_cycles = 8},
     .map_peripherals = map_f7, .reset = reset, .requested_irq = requested_irq, .uart_pins_connected = pins_connected,
     .clock_hz = f7_clock_hz, .boots_rom = never_rom,
 };
@@ -366,7 +366,7 @@ const struct chip stm32h7a3 = {
     .rams = {{0x24000000, 1024 << 10, 0}, {0x20000000, 128 << 10, 0}, {0x00000000, 64 << 10, 0},
              {0x30000000, 128 << 10, 0}, {0x38000000, 32 << 10, 0}},
     .timing = {.read_shift = 5, .icache_bytes = 16 << 10, .dcache_bytes = 16 << 10, .itcm_bytes = 64 << 10,
-               .dtcm_bytes = 128 << 10, .fill_cycles = 6, .line_reads = 2, .ram_fill_cycles = 10, .mispredicted_cycles = 8},
+               .dtcm_bytes = 128 << 10, .fill_cycles = 4, .line_reads = 2, .mispredicted_cycles = 8},
     .map_peripherals = map_h7, .reset = reset, .requested_irq = requested_irq, .uart_pins_connected = pins_connected,
     .clock_hz = h7_clock_hz, .boots_rom = never_rom,
 };

@@ -55,9 +55,15 @@ static bool pairs(const struct issue *s, const struct insn *y, const struct oper
         return false;                                                       /* [J]: even and odd words */
     if (branches(o) && branches(y)) return false;
     if (fp_arithmetic(o) && fp_arithmetic(y)) return false;
+    if (fp_moves(y) && s->fp_busy > s->cycle) return false; /* [J]: only as the first of a pair */
     if ((oo->fp_multiply_add && fp_moves(y)) || (fp_moves(o) && yo->fp_multiply_add)) return false;
     if (o->kind == FP_MOVE && y->kind == FP_MOVE) return false;
     return true;
+}
+
+/* [J]: additions, multiples and doubles do not go on for three cycles after a multiply-accumulate. */
+static bool waits_for_multiply_add(const struct insn *i, const struct operands *o) {
+    return (i->kind >= LOAD_MANY && i->kind <= STORE_MANY && (o->fp_results | o->fp_addend)) || o->fp_adds;
 }
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -74,7 +80,7 @@ static uint32_t ready_at(const struct issue *s, const struct insn *i, const stru
     }
     for (uint32_t left = o->fp_reads; left; left &= left - 1) at = later(at, s->fp[__builtin_ctz(left)].late);
     for (uint32_t left = o->fp_addend; left; left &= left - 1) at = later(at, s->fp[__builtin_ctz(left)].addend);
-    if (fp_moves(i) && s->fp_busy > at && i->kind != FP_LOAD) at = s->fp_busy;
+    if (waits_for_multiply_add(i, o)) at = later(at, s->fp_busy);
     return at;
 }
 

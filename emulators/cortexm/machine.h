@@ -28,8 +28,7 @@ struct timing {
     unsigned read_shift;                 /* of the lines that data come in */
     uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways */
     uint32_t itcm_bytes, dtcm_bytes;     /* from 0 and from 0x20000000: never waited for */
-    uint32_t fill_cycles, line_reads;    /* a line from flash: that plus so many reads of wait states + 1 cycles */
-    uint32_t ram_fill_cycles;            /* a line from RAM */
+    uint32_t fill_cycles, line_reads;    /* a line: the way to memory, then so many reads of wait states + 1 cycles */
     uint32_t mispredicted_cycles;
 };
 
@@ -113,6 +112,7 @@ struct machine {
     struct block *last_block;            /* M7 */
     bool open, icache_on, dcache_on;
     uint8_t turn;
+    uint64_t fill_ends;                  /* cycle in which the data cache has its last line whole */
     uint32_t fills;                      /* of the instruction cache so far */
     uint32_t icache[MAX_SETS][2], dcache[MAX_SETS / 2][4], art_data[ART_DATA_READS]; /* lines, the last used first */
     uint32_t min_sp;

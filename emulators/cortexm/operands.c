@@ -256,6 +256,7 @@ static struct operands operands32_fp(unsigned h1, unsigned h2) {
     o.fp_results = d;
     o.fp_reads = m | (operation == 11 ? 0 : n);
     if (o.fp_multiply_add) o.fp_addend = d;
+    o.fp_adds = operation == 3;
     if (operation == 11 && !(h2 & 0x40)) o.fp_reads = 0;                     /* VMOV immediate */
     if (operation == 11 && ((h1 & 0xE) == 4)) {                              /* VCMP */
         o.fp_results = 0;

@@ -168,8 +168,8 @@ static void reset(struct machine *m) {
                  {0x00000000, 64 << 10, 0},                                                      \
                  {0x30000000, 288 << 10, 0}},                                                    \
         .timing = {.read_shift = 5, .icache_bytes = 16 << 10, .dcache_bytes = 16 << 10,          \
-                   .itcm_bytes = 64 << 10, .dtcm_bytes = 128 << 10, .fill_cycles = 6,            \
-                   .line_reads = 1, .ram_fill_cycles = 10, .mispredicted_cycles = 8},            \
+                   .itcm_bytes = 64 << 10, .dtcm_bytes = 128 << 10, .fill_cycles = 4,            \
+                   .line_reads = 1, .mispredicted_cycles = 8},                                   \
         .map_peripherals = peripherals, .reset = reset,                                          \
         .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,              \
         .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
