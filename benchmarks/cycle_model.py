@@ -61,6 +61,7 @@ class Image:
     chip: str
     measured: float
     clock_hz: float
+    options: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -93,7 +94,10 @@ def images(results: Path) -> Iterator[Image]:
         measured = _throughput(base / "results" / system / task / "performance" / "results.txt")
         if chip is None or measured is None or task not in TASKS.values():
             continue
-        yield Image(edition, submitter, system, task, path, chip, measured, _described_hz(base, system))
+        described = json.loads((base / "systems" / f"{system}.json").read_text(encoding="utf-8-sig"))
+        hz = 1e6 * float(re.sub(r"[^\d.]", "", described["Processor(s) Frequencies"]))
+        options = ("--single-bank",) if "single bank" in described.get("Hardware Notes", "").lower() else ()
+        yield Image(edition, submitter, system, task, path, chip, measured, hz, options)
 
 
 def _throughput(results: Path) -> float | None:
@@ -101,11 +105,6 @@ def _throughput(results: Path) -> float | None:
         return None
     found = re.findall(r"(?:Median throughput is|Estimated throughput:)\s+([\d.]+) inf", results.read_text())
     return float(found[-1]) if found else None
-
-
-def _described_hz(base: Path, system: str) -> float:
-    described = json.loads((base / "systems" / f"{system}.json").read_text(encoding="utf-8-sig"))
-    return 1e6 * float(re.sub(r"[^\d.]", "", described["Processor(s) Frequencies"]))
 
 
 def binary(path: Path) -> bytes:
@@ -130,13 +129,13 @@ def binary(path: Path) -> bytes:
 class Board:
     """An emulator with an image, as far as `Device` wants to know it."""
 
-    def __init__(self, emulator: Path, chip: str, image: bytes, folder: Path) -> None:
+    def __init__(self, emulator: Path, chip: str, image: bytes, folder: Path, options: tuple[str, ...]) -> None:
         self.port = str(folder / "port")
         self.lines = folder / "lines"
         (folder / "image.bin").write_bytes(image)
         self._process = subprocess.Popen(
             [emulator, "--chip", chip, "--image", folder / "image.bin", "--link", self.port, "--no-autoreset"]
-            + ["--lines", self.lines, "--budget", str(BUDGET)],
+            + ["--lines", self.lines, "--budget", str(BUDGET), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -176,7 +175,7 @@ def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
     raw = np.random.default_rng(seed).integers(0, 256, benchmark.count, np.uint8)
     data = raw.tobytes() if benchmark.values is not None else (raw / np.float32(64) - 2).astype("<f4").tobytes()
     with tempfile.TemporaryDirectory() as folder:
-        board = Board(emulator, image.chip, binary(image.path), Path(folder))
+        board = Board(emulator, image.chip, binary(image.path), Path(folder), image.options)
         problem = ""
         try:
             with Device(board, 115200) as device:

@@ -12,7 +12,7 @@ static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &st
 struct options {
     const struct chip *chip;
     const char *image, *flash_file, *link, *trace, *pins, *lines;
-    bool true_uart, realtime, no_autoreset, boot0;
+    bool true_uart, realtime, no_autoreset, boot0, single_bank;
     int64_t worn_offset, budget;
     uint32_t supply;
 };
@@ -22,7 +22,7 @@ static struct machine machine;
 static _Noreturn void usage(const char *what, const char *argument) {
     fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5|stm32l4r5-foreign|stm32f746|stm32h7a3 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n", what, argument);
     exit(2);
 }
 
@@ -80,6 +80,7 @@ static struct options parse(int count, char **arguments) {
         if (!strcmp(name, "--realtime")) { o.realtime = true; continue; }
         if (!strcmp(name, "--no-autoreset")) { o.no_autoreset = true; continue; }
         if (!strcmp(name, "--boot0")) { o.boot0 = true; continue; }
+        if (!strcmp(name, "--single-bank")) { o.single_bank = true; continue; }
         if (!is_known(name)) usage("unknown argument: ", name);
         if (!value) usage("no value for ", name);
         take_value(&o, name, value);
@@ -120,6 +121,7 @@ static void set_up(struct machine *m, const struct options *o) {
     m->registers = locate_registers(m->uc);
     install_block_hook(m);
     m->boot0 = o->boot0;
+    m->read_shift = m->chip->timing.read_shift + o->single_bank;
     m->supply = o->supply;
     m->worn_offset = o->worn_offset;
     if (o->flash_file) flash_load_file(m, o->flash_file);

@@ -31,6 +31,7 @@ struct block {
     bool conditional, indirect;
     bool ends_open, paired_ends_open; /* M7: the branch at the end is alone in its cycle */
     bool first_pairs;                 /* M7: the first instruction may be issued beside a branch */
+    bool odd_start;        /* M4: begins with a wide instruction at an odd halfword */
     bool sp_unknown, stores, uses_fpu;
     struct access accesses[MAX_ACCESSES];
 };

@@ -53,6 +53,37 @@ static bool is_branch(const struct insn *i) {
     return i->loads_pc || (i->kind >= BRANCH && i->kind <= TABLE_BRANCH);
 }
 
+/* Cortex-M4, measured by others: [J] github.com/jnk0le/random, "pipeline cycle test/doc/cortex_m3m4.md" (STM32F407);
+ * [C] compendium.i-0.nl, "Alignment rules" (STM32L4). The prefetch unit holds three words and fetches one a cycle
+ * (Arm, article 103488664), so wide instructions at odd halfwords leave it behind once it has been full: after a load. */
+struct m4_stream {
+    unsigned odd_wide;      /* such instructions in a row */
+    uint8_t written_back;   /* base register of the load before; NO_REGISTER if it kept it */
+    uint8_t stored;         /* the instruction before was a store */
+    int memory;             /* of the load before; UNKNOWN_MEMORY */
+};
+
+enum { ODD_WIDE_IN_A_ROW = 3, UNKNOWN_MEMORY = -1 };
+
+static bool is_load(const struct insn *i) { return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD; }
+
+/* Cycles beyond those of the tables. `pipelined`: the tables let this load overlap the one before. */
+static unsigned m4_extra(struct m4_stream *s, const struct insn *i, uint32_t addr, bool pipelined, uint8_t base, bool writes_back,
+                         int memory) {
+    const bool odd = i->bytes == 4 && addr & 2, loads = is_load(i);
+    unsigned extra = 0;
+    if (pipelined && loads && (s->written_back == base || odd || (memory != s->memory && memory >= 0 && s->memory >= 0)))
+        ++extra;                                                   /* [J] */
+    if (loads && s->stored) ++extra;                               /* [J] */
+    s->odd_wide = odd ? s->odd_wide + 1 : 0;
+    if (s->odd_wide == ODD_WIDE_IN_A_ROW) ++extra;                 /* [C] */
+    if (loads || i->kind == LOAD_MANY) s->odd_wide = 0;
+    s->written_back = loads && writes_back ? base : NO_REGISTER;
+    s->stored = i->kind == STORE || i->kind == STORE_REGISTER;
+    s->memory = loads ? memory : UNKNOWN_MEMORY;
+    return extra;
+}
+
 /* Neighbouring single loads, and a store behind a load, overlap on the M3 unless an address waits for the load. */
 static struct price price_of(const struct insn *i, const struct insn *before, enum core core) {
     static const struct price *const prices[] = {[CORTEX_M3] = m3_price, [CORTEX_M4] = m4_price, [CORTEX_M7] = m7_price};
@@ -208,8 +239,17 @@ static void schedule(struct machine *m, struct block *b, const uint8_t *code) {
     }
 }
 
-static void add_accesses(struct block *b, const uint8_t *code) {
+static int memory_of(const struct machine *m, const struct access *a) {
+    uint32_t addr = (uint32_t)a->offset;
+    if (a->base != ABSOLUTE) addr += m->registers[a->base];
+    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+    return addr >> 28; /* flash or RAM */
+}
+
+static void add_accesses(struct machine *m, struct block *b, const uint8_t *code) {
     struct origin origins[15];
+    struct m4_stream stream = {.written_back = NO_REGISTER, .memory = UNKNOWN_MEMORY};
+    struct insn before = {.kind = ALU};
     for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
     unsigned it_left = 0;
     struct insn i;
@@ -217,7 +257,14 @@ static void add_accesses(struct block *b, const uint8_t *code) {
         i = decode(code + at);
         const struct operands o = operands_of(code + at);
         struct access a;
-        if (locate(&a, origins, &i, &o, b->addr + at)) add_access(b, &a);
+        const bool known = locate(&a, origins, &i, &o, b->addr + at);
+        if (known) add_access(b, &a);
+        if (m->chip->core == CORTEX_M4) {
+            const bool pipelined = is_load(&before) && before.dest != i.base && before.dest != i.index;
+            b->typical += m4_extra(&stream, &i, b->addr + at, pipelined, o.base, o.write_back, known ? memory_of(m, &a) : UNKNOWN_MEMORY);
+            if (!at) b->odd_start = i.bytes == 4 && b->addr & 2;
+        }
+        before = i;
         follow(origins, &i, &o, it_left > 0);
         it_left = i.kind == IT_BLOCK ? i.it_length : it_left ? it_left - 1 : 0;
     }
@@ -248,7 +295,7 @@ static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t
     b->indirect = before.kind == BRANCH_INDIRECT || before.loads_pc || before.kind == TABLE_BRANCH;
     b->fetched = ~0u;
     if (m7) schedule(m, b, code);
-    else add_accesses(b, code);
+    else add_accesses(m, b, code);
 }
 
 static struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
@@ -347,7 +394,7 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
         leave_m7(m, addr);
         enter_m7(m, b, follows_itself);
     } else {
-        if (addr != m->block_end) m->cycles.typical += m->taken_typical;
+        if (addr != m->block_end) m->cycles.typical += m->taken_typical + b->odd_start;
         m->cycles.typical += b->typical;
     }
     if (addr != m->block_end) {

@@ -58,7 +58,7 @@ static uint32_t m7_line(struct machine *m, uint32_t line, bool stores) {
 
 /* STM32L4: 8 lines of 32 bytes that are filled by reads of the flash's width. */
 static uint32_t art_line(struct machine *m, uint32_t line) {
-    const uint32_t addr = line << m->chip->timing.read_shift;
+    const uint32_t addr = line << m->read_shift;
     if (!in_flash(m, addr) || touch(m->art_data, ART_DATA_READS, line)) return 0;
     return m->flash_wait_states;
 }
@@ -79,7 +79,7 @@ static uint32_t line_stalls(struct machine *m, uint32_t line, bool stores) {
 }
 
 void wait_for_data(struct machine *m, struct block *b) {
-    const unsigned shift = m->chip->timing.read_shift;
+    const unsigned shift = m->read_shift;
     for (unsigned i = 0; i < b->access_count; ++i) {
         struct access *a = &b->accesses[i];
         uint32_t addr = (uint32_t)a->offset;
