@@ -27,7 +27,7 @@ from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
-from tinyhil.harness.mlperf.device import Device, ProtocolError
+from tinyhil.harness.mlperf.device import Device
 
 CHIPS = {"H7A3": "stm32h7a3", "F746": "stm32f746", "L4R5": "stm32l4r5-foreign"}
 CORES = {"stm32h7a3": "Cortex-M7", "stm32f746": "Cortex-M7", "stm32l4r5-foreign": "Cortex-M4"}
@@ -41,7 +41,6 @@ TASKS = {
 INFERENCES, WARM_UP = 2, 1
 BUDGET = 2_000_000_000  # instructions; the slowest image needs a tenth
 ANSWER_S = 120.0
-GREETINGS = 5
 FLASH_BASE = 0x08000000
 
 
@@ -157,18 +156,6 @@ class Board:
         return [json.loads(line) for line in said.splitlines()]
 
 
-def greet(device: Device) -> None:
-    """Wait until the image has booted and said all that it says by itself. HilError."""
-    for attempt in range(GREETINGS):
-        device.settle(0.3)
-        try:
-            device.name()
-            return
-        except ProtocolError:
-            if attempt == GREETINGS - 1:
-                raise
-
-
 def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
     """Two inferences after one for the caches. NotRun."""
     benchmark = next(b for b in BENCHMARKS if b.id.startswith(image.task))
@@ -179,7 +166,8 @@ def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
         problem = ""
         try:
             with Device(board, 115200) as device:
-                greet(device)
+                device.greeting(ANSWER_S)
+                device.name()
                 device.load(data)
                 device.infer(INFERENCES, WARM_UP, ANSWER_S)
         except (HilError, NotRun) as error:

@@ -58,8 +58,7 @@ static bool is_branch(const struct insn *i) {
  * (Arm, article 103488664), so wide instructions at odd halfwords leave it behind once it has been full: after a load. */
 struct m4_stream {
     unsigned odd_wide;      /* such instructions in a row */
-    uint8_t written_back;   /* base register of the load before; NO_REGISTER if it kept it */
-    uint8_t stored;         /* the instruction before was a store */
+    bool stored;            /* the instruction before was a store */
     int memory;             /* of the load before; UNKNOWN_MEMORY */
 };
 
@@ -68,17 +67,15 @@ enum { ODD_WIDE_IN_A_ROW = 3, UNKNOWN_MEMORY = -1 };
 static bool is_load(const struct insn *i) { return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD; }
 
 /* Cycles beyond those of the tables. `pipelined`: the tables let this load overlap the one before. */
-static unsigned m4_extra(struct m4_stream *s, const struct insn *i, uint32_t addr, bool pipelined, uint8_t base, bool writes_back,
-                         int memory) {
+static unsigned m4_extra(struct m4_stream *s, const struct insn *i, uint32_t addr, bool pipelined, int memory) {
     const bool odd = i->bytes == 4 && addr & 2, loads = is_load(i);
     unsigned extra = 0;
-    if (pipelined && loads && (s->written_back == base || odd || (memory != s->memory && memory >= 0 && s->memory >= 0)))
+    if (pipelined && loads && (odd || (memory != s->memory && memory >= 0 && s->memory >= 0)))
         ++extra;                                                   /* [J] */
     if (loads && s->stored) ++extra;                               /* [J] */
     s->odd_wide = odd ? s->odd_wide + 1 : 0;
     if (s->odd_wide == ODD_WIDE_IN_A_ROW) ++extra;                 /* [C] */
     if (loads || i->kind == LOAD_MANY) s->odd_wide = 0;
-    s->written_back = loads && writes_back ? base : NO_REGISTER;
     s->stored = i->kind == STORE || i->kind == STORE_REGISTER;
     s->memory = loads ? memory : UNKNOWN_MEMORY;
     return extra;
@@ -248,7 +245,7 @@ static int memory_of(const struct machine *m, const struct access *a) {
 
 static void add_accesses(struct machine *m, struct block *b, const uint8_t *code) {
     struct origin origins[15];
-    struct m4_stream stream = {.written_back = NO_REGISTER, .memory = UNKNOWN_MEMORY};
+    struct m4_stream stream = {.memory = UNKNOWN_MEMORY};
     struct insn before = {.kind = ALU};
     for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
     unsigned it_left = 0;
@@ -261,7 +258,7 @@ static void add_accesses(struct machine *m, struct block *b, const uint8_t *code
         if (known) add_access(b, &a);
         if (m->chip->core == CORTEX_M4) {
             const bool pipelined = is_load(&before) && before.dest != i.base && before.dest != i.index;
-            b->typical += m4_extra(&stream, &i, b->addr + at, pipelined, o.base, o.write_back, known ? memory_of(m, &a) : UNKNOWN_MEMORY);
+            b->typical += m4_extra(&stream, &i, b->addr + at, pipelined, known ? memory_of(m, &a) : UNKNOWN_MEMORY);
             if (!at) b->odd_start = i.bytes == 4 && b->addr & 2;
         }
         before = i;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_BLOCKS = 80, MAX_READY = 12,
+    BLOCK_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_BLOCKS = 80, MAX_READY = 12, MAX_RESETS = 6,
     TIM_CR1 = 0x00, TIM_EGR = 0x14, TIM_CNT = 0x24, TIM_PSC = 0x28, TIM_ARR = 0x2C,
     CRC_DR = 0x00, CRC_CR = 0x08, CRC_INIT = 0x10, CRC_POL = 0x14
 };
@@ -30,7 +30,8 @@ struct family {
     const struct peripheral *peripherals;
     struct ready ready[MAX_READY];
     uint32_t rcc, flash, source_offset, source_shift; /* the clock that is used is the one asked for */
-    uint32_t source_mask, acr_reset, cr_reset;
+    uint32_t source_mask;
+    struct { uint32_t addr, value; } resets[MAX_RESETS]; /* that are not 0 */
     uint32_t (*clock_hz)(void);
     uint32_t (*timer_hz)(bool apb2);
 };
@@ -209,9 +210,9 @@ static void reset(struct machine *m) {
         blocks[i].words[CRC_DR / 4] = blocks[i].words[CRC_INIT / 4] = ~0u;
         blocks[i].words[CRC_POL / 4] = 0x04C11DB7;
     }
-    block_of(family->flash)->words[family->flash % BLOCK_BYTES / 4] = family->acr_reset;
-    block_of(family->rcc)->words[family->rcc % BLOCK_BYTES / 4] = family->cr_reset;
-    m->flash_wait_states = family->acr_reset & 15;
+    for (unsigned i = 0; i < MAX_RESETS && family->resets[i].addr; ++i)
+        block_of(family->resets[i].addr)->words[family->resets[i].addr % BLOCK_BYTES / 4] = family->resets[i].value;
+    m->flash_wait_states = peek(family->flash) & 15;
     m->uart.keep_old_on_overrun = true;
 }
 
@@ -249,7 +250,9 @@ static const struct family l4 = {
               {L4_RCC, 0x90, 0x90, 1 << 0, 1 << 1}, {L4_RCC, 0x94, 0x94, 1 << 0, 1 << 1},
               {L4_RCC, 0x98, 0x98, 1 << 0, 1 << 1}},
     .rcc = L4_RCC, .flash = L4_FLASH, .source_offset = 0x08, .source_mask = 3, .source_shift = 2,
-    .acr_reset = 0x600, .cr_reset = 0x63, .clock_hz = l4_clock_hz, .timer_hz = l4_timer_hz,
+    .resets = {{L4_FLASH, 0x600}, {L4_RCC, 0x63}, {L4_RCC + 0x0C, 0x1000}, {L4_PWR, 0x200}, {L4_PWR + 0x80, 0x100},
+               {0x48001810, 1 << 12}}, /* PG12: the external regulator of a NUCLEO-L4R5ZI-P says that it is ready */
+    .clock_hz = l4_clock_hz, .timer_hz = l4_timer_hz,
 };
 
 static void map_l4(struct machine *m) { map_blocks(m, &l4); }
@@ -296,7 +299,7 @@ static const struct family f7 = {
               {F7_RCC, 0, 0, 1 << 26, 1 << 27}, {F7_RCC, 0, 0, 1 << 28, 1 << 29}, {F7_RCC, 0x74, 0x74, 1 << 0, 1 << 1},
               {F7_PWR, 4, 0, 1 << 16, 1 << 16}, {F7_PWR, 4, 0, 1 << 17, 1 << 17}, {F7_PWR, 4, 0, 0, 1 << 14}},
     .rcc = F7_RCC, .flash = F7_FLASH, .source_offset = 0x08, .source_mask = 3, .source_shift = 2,
-    .acr_reset = 0, .cr_reset = 0x83, .clock_hz = f7_clock_hz, .timer_hz = f7_timer_hz,
+    .resets = {{F7_RCC, 0x83}, {F7_RCC + 4, 0x24003010}}, .clock_hz = f7_clock_hz, .timer_hz = f7_timer_hz,
 };
 
 static void map_f7(struct machine *m) { map_blocks(m, &f7); }
@@ -317,7 +320,7 @@ enum { H7_RCC = 0x58024400, H7_FLASH = 0x52002000, H7_PWR = 0x58024800, HSI64 = 
 
 static uint32_t h7_pll_hz(void) {
     const uint32_t select = peek(H7_RCC + 0x28), source = select & 3, divider = select >> 4 & 63;
-    const uint32_t input = source == 0 ? HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : HSE8;
+    const uint32_t input = source == 0 ? (uint32_t)HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : HSE8;
     const uint32_t factors = peek(H7_RCC + 0x30);
     return divider ? (uint32_t)((uint64_t)input / divider * ((factors & 511) + 1) / ((factors >> 9 & 127) + 1)) : 0;
 }
@@ -325,7 +328,7 @@ static uint32_t h7_pll_hz(void) {
 /* The CPU's; AHB is this divided by HPRE. */
 static uint32_t h7_clock_hz(void) {
     const uint32_t source = field(H7_RCC + 0x10, 0, 3);
-    const uint32_t hz = source == 0 ? HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : source == 2 ? HSE8 : h7_pll_hz();
+    const uint32_t hz = source == 0 ? (uint32_t)HSI64 >> field(H7_RCC, 3, 2) : source == 1 ? CSI4 : source == 2 ? HSE8 : h7_pll_hz();
     return ahb_divided(hz, field(H7_RCC + 0x18, 8, 4));
 }
 
@@ -355,7 +358,7 @@ static const struct family h7 = {
               {H7_RCC, 0, 0, 1 << 26, 1 << 27}, {H7_RCC, 0, 0, 1 << 28, 1 << 29}, {H7_RCC, 0x70, 0x70, 1 << 0, 1 << 1},
               {H7_PWR, 0x04, 0, 0, 1 << 13}, {H7_PWR, 0x18, 0, 0, 1 << 13}},
     .rcc = H7_RCC, .flash = H7_FLASH, .source_offset = 0x10, .source_mask = 7, .source_shift = 3,
-    .acr_reset = 0x13, .cr_reset = 0x25, .clock_hz = h7_clock_hz, .timer_hz = h7_timer_hz,
+    .resets = {{H7_FLASH, 0x13}, {H7_RCC, 0x25}}, .clock_hz = h7_clock_hz, .timer_hz = h7_timer_hz,
 };
 
 static void map_h7(struct machine *m) { map_blocks(m, &h7); }
