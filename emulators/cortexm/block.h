@@ -2,7 +2,7 @@
 #pragma once
 #include "machine.h"
 
-enum { MAX_ACCESSES = 16, ABSOLUTE = 255 };
+enum { MAX_ACCESSES = 16, ABSOLUTE = 255, NEVER_FETCHED = ~0u };
 
 /* Data of loads or stores at base + (index << shift) + offset, registers as they are when the block is entered. */
 struct access {
@@ -21,9 +21,7 @@ struct block {
     uint16_t paired;       /* M7: if the first instruction is issued beside the branch that led here */
     uint16_t again[2];     /* M7: if the block follows itself, in turns */
     uint16_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
-    uint16_t literals;     /* distinct flash lines of literals, in order */
     uint16_t access_count;
-    uint32_t first_literal, last_literal;
     uint32_t last_target;  /* M7: of the branch at the end */
     uint32_t fetched;      /* M7: value of `fills` when all its lines were last seen in the instruction cache */
     int32_t lowest_sp;     /* relative to the SP at entry, <= 0 */
@@ -35,6 +33,9 @@ struct block {
     bool sp_unknown, stores, uses_fpu;
     struct access accesses[MAX_ACCESSES];
 };
+
+/* block.c */
+void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code);
 
 /* data.c */
 void add_access(struct block *b, const struct access *a);

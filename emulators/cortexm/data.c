@@ -63,7 +63,7 @@ static uint32_t art_line(struct machine *m, uint32_t line) {
     return m->flash_wait_states;
 }
 
-/* SAM3X: one buffer of 128 bits for data. */
+/* SAM3X: one buffer of 128 bits for data (datasheet 18.4.1). */
 static uint32_t buffer_line(struct machine *m, uint32_t line) {
     if (!in_flash(m, line << 4) || m->literal_line == line) return 0;
     m->literal_line = line;

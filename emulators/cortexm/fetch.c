@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* SAM3X: two 128-bit code buffers with sequential prefetch, one 128-bit data buffer (datasheet 18.4.1). */
+/* SAM3X: two 128-bit code buffers with sequential prefetch (datasheet 18.4.1). */
 static uint32_t from_buffers(struct machine *m, const struct block *b) {
     const uint32_t first = b->addr >> 4, last = (b->addr + b->size - 1) >> 4, waits = m->flash_wait_states;
     const bool first_held = first == m->code_line[0] || first == m->code_line[1];
@@ -16,10 +16,6 @@ static uint32_t from_buffers(struct machine *m, const struct block *b) {
     } else if (m->code_line[0] != last) {
         m->code_line[1] = m->code_line[0];
         m->code_line[0] = last;
-    }
-    if (b->literals) {
-        stalls += waits * (b->literals - (b->first_literal == m->literal_line));
-        m->literal_line = b->last_literal;
     }
     return stalls;
 }
