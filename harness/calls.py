@@ -5,6 +5,7 @@ The commands turn options into requests and print what comes back; the Python in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.search.task import SearchRequest
+    from tinyhil.harness.train.session import TrainOutcome, TrainRequest
+    from tinyhil.train.fit import Epoch
 
 
 def run(request: Request, boards: Boards, say: Say, progress: Progress) -> tuple[dict[str, Any], Path]:
@@ -42,6 +45,13 @@ def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchPro
     from tinyhil.harness.search.session import run_search
 
     return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
+def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
+    """A model trained for its formats, written as an ONNX file."""
+    from tinyhil.harness.train.session import run_train
+
+    return run_train(request, default_cache_dir(), say, tell)
 
 
 def export(wanted: Wanted, boards: Boards, say: Say) -> Library:

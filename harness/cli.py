@@ -38,6 +38,7 @@ from tinyhil.harness.commands import (
     report,
     run,
     search,
+    train,
 )
 from tinyhil.harness.text import printable
 
@@ -75,7 +76,7 @@ def hil(context: click.Context) -> None:
 
 GROUPS = {
     "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
-    "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
+    "Choose and plan": (search.search, train.train, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
     "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),

@@ -43,6 +43,12 @@ class Infeasible(ConfigError):
     exit_code = EXIT_BUILD
 
 
+class TrainingError(HilError):
+    """Training ran into values that are not finite, or a loss that explodes."""
+
+    exit_code = EXIT_GATE
+
+
 class BoardError(HilError):
     """No such board, none attached, several candidates, or the board is busy."""
 

@@ -49,9 +49,6 @@ MODEL_OPTION = click.option(
 INPUTS_OPTION = click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on."
 )
-CALIBRATE_OPTION = click.option(
-    "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
-)
 
 
 def prefer_option(default: str) -> Callable[[Any], Any]:
@@ -66,13 +63,19 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
     )
 
 
-CALIBRATE_BY_OPTION = click.option(
-    "--calibrate-by",
-    type=click.Choice(["minmax", "percentile", "kl", "mse"]),
-    default="minmax",
-    show_default=True,
-    help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
-)
+def calibrate_options(command: Command) -> Command:
+    """`--calibrate` and `--calibrate-by`: on which inputs ranges are observed, and what of them is kept."""
+    by = click.option(
+        "--calibrate-by",
+        type=click.Choice(["minmax", "percentile", "kl", "mse"]),
+        default="minmax",
+        show_default=True,
+        help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
+    )
+    on = click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+    return on(by(command))
+
+
 PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )

@@ -56,8 +56,7 @@ from tinyhil.preference import RAM
 )
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),

@@ -80,6 +80,7 @@ class Order(Part):
     assignment: Word | None = None
     inputs: Word | None = None
     calibrate: Word | None = None
+    calibrate_by: Word = "minmax"
     samples: Annotated[int, Field(ge=1)] = 16
 
 

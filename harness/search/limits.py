@@ -92,7 +92,7 @@ def make_meter(task: Task) -> Meter:
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
     ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
-    model = f"{task.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
+    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
     truth = truth_of(task.board, emulated=place.port is None)
     version = Version.of(task.board, truth, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"

@@ -14,15 +14,13 @@ from typing import Any
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.listing import Model
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Request, Streamed, open_model
+from tinyhil.harness.job import Opened, Request, Streamed, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.total import wider_input
-from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -158,8 +156,7 @@ class Task:
     ram_bytes: int
     arena_bytes: int
     strategy: Strategy
-    source: ModelSource
-    model: Model
+    opened: Opened
     ranges: Ranges
     split: Split
     study: Study
@@ -186,7 +183,7 @@ class Task:
 
     @property
     def folder(self) -> Path:
-        return self.request.results / "search" / self.source.name
+        return self.request.results / "search" / self.opened.source.name
 
     def stem(self, limit_bytes: int) -> str:
         return f"{self.strategy.name}-{limit_bytes}-{self.key[:8]}"
@@ -203,7 +200,8 @@ class Task:
         names = ",".join(self.study.space.formats)
         if r.calibrate_by != "minmax":
             names += f" {r.calibrate_by}"
-        how = f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
+        model = self.opened.model.sha256
+        how = f"{model} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
         ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
         return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
 
@@ -216,14 +214,14 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
-    source, model = opened.source, opened.model
+    graph = opened.model.graph
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(model.graph, ranges, names, () if hardware is None else WITHOUT)
+    space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
     memory = memory_of(space, board, request.prefer)
     ram_bytes = _ram_bytes(request, board)
     memory.require(ram_bytes)
-    examples = make_examples(model.graph, split.x, split.y)
+    examples = make_examples(graph, split.x, split.y)
     require_classes(examples)
     executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
@@ -237,8 +235,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         ram_bytes,
         ram_bytes,
         strategy,
-        source,
-        model,
+        opened,
         ranges,
         split,
         study,
@@ -315,8 +312,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         results=request.results,
     )
     thin = split.thinned(samples or request.device_samples)
-    known = request.calibrate is not None or (task.source.ranges is not None and task.source.ranges.is_file())
-    calibration = None if known else split.calibration
+    calibration = None if task.opened.calibrates(request.calibrate) else split.calibration
     return Bench(
         run_request,
         task.boards,
