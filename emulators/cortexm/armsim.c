@@ -245,11 +245,11 @@ static void report_exit(const struct machine *m, double started) {
     typedef unsigned long long ull;
     printf("{\"event\":\"exit\",\"cycles\":%llu,\"instructions\":%llu,\"cycles_min\":%llu,\"cycles_max\":%llu,"
            "\"rx_bytes\":%llu,\"tx_bytes\":%llu,\"overruns\":%llu,\"resets\":%llu,\"min_sp\":%u,\"clock_hz\":%u,"
-           "\"baud\":%u,\"wall_seconds\":%.3f}\n",
+           "\"baud\":%u,\"why\":\"%s\",\"wall_seconds\":%.3f}\n",
            (ull)(m->total_cycles.typical + m->cycles.typical), (ull)(m->total_instructions + m->instructions),
            (ull)(m->total_cycles.min + m->cycles.min), (ull)(m->total_cycles.max + m->cycles.max), (ull)u->rx_bytes,
            (ull)u->tx_bytes, (ull)u->overruns, (ull)m->resets, m->min_sp, m->chip->clock_hz(),
-           u->byte_cycles ? (uint32_t)(10ull * m->chip->clock_hz() / u->byte_cycles) : 0, wall_seconds() - started);
+           u->byte_cycles ? (uint32_t)(10ull * m->chip->clock_hz() / u->byte_cycles) : 0, m->stop_why, wall_seconds() - started);
     fflush(stdout);
 }
 

@@ -109,8 +109,16 @@ static void follow_stack(struct block *b, const struct insn *i, int32_t *sp) {
     b->sp_unknown |= i->sp_unknown;
 }
 
-/* One instruction after the other: the cycles of M3 and M4, and the bounds of all. Worst case of flash: every line
- * fetched anew, every load missing. */
+/* Worst case: every line fetched anew, every load missing, behind another fill, and not aligned. */
+static uint32_t memory_bound(const struct machine *m, const struct block *b, unsigned loads) {
+    const struct timing *t = &m->chip->timing;
+    const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
+    const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
+    if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
+    return (lines + loads) * 2 * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
+}
+
+/* One instruction after the other: the cycles of M3 and M4, and the bounds of all. */
 static void add_prices(struct machine *m, struct block *b, unsigned count) {
     const enum core core = m->chip->core;
     struct m4_stream stream = {.memory = UNKNOWN_MEMORY};
@@ -122,7 +130,9 @@ static void add_prices(struct machine *m, struct block *b, unsigned count) {
         struct price p = price_of(&s->insn, &before, core);
         if (core == CORTEX_M4) {
             const int memory = s->located ? (int)(first_address(m, &s->access) >> 28) : UNKNOWN_MEMORY;
-            p.typical += m4_extra(&stream, &s->insn, addr, overlaps(&s->insn, &before), memory);
+            const unsigned extra = m4_extra(&stream, &s->insn, addr, overlaps(&s->insn, &before), memory);
+            p.typical += extra;
+            p.max += extra;
         }
         add_price(b, &s->insn, p);
         follow_stack(b, &s->insn, &sp);
@@ -132,16 +142,16 @@ static void add_prices(struct machine *m, struct block *b, unsigned count) {
         addr += s->insn.bytes;
         before = s->insn;
     }
-    const unsigned shift = core == CORTEX_M3 ? 4 : 5;
-    const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
-    b->max += (lines + loads) * m->flash_wait_states;
+    b->max += memory_bound(m, b, loads);
 }
 
 static void add_taken(struct block *b, const struct step *last, enum core core) {
     const struct price p = price_of_taken(&last->insn, core);
     b->indirect = last->insn.kind != BRANCH && last->insn.kind != BRANCH_COND;
     b->conditional = ends_conditionally(last);
-    if (b->conditional) {
+    if (core == CORTEX_M7) {
+        b->max += p.max; /* mispredicted, taken or not; what is typical is known when the next block is */
+    } else if (b->conditional) {
         b->taken_typical = p.typical;
         b->taken_min = p.min;
         b->taken_max = p.max;
@@ -189,6 +199,7 @@ void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, 
     for (const struct step *s = steps; s < steps + count; ++s)
         if (s->located) add_access(b, &s->access);
     b->odd_start = m->chip->core == CORTEX_M4 && steps[0].insn.bytes == 4 && addr & 2;
+    b->max += b->odd_start;
     if (m->chip->core == CORTEX_M7) schedule(m, b, count);
     if (b->min == 0) b->min = 1;
 }
