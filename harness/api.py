@@ -112,7 +112,8 @@ class Model:
     def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
 
-        `record.assignment_file` is for `compile`; ConfigError if a limit or an option makes no sense.
+        `record.assignment_file` is for `compile`, with `pareto` that of each of `record.points`; `board` may name
+        several. ConfigError if a limit or an option makes no sense.
         """
         from tinyhil.harness.search.task import SearchRequest
 
@@ -122,9 +123,15 @@ class Model:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
         try:
+            if not isinstance(given.get("board"), str | None):
+                given["board"], *given["also"] = given["board"]
+                given["also"] = tuple(given["also"])
             request = SearchRequest(model=self.name, **given)
         except TypeError as error:
             raise ConfigError(f"search: {_option(error)}") from None
+        if request.pareto is not None:
+            front = replace(request, out=options.get("out"))  # each point has a file of its own
+            return Record(calls.pareto(front, _boards(), self.say, _silent).printed)
         outcome = calls.search(request, _boards(), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
@@ -317,7 +324,7 @@ def _needed(example: Any, what: str) -> Any:
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
-    """What differs from record `a` in record `b`: `name`, `text`, `fails` (a gate would), `better`.
+    """What differs from record `a` in record `b`: `what`, `text`, `fails` (a gate would), `better`.
 
     DataError if one is no record of a run.
     """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.search.task import SearchRequest
@@ -45,6 +46,13 @@ def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchPro
     from tinyhil.harness.search.session import run_search
 
     return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
+def pareto(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> ParetoOutcome:
+    """The front of two or three of RAM, latency, flash and accuracy, an assignment file for every point."""
+    from tinyhil.harness.search.session import run_pareto
+
+    return run_pareto(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
 
 
 def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:

@@ -55,6 +55,10 @@ class BoardError(HilError):
     exit_code = EXIT_NO_BOARD
 
 
+class SchedulerError(BoardError):
+    """Nobody answers where the scheduler of a farm should be."""
+
+
 class BuildError(HilError):
     """A tool is missing, the compiler failed, or the image could not be produced."""
 

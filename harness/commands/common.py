@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 BOARDS_OPTION = click.option(
     "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
 )
@@ -141,3 +142,14 @@ def say(line: str) -> None:
     from tinyhil.harness.text import printable
 
     click.echo(printable(line), err=True)
+
+
+def write_result(path: Path, text: str) -> None:
+    """Into the file, which is told, or to stdout."""
+    from tinyhil import files
+
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    files.write_text(path, text)
+    click.echo(f"{path}: written", err=True)
