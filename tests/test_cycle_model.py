@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from benchmarks import cycle_model
 from benchmarks.cycle_model import Image, NotRun, binary, images
-
 from tests.test_emulator_cortexm import ARMSIM, H747, L4R5, Chip, build_dir
 from tests.test_mlperf import made, tiny
+from tinyhil.harness.boards.truth import statements
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.records.band import band
 
 __all__ = ["tiny"]  # a fixture
 ROOT = Path(__file__).resolve().parent.parent
@@ -257,3 +259,16 @@ def test_boards_claim_no_more_than_the_table_says() -> None:
         assert len(errors) > 15
         assert max(errors) <= 100 * emulator.error < max(errors) + 1
         assert np.median(errors) <= 5
+
+
+def test_a_run_says_between_which_times_the_chip_lies() -> None:
+    modelled = {"median": 28e3, "median_us": 28e3, "unit": "cycles", "max": 28000, "clock_hz": 1_000_000}
+    assert band(modelled) == ""
+    assert band({**modelled, "low": 25_200, "high": 30_800}) == ", on the chip between 25.20 ms and 30.80 ms"
+
+
+def test_truth_names_the_error_of_each_model() -> None:
+    said = {line.split()[0]: line for line in statements(load_boards()) if " armsim " in line}
+    assert said["due"].endswith("modelled cycles, never held against hardware")
+    assert said["h747"].endswith("modelled cycles, within 10 % of hardware")
+    assert said["nucleo_l4r5"].endswith("modelled cycles, within 7 % of hardware")

@@ -15,7 +15,7 @@ struct access {
 };
 
 struct block {
-    uint32_t addr, size;
+    uint32_t addr, size, generation;
     uint16_t instructions, typical, min, max;
     uint16_t taken_typical, taken_min, taken_max; /* for a conditional branch at the end that is taken */
     uint16_t paired;       /* M7: if the first instruction is issued beside the branch that led here */

@@ -2,23 +2,27 @@
 #include "block.h"
 #include "decode.h"
 
-#include <string.h>
-
 enum { BLOCKS = 1 << 16 }; /* one for every halfword of 128 KiB of code */
 
 static struct block cache[BLOCKS];
+static uint32_t generation = 1; /* blocks of another one are forgotten */
+
+static bool is_known(const struct block *b, uint64_t addr, uint32_t size) {
+    return b->addr == addr && b->size == size && b->generation == generation;
+}
 
 static struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
     struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
-    if (b->addr == addr && b->size == size) return b;
+    if (is_known(b, addr, size)) return b;
     const uint8_t *code = memory_at(m, addr, size);
     if (!code) return NULL;
     describe(m, b, addr, size, code);
+    b->generation = generation;
     if (b->uses_fpu && !fpu_enabled()) stop_machine(m, STOP_FAULT, "FPU instruction while CPACR has the FPU off");
     return b;
 }
 
-void forget_blocks(void) { memset(cache, 0, sizeof cache); }
+void forget_blocks(void) { ++generation; }
 
 static bool is_store(const struct insn *i) {
     return i->kind == STORE || i->kind == STORE_REGISTER || i->kind == STORE_MANY || i->kind == FP_STORE;
@@ -92,7 +96,7 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     (void)uc;
     struct machine *m = user;
     struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
-    if (b->addr != addr || b->size != size) b = block_at(m, addr, size);
+    if (!is_known(b, addr, size)) b = block_at(m, addr, size);
     if (!b) {
         if (is_exception_return(addr)) interrupt_return(m);
         return;

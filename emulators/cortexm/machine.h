@@ -159,7 +159,7 @@ uint8_t *memory_at(const struct machine *m, uint32_t addr, uint32_t bytes);
 void map_registers(struct machine *m, uint32_t base, uint32_t size, uc_cb_mmio_read_t read, uc_cb_mmio_write_t write);
 void check(uc_err error, const char *what);
 
-/* armsim.c: one boot, or code called by a boot ROM: until it jumps to `until`, a reset, a fault or the end */
+/* run.c: one boot, or code called by a boot ROM: until it jumps to `until`, a reset, a fault or the end */
 void run(struct machine *m, uint32_t pc, uint32_t until);
 
 /* flash.c: false if the place is not in flash */
