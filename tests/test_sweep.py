@@ -35,7 +35,8 @@ def sweep(folder: Path, text: str, *more: object, **environment: str) -> Any:
 
 def table_of(done: Any, code: int = 0) -> list[dict[str, Any]]:
     """The rows but for what differs from machine to machine and from run to run."""
-    passing = ("seconds", "processor_s", "machine", "record", "search", "assignment", "latency", "latency_us")
+    passing = ("seconds", "processor_s", "machine", "process", "latency", "latency_us")
+    passing += ("record", "search", "assignment")
     rows = record_of(done, code)["cells"]
     return [{name: value for name, value in row.items() if name not in passing} for row in rows]
 
@@ -46,7 +47,7 @@ def cells_in(folder: Path) -> dict[str, int]:
 
 
 def test_every_cell_is_computed_once(tmp_path: Path) -> None:
-    text = MLP + "strategies: [lagrange, {strategy: random, set: {trials: 3}, evaluations: 3}]\n"
+    text = MLP + "strategies: [lagrange, {strategy: random, set: {trials: 2}, evaluations: 2}]\n"
     text = (
         text.replace("fixed16]", "fixed16, [fixed8, fixed16]]") + "search: {evaluations: 4, samples: 40, ram: 1000}\n"
     )
@@ -65,12 +66,13 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
     assert page.count('class="sortable"') >= 5
     assert page.count("<article") == 6, "a run each, and two searches"
     assert "fixed16 → digits_mlp" not in page.split("<article")[0], "compared with the first of the same model"
+    assert len(list(tmp_path.glob("results/sweep/searches/search/digits_mlp/journal-*"))) == 2, "one, and its lock"
     before = cells_in(tmp_path)
     again = sweep(tmp_path, text, "--json")
     assert (table_of(again), json.loads(again.stdout)["known"], cells_in(tmp_path)) == (rows, 4, before)
-    more = sweep(tmp_path, MLP.replace("fixed8,", "posit8es1, fixed8,"), "--json")
-    assert json.loads(more.stdout)["known"] == 2, "another sweep knows what this one has computed"
-    assert {key: value for key, value in cells_in(tmp_path).items() if key in before} == before
+    other = sweep(tmp_path, MLP.replace("fixed8, ", ""), "--json")
+    assert json.loads(other.stdout)["known"] == 1, "another sweep knows what this one has computed"
+    assert cells_in(tmp_path) == before
 
 
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
@@ -213,6 +215,7 @@ def due() -> Bench:
     return make_bench("due", "digits_mlp", load_inputs(find_model("digits_mlp"), None, 4).x)
 
 
+@pytest.mark.slow
 def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> None:
     """Three workers, two of them with a Due; a fourth when the first is killed amid a cell. The board that is asked
     first dies amid its cell, which goes on to the other one."""

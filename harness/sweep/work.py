@@ -28,7 +28,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.search.task import SearchRequest
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 
-FINISHED = "cell.json"
+FINISHED, SEARCH = "cell.json", "search.json"
 PATHS = ("inputs", "calibrate", "held_out")
 NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
 Say = Callable[[str], None]
@@ -66,7 +66,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
                 return known
             outcome |= _measured(order, folder, say)
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
-            outcome["processor_s"] = round(_processor_s() - before, 3)
+            outcome |= {"processor_s": round(_processor_s() - before, 3), "process": os.getpid()}
             if outcome["exit_code"] in (errors.EXIT_OK, errors.EXIT_FLAKY):
                 files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
     except KeyboardInterrupt:
@@ -103,7 +103,7 @@ def _measured(order: Mapping[str, Any], folder: Path, say: Say) -> dict[str, Any
 
 
 def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path, say: Say) -> str:
-    """The search's record, below the cell's folder."""
+    """The file of the search's record in the cell's folder."""
     options = {key: value for key, value in order["search"].items() if value is not None}
     options |= {key: Path(options[key]) for key in PATHS if key in options}
     options |= {key: order["run"][key] for key in ("calibrate_by", "prefer") if order["run"][key] is not None}
@@ -114,11 +114,13 @@ def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path,
         strategy=order["strategy"]["name"],
         set_=tuple(order["strategy"]["set"]),
         out=out,
-        results=folder,
+        results=folder.parent / "searches",  # of all cells: what one has asked, no other asks again
+        workers=1,
         **options,
     )
-    calls.search(request, boards, say, lambda trial, best: None)
-    return max(folder.glob("search/*/*.json"), key=lambda path: path.stat().st_mtime).relative_to(folder).as_posix()
+    outcome = calls.search(request, boards, say, lambda trial, best: None)
+    files.write_text(folder / SEARCH, json.dumps(outcome.record, indent=1) + "\n")
+    return SEARCH
 
 
 def _require(what: str, here: str, wanted: str, remedy: str) -> None:
