@@ -14,7 +14,6 @@ import argparse
 import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil.errors import HilError
+from tinyhil.harness.boards.process import ProcessBoard
 from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
@@ -139,62 +139,39 @@ def binary(path: Path) -> bytes:
     return bytes(image)
 
 
-class Board:
-    """An emulator with an image, as far as `Device` wants to know it."""
-
-    def __init__(self, emulator: Path, chip: str, image: bytes, folder: Path, options: tuple[str, ...]) -> None:
-        self.port, self.banner_s = str(folder / "port"), ANSWER_S
-        self.lines = folder / "lines"
-        (folder / "image.bin").write_bytes(image)
-        given = ("--chip", chip, "--image", folder / "image.bin", "--link", self.port, "--lines", self.lines)
-        self._process = subprocess.Popen(
-            [emulator, *given, "--no-autoreset", "--budget", str(BUDGET), *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()
-
-    def starved_s(self) -> float:
-        return 0.0
-
-    def alive(self) -> None:
-        """Dead boards are known by their closed port."""
-
-    def finish(self) -> Mapping[str, Any]:
-        """Switch off; what the emulator said at the end. NotRun with the place of a fault."""
-        said, _ = self._process.communicate()
-        events = [json.loads(line) for line in said.splitlines()]
-        fault = next((event for event in events if event["event"] == "fault"), None)
-        if fault is not None:
-            raise NotRun(f"{fault['why']} at pc {fault['pc']}")
-        last: dict[str, Any] = events[-1]
-        return last
-
-
 def run(image: Image, emulator: Path, seed: int = 0) -> Outcome:
     """Two inferences after one for the caches. NotRun."""
     benchmark = next(b for b in BENCHMARKS if b.id.startswith(image.task))
     raw = np.random.default_rng(seed).integers(0, 256, benchmark.count, np.uint8)
     data = raw.tobytes() if benchmark.values is not None else (raw / np.float32(64) - 2).astype("<f4").tobytes()
-    with tempfile.TemporaryDirectory() as folder:
-        board = Board(emulator, image.chip, binary(image.path), Path(folder), image.options)
-        problem = ""
-        try:
-            with Device(board, 115200) as device:
-                device.greeting(ANSWER_S)
-                device.name()
-                device.load(data)
-                device.infer(INFERENCES, WARM_UP, ANSWER_S)
-        except (HilError, NotRun) as error:
-            problem = str(error)
-        totals = board.finish()
-        if totals["why"] == BUDGET_SPENT:
+    problem = ""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with ProcessBoard(_command(image, emulator, folder), folder / "log", ANSWER_S) as board:
+            try:
+                with Device(board, 115200) as device:
+                    device.greeting(ANSWER_S)
+                    device.name()
+                    device.load(data)
+                    device.infer(INFERENCES, WARM_UP, ANSWER_S)
+            except HilError as error:
+                problem = str(error)
+            totals = board.finish()
+        fault = next((event for event in board.events if event["event"] == "fault"), None)
+        if fault is not None:
+            raise NotRun(f"{fault['why']} at pc {fault['pc']}")
+        if totals.get("why") == BUDGET_SPENT:
             raise NotRun(f"no end within {BUDGET:,} instructions")
         if problem:
             raise NotRun(problem)
-        return _outcome(image, board.lines, totals)
+        return _outcome(image, folder / "lines", totals)
+
+
+def _command(image: Image, emulator: Path, folder: Path) -> list[str]:
+    (folder / "image.bin").write_bytes(binary(image.path))
+    files = {"--image": "image.bin", "--link": "port", "--lines": "lines"}
+    given = [part for option, name in files.items() for part in (option, str(folder / name))]
+    return [str(emulator), "--chip", image.chip, *given, "--no-autoreset", "--budget", str(BUDGET), *image.options]
 
 
 def _outcome(image: Image, lines: Path, totals: Mapping[str, Any]) -> Outcome:

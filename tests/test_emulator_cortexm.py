@@ -262,7 +262,7 @@ def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> 
     assert last["clock_hz"] == chip.clock_hz
     assert abs(last["baud"] / 115200 - 1) < 0.02
     if uart == "true":
-        assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 116_000
+        assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 117_000
 
 
 @every_chip
