@@ -16,7 +16,7 @@ from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.executions import executions
 from tinyhil.search.journal import Journal, Query
-from tinyhil.search.memory import Memory
+from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
 from tinyhil.search.trial import Trial
 
@@ -124,7 +124,14 @@ class Study:
         return all(
             board.memory.fits(candidate, int(board.limit_bytes * factor) - board.beside_bytes(candidate))
             for board in self.boards
+            if board.limits_ram
         )
+
+    @property
+    def limits_ram(self) -> bool:
+        """Not where an arena without a limit lies beside an accelerator, whose costs say what can not be held:
+        strategies made for it ask thousands of times per trial."""
+        return self.limit_bytes < UNLIMITED or not isinstance(self.costs, AcceleratorCosts)
 
     def beside_bytes(self, candidate: Candidate) -> int:
         return 0 if self.beside is None else self.beside(candidate)
