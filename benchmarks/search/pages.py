@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES
 from benchmarks.search.figures import EIGHT_BITS, SEARCHED, UNIFORM
+from benchmarks.search.paper import ABSENT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "search"
@@ -80,6 +81,23 @@ def _peers_page(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def _paper_page(rows: Rows) -> str:
+    lines = [
+        "| Network | Formats | Float | RAM limit B | RAM B | Points lost | Differ |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        start = f"| `{row['model']}` | {row['offer'].split(',')[0].rstrip('8')} 8/16 "
+        if "error" in row:
+            lines.append(f"{start}| | {row['limit']} | not feasible | | |")
+            continue
+        lines.append(
+            f"{start}| {row['float_percent']:.2f} % | {row['limit']} | {row['ram']} | {row['points_lost']:+.2f} "
+            f"| {row['disagreements']} of {row['samples']} |"
+        )
+    return "\n".join([*lines, *(f"| {name} | | {why} | | | | |" for name, why in ABSENT.items())])
+
+
 def _figure5_page(rows: Rows) -> str:
     lines = [f"| Model | {' | '.join(EIGHT_BITS)} |", "|---|" + "---|" * len(EIGHT_BITS)]
     for model, mine in _by_model(rows):
@@ -114,6 +132,7 @@ def _ordered(mine: dict[str, dict[str, Any]], names: Iterable[str]) -> Rows:
 
 PAGES: dict[str, Callable[[Rows], str]] = {
     "peers": _peers_page,
+    "paper": _paper_page,
     "table1": _by_strategy,
     "posit": _by_strategy,
     "mixed": _by_strategy,

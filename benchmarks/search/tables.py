@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
+from benchmarks.search.paper import ROWS, trained
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
@@ -76,6 +77,7 @@ def measured(request: SearchRequest) -> dict[str, Any]:
         "strategy": strategy,
         "limit": request.ram,
         "ram": record["ram_bytes"],
+        "float_percent": round(100 * record["float_accuracy"], 2),
         "points_lost": round(100 * (record["float_accuracy"] - record["accuracy"]), 3),
         "disagreements": record["disagreements"],
         "samples": record["samples"],
@@ -184,6 +186,21 @@ def peers(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
                 limit = min(found["ram"] - 1, limit * 9 // 10)
 
 
+def paper(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Rows of the paper without a model in the zoo: networks trained here once, at MinUn's limits."""
+    folder = default_cache_dir() / "paper"
+    folder.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        path = trained(model, folder)
+        for limit, formats in zip(ROWS[model].limits, ("fixed8,fixed16", POSITS), strict=True):
+            train = folder / f"{model}_train.npz"
+            files = {"inputs": train, "held_out": folder / f"{model}.npz", "calibrate": train}
+            request = SearchRequest(
+                str(path), limit, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES, **files
+            )
+            yield {**measured(request), "offer": formats}
+
+
 def _peer_request(folder: Path, peer: str, limit: int, evaluations: int) -> SearchRequest:
     train = folder / f"{peer}_train.npz"
     return SearchRequest(
@@ -203,6 +220,7 @@ SHORT = ("fastgrnn_har", "protonn_usps2", "bonsai_usps2", "fastgrnn_usps10", "bo
 # name -> how it is measured, on which models, with how many evaluations per search
 TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "peers": (peers, PEERS, 20),
+    "paper": (paper, tuple(ROWS), 30),
     "table1": (table1, tuple(LIMITS), 200),
     "posit": (posit, tuple(LIMITS), 200),
     "tight": (tight, SHORT, 30),
