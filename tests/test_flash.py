@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import tty
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ from tinyhil.harness.measure.load import build_image
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
 from tinyhil.harness.records.record import store
 
+BUILDER = Path(__file__).resolve().parent.parent / "firmware" / "platform" / "builder" / "main.py"
 every_board = pytest.mark.parametrize("name", each(FLASHED))
 
 
@@ -224,6 +226,16 @@ def test_ours_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path)
         emulator.finish()
     assert emulator.flash_file.read_bytes()[-1] == 1 << 1  # GPNVM1
     assert "--reset" not in (tmp_path / "flash.log").read_text()
+
+
+def test_platformio_s_upload_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    """The line of `pio run -t upload`, with the program that is installed."""
+    line = re.search(r'"sam-ba": "bossac --port=\S+ --usb-port=false (.*) \$SOURCE"', BUILDER.read_text())
+    assert line is not None
+    with Emulator("due", tmp_path) as emulator:
+        touch(emulator.port)
+        bossac(emulator.port, *line[1].split(), str(images["due"].load_path))
+        assert runs(images["due"], boards.board("due"), emulator.port)
 
 
 # ---- failures ----
