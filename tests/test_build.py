@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from boards_under_test import SPECS
+from direct_build import direct_build
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
 from tinyhil.harness.build.compile import build
@@ -236,6 +237,13 @@ def test_the_hex_file_equals_that_of_the_compiler_alone(image, sources, boards, 
     subprocess.run([sys.executable, PLATFORM / "image_hash.py", "direct.elf"], cwd=project, check=True)
     subprocess.run([prefix + "objcopy", "-O", "ihex", "direct.elf", "direct.hex"], cwd=project, check=True)
     assert (project / "direct.hex").read_text() == image.elf.with_suffix(".hex").read_text()
+
+
+@pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)
+def test_images_that_tests_build_directly_are_those_of_platformio(image, sources, boards, tmp_path) -> None:
+    direct = direct_build(sources, boards.board(image.board), tmp_path)
+    assert direct.hash == image.hash
+    assert direct.load_path.read_bytes() == image.load_path.read_bytes()
 
 
 def largest_arena(image: Image, boards: Boards) -> int:

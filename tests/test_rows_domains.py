@@ -75,7 +75,9 @@ def by_rows(program: Program) -> Program:
     return program
 
 
-def case(name: str, assignment: Assignment, network: Made, arranged: Callable[[Program], Program] = same) -> Case | None:
+def case(
+    name: str, assignment: Assignment, network: Made, arranged: Callable[[Program], Program] = same
+) -> Case | None:
     """None where the families do not go together. `arranged`: what is done for a core between lowering and rows."""
     graph, ranges, x = network
     try:
