@@ -51,7 +51,7 @@ doctor: setup
 
 setup: packages $(VENV)/.base emulators natives
 
-setup-dev: packages $(VENV)/.dev emulators natives avr8js
+setup-dev: packages $(VENV)/.dev $(VENV)/.labgrid emulators natives avr8js
 
 packages:
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(RECENT)' 2>/dev/null || \
@@ -75,6 +75,12 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
 	@echo "setup: installing PyTorch into $(VENV)"
 	@$(PIP) install -e '.[dev,slow]'
+	@touch $@
+
+# For tests: a place in a farm. An environment of its own, because it brings a fork of pyserial.
+$(VENV)/.labgrid: | $(BIN)/python
+	@$(BIN)/python -m venv $(VENV)/labgrid
+	@$(VENV)/labgrid/bin/python -m pip --disable-pip-version-check --quiet install 'labgrid>=25.0'
 	@touch $@
 
 emulators: | $(BIN)/python

@@ -14,7 +14,6 @@ import numpy as np
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
@@ -124,9 +123,7 @@ def _is_depthwise(op: Op) -> bool:
 def _is_byte(tensor: Tensor, *, full: bool = False) -> bool:
     """Stored as a signed byte; `full`: not packed in flash."""
     fmt = tensor.format
-    if isinstance(fmt, Affine):
-        return fmt.bits == 8
-    return isinstance(fmt, Fixed) and (fmt.bits == 8 or (fmt.bits < 8 and not full))
+    return fmt.grid is not None and (fmt.bits == 8 or (fmt.bits < 8 and not full))
 
 
 def _others_read(program: Program, op: Op, name: str) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.codegen.library import code_type, real_scale
-from tinyhil.codegen.model import c_type, float_bits, numbers
+from tinyhil.codegen.library import code_type, real_of
+from tinyhil.codegen.model import c_type, numbers
 from tinyhil.errors import ModelError
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
 from tinyhil.program import Program, Tensor
@@ -144,16 +143,9 @@ def _stored(fmt: Format, kind: str, codes: Codes | None) -> list[str]:
             f"    x = static_cast<float>(static_cast<int32_t>(x < 0 ? x - 0.5f : x + 0.5f)) + ({codes.zero});",
             f"    x = x < {codes.least} ? {codes.least} : x > {codes.most} ? {codes.most} : x;",
         ]
-    made = f"hil::quantized<{kind}>(x, {fmt.exponent})"
-    if isinstance(fmt, Affine):
-        made = f"hil::quantized_affine<{kind}>(x, {float_bits(fmt.scale)}u, {fmt.zero})"
-    return [*lines, f"    reinterpret_cast<{kind} *>(input)[i] = {made};"]
+    return [*lines, f"    reinterpret_cast<{kind} *>(input)[i] = {fmt.from_float(kind, 'x')};"]
 
 
 def _real(fmt: Format, codes: Codes | None) -> str:
-    element = "hil::ram(values)[i]"
-    if isinstance(fmt, Affine):
-        element = f"static_cast<float>({element} - {fmt.zero}) * {real_scale(fmt)}"
-    else:
-        element = f"static_cast<float>({element}) * {real_scale(fmt)}"
+    element = real_of(fmt, "hil::ram(values)[i]")
     return element if codes is None else f"({element} - ({codes.zero})) * {np.float32(codes.scale):.9g}f"

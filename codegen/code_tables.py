@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
@@ -92,8 +91,7 @@ def _operand(program: Program, op: Op) -> Tensor | None:
 
 def codes_of(fmt: Format) -> np.ndarray:
     """All codes of a format of at most 8 bits, as the reference stores them, from the lowest."""
-    count = 1 << fmt.bits
-    return np.arange(count) - (count // 2 if isinstance(fmt, (Fixed, Affine)) else 0)
+    return np.arange(fmt.lowest, fmt.highest + 1)
 
 
 def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,6 @@ from tinyhil.codegen.model import (
     Where,
     c_type,
     constant_lines,
-    float_bits,
     operand_of,
     pointer_lines,
     row_line,
@@ -27,10 +26,8 @@ from tinyhil.codegen.model import (
     tensors_of,
 )
 from tinyhil.errors import ModelError
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import AFFINE, Format, float_bits
 from tinyhil.graph import Part
 from tinyhil.memplan import Plan
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
@@ -153,12 +150,12 @@ def code_type(fmt: Format) -> str:
 
 def real_scale(fmt: Format) -> str:
     """What a code is multiplied by, as a constant of C: a float32 number, exactly."""
-    value = np.float32(fmt.scale if isinstance(fmt, Affine) else 2.0**fmt.exponent)
+    value = np.float32(2.0**fmt.exponent if fmt.grid is None else fmt.grid[0])
     return f"{float(value):.9g}f" if "." in f"{float(value):.9g}" or "e" in f"{float(value):.9g}" else f"{value:.1f}f"
 
 
 def zero_of(fmt: Format) -> int:
-    return fmt.zero if isinstance(fmt, Affine) else 0
+    return 0 if fmt.grid is None else fmt.grid[1]
 
 
 def _header(library: Library) -> str:
@@ -422,9 +419,7 @@ def _conversions(library: Library) -> list[str]:
         column = f"n % {up}_STEP_INPUTS" if library.loop else "n"
         offset, scale = (f"hil::float_of(hil::flash({table})[{column}])" for table in COLUMN_TABLES)
         given = f"(in[n] - {offset}) * {scale}"
-    made = f"hil::quantized<{in_type}>({given}, {fmt.exponent})"
-    if isinstance(fmt, Affine):
-        made = f"hil::quantized_affine<{in_type}>({given}, {float_bits(fmt.scale)}u, {fmt.zero})"
+    made = fmt.from_float(in_type, given)
     return [
         f"static void {x}_quantize(const float *in, {x}_input *codes, int32_t count) {{",
         f"    {in_type} *const out = reinterpret_cast<{in_type} *>(codes);",
@@ -441,10 +436,10 @@ def _conversions(library: Library) -> list[str]:
     ]
 
 
-def _real(fmt: Format, element: str) -> str:
+def real_of(fmt: Format, element: str) -> str:
     """The real number of an element."""
-    if isinstance(fmt, Affine):
-        return f"static_cast<float>({element} - {fmt.zero}) * {real_scale(fmt)}"
+    if fmt.domain == AFFINE:
+        return f"static_cast<float>({element} - {zero_of(fmt)}) * {real_scale(fmt)}"
     scaled = "" if fmt.exponent == 0 else f" * {real_scale(fmt)}"
     return f"static_cast<float>({element}){scaled}"
 
@@ -452,7 +447,7 @@ def _real(fmt: Format, element: str) -> str:
 def _element(library: Library, element: str) -> str:
     """The real number of element `n` of the output."""
     scale = "" if library.program.output_scale is None else f" * hil::float_of(hil::flash({OUTPUT_TABLE})[n])"
-    return _real(library.output.format, element) + scale
+    return real_of(library.output.format, element) + scale
 
 
 def _result(library: Library, names: Mapping[str, str]) -> tuple[list[str], str]:
@@ -474,7 +469,7 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
         ]
     parameters = _parameters(library, "const uint8_t *input")
     real = _element(library, "result[n]")
-    by_code = isinstance(fmt, Affine | Fixed)  # in the order of what they stand for
+    by_code = fmt.grid is not None  # in the order of what they stand for
     if library.deciding > 1:
         type_, value = ("int32_t", "result[n]") if by_code else ("float", real)
         chosen = [
@@ -490,11 +485,11 @@ def _outcome(library: Library, names: Mapping[str, str]) -> list[str]:
             "    return best;",
         ]
     elif library.argmax:
-        chosen = [f"    const float value = {_real(fmt, 'result[0]')};"]
+        chosen = [f"    const float value = {real_of(fmt, 'result[0]')};"]
         chosen += ["    return static_cast<int>(value < 0 ? value - 0.5f : value + 0.5f);"]
     else:
         chosen = [
-            f"    return result[0] > {zero_of(fmt)};" if by_code else f"    return {_real(fmt, 'result[0]')} > 0;"
+            f"    return result[0] > {zero_of(fmt)};" if by_code else f"    return {real_of(fmt, 'result[0]')} > 0;"
         ]
     head = ["    (void)input;", *([] if library.arena == STATIC else ["    (void)hil_arena;"])]
     head += [*lines, *input_line, f"    const auto result = {result};"]

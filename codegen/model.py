@@ -18,8 +18,7 @@ from tinyhil.codegen.profile_calls import empty_calls, kinds, number_of, timed
 from tinyhil.codegen.transfer import Transfer
 from tinyhil.codegen.value_log import HEADER, is_logged, log_call
 from tinyhil.errors import ModelError
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.codebook import Codebook, pack
+from tinyhil.formats.codebook import pack
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Format
 from tinyhil.kernel import QUIRE
@@ -107,17 +106,31 @@ class Binary:
 
 
 def join(parts: Sequence[tuple[Sequence[str], dict[str, Source]]]) -> dict[str, Source]:
-    """The generated files of programs that differ from board to board, each for the boards named with it."""
+    """The generated files of programs that differ from board to board, each for the boards named with it.
+
+    Boards whose text is the same share it, whatever their cores are called.
+    """
     parts = [part for part in parts if part[0]] or list(parts[:1])
     if len(parts) == 1:
         return parts[0][1]
-    conditions = [" || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names) for names, _ in parts]
     joined: dict[str, Source] = {}
-    for _, files in parts:
+    boards_of: dict[str, list[str]] = {}
+    for names, files in parts:
         joined |= files
-    texts = [f"#{'el' if at else ''}if {conditions[at]}\n{files[MODEL_CPP]!s}" for at, (_, files) in enumerate(parts)]
-    joined[MODEL_CPP] = "\n".join(["".join(texts) + "#else", *OTHER_BOARDS, "#endif", ""])
-    return joined | {MODEL_HPP: chosen_header([name for names, _ in parts for name in names], [])}
+        boards_of.setdefault(str(files[MODEL_CPP]), []).extend(names)
+    joined[MODEL_HPP] = chosen_header([name for names, _ in parts for name in names], [])
+    if len(boards_of) > 1:
+        joined[MODEL_CPP] = _by_board(boards_of)
+    return joined
+
+
+def _by_board(boards_of: Mapping[str, Sequence[str]]) -> str:
+    """One source of several, each for its boards."""
+    lines: list[str] = []
+    for text, names in boards_of.items():
+        condition = " || ".join(f"defined(HIL_BOARD_{name.upper()})" for name in names)
+        lines.append(f"#{'el' if lines else ''}if {condition}\n{text}")
+    return "\n".join(["".join(lines) + "#else", *OTHER_BOARDS, "#endif", ""])
 
 
 def header_of(board: str) -> str:
@@ -301,12 +314,12 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
         return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
-    if fmt.bits >= 8 and not isinstance(fmt, Codebook):
+    if fmt.bits >= 8 and fmt.entries_in_flash is None:
         return _defined(c_type(tensor), name, codes.astype(storage_dtype(fmt)), binary)
     lines = _defined("uint8_t", name, pack(codes, fmt.bits), binary)
-    if isinstance(fmt, Codebook):
-        entries = np.array(fmt.entries)
-        lines += [f"const {fmt.entry_type} {name}_entries[{entries.size}] HIL_FLASH = {{", *numbers(entries), "};"]
+    if fmt.entries_in_flash is not None:
+        kind, entries = fmt.entries_in_flash
+        lines += [f"const {kind} {name}_entries[{len(entries)}] HIL_FLASH = {{", *numbers(np.array(entries)), "};"]
     return lines
 
 
@@ -318,16 +331,11 @@ def _defined(kind: str, name: str, stored: np.ndarray, binary: Binary | None, al
 
 def operand_of(tensor: Tensor, name: str) -> str:
     """How kernels read a tensor."""
-    fmt = tensor.format
     if tensor.role not in (Role.CONSTANT, Role.TABLE):
         return f"hil::ram({name})"
-    if tensor.role == Role.CONSTANT and isinstance(fmt, Codebook):
-        return f"hil::codebook<{fmt.bits}>({name}, {name}_entries)"
-    if tensor.role == Role.CONSTANT and fmt.bits < 8:
-        return f"hil::packed<{fmt.c_type}>({name})"
     if tensor.blocks is not None:
         return f"hil::blocks<{tensor.blocks.together}, {tensor.blocks.step}>({name})"
-    return f"hil::flash({name})"
+    return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
 
 
 def on_crossbar(mapped: Mapped, weights: str) -> str:
@@ -338,14 +346,8 @@ def on_crossbar(mapped: Mapped, weights: str) -> str:
 
 def _loaded(tensor: Tensor, name: str, as_codes: bool) -> str:
     """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
-    operand, fmt = operand_of(tensor, name), tensor.format
-    if as_codes or tensor.role == Role.TABLE or not isinstance(fmt, Affine):
-        return operand
-    return f"hil::real32({operand}, {float_bits(fmt.scale)}, {fmt.zero})"
-
-
-def float_bits(value: float) -> int:
-    return int(np.array(value, np.float32).view(np.uint32))
+    operand = operand_of(tensor, name)
+    return operand if as_codes or tensor.role == Role.TABLE else tensor.format.as_real(operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,14 +468,11 @@ def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> 
         record, fields = kernel.struct
         arguments.append(f"hil::{record}{{{', '.join(str(op.params[field]) for field in fields)}}}")
     for param in kernel.params:
-        value = str(op.params[param])
+        value = op.params[param]
         out = program.tensors[op.output].format
-        if param in kernel.rounds and isinstance(out, Affine):
-            arguments.append(f"hil::ToAffine{{{float_bits(1 / out.scale)}, {out.zero}, {value}}}")
-        else:
-            arguments.append(
-                f"hil::{const_name(param)}<{value}>()" if param in kernel.static_params else f"/*{param}*/ {value}"
-            )
+        rounding = out.result_shift(value) if param in kernel.rounds else None
+        is_static = param in kernel.static_params
+        arguments.append(rounding or (f"hil::{const_name(param)}<{value}>()" if is_static else f"/*{param}*/ {value}"))
     accumulator = _accumulator(program, op)
     lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
     if kernel.static_params:

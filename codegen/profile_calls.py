@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tinyhil.codegen.chains import Chain
-from tinyhil.formats.codebook import Codebook
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
 HEADER = ["", "// The host is told what each operation costs.", "#define HIL_PROFILE"]
@@ -53,8 +50,9 @@ def stored_bytes(tensor: Tensor) -> int:
     fmt = tensor.format
     if tensor.role == Role.TABLE:
         return tensor.size_bytes
-    if isinstance(fmt, Codebook):
-        return -(-tensor.count * fmt.bits // 8) + np.array(fmt.entries).size * (int(fmt.entry_type.strip("uint_")) // 8)
+    if fmt.entries_in_flash is not None:
+        kind, entries = fmt.entries_in_flash
+        return -(-tensor.count * fmt.bits // 8) + len(entries) * (int(kind.strip("int_")) // 8)
     return -(-tensor.count * fmt.bits // 8) if fmt.bits < 8 else tensor.size_bytes
 
 

@@ -42,7 +42,7 @@ def _stream_of(program: Program, op: Op) -> np.ndarray | None:
     if not op.kernel.startswith(FROM) or op.accumulator_bits > 24:
         return None
     weights, x = (program.tensors[name].format for name in op.inputs[1:3])
-    if not all(isinstance(fmt, Fixed) and fmt.bits == BYTE.bits for fmt in (weights, x)):
+    if not all(fmt.is_binary_point and fmt.bits == BYTE.bits for fmt in (weights, x)):
         return None
     lists, values = (program.constants[name] for name in op.inputs[:2])
     return stream(lists, values, op.params["outputs"])

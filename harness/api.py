@@ -72,8 +72,6 @@ class Model:
 
         `by`: how they are cut before a format is fitted to them: minmax, percentile, kl or mse (docs/formats.md).
         """
-        if by not in METHODS:
-            raise ConfigError(f"calibrate: no method {by!r}; there are {', '.join(METHODS)}")
         path, opened = self._samples(x, None), replace(self.opened, by=by)
         opened.required_ranges(path)
         return replace(self, calibration=path, opened=opened)
@@ -114,20 +112,26 @@ class Model:
     def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
 
-        `record.assignment_file` is for `compile`; ConfigError if a limit or an option makes no sense.
+        `record.assignment_file` is for `compile`, with `pareto` that of each of `record.points`; `board` may name
+        several. ConfigError if a limit or an option makes no sense.
         """
         from tinyhil.harness.search.task import SearchRequest
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
-        common: dict[str, Any] = {"out": out, "results": out.parent, "calibrate": self.calibration, **self._streamed}
-        common["calibrate_by"] = self.opened.by
+        common: dict[str, Any] = {"out": out, "results": out.parent, **self._calibration, **self._streamed}
         if x is not None:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
         try:
+            if not isinstance(given.get("board"), str | None):
+                given["board"], *given["also"] = given["board"]
+                given["also"] = tuple(given["also"])
             request = SearchRequest(model=self.name, **given)
         except TypeError as error:
             raise ConfigError(f"search: {_option(error)}") from None
+        if request.pareto is not None:
+            front = replace(request, out=options.get("out"))  # each point has a file of its own
+            return Record(calls.pareto(front, _boards(), self.say, _silent).printed)
         outcome = calls.search(request, _boards(), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
@@ -143,7 +147,7 @@ class Model:
             raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
         chosen = self.formats if formats is None else self._chosen(formats)
         try:
-            given = {"calibrate": self.calibration, **self._streamed, **chosen, **options}
+            given = {**self._calibration, **self._streamed, **chosen, **options}
             wanted = Wanted(kind, self.name, Path(out), **given)
         except TypeError as error:
             raise ConfigError(f"export: {_option(error)}") from None
@@ -152,8 +156,7 @@ class Model:
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
         chosen = self.formats if formats is None else self._chosen(formats)
-        common: dict[str, Any] = {"results": Path(self.folder.name), "calibrate": self.calibration}
-        common |= {**self._streamed, "calibrate_by": self.opened.by}
+        common = {"results": Path(self.folder.name), **self._calibration, **self._streamed}
         given = {**common, **chosen, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)
@@ -163,6 +166,10 @@ class Model:
             return Request(board=board, model=self.name, **given)
         except TypeError as error:
             raise ConfigError(f"run: {_option(error)}") from None
+
+    @property
+    def _calibration(self) -> dict[str, Any]:
+        return {"calibrate": self.calibration, "calibrate_by": self.opened.by}
 
     @property
     def _streamed(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The commands turn options into requests and print what comes back; the Python in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
+    from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.search.task import SearchRequest
+    from tinyhil.harness.train.session import TrainOutcome, TrainRequest
+    from tinyhil.train.fit import Epoch
 
 
 def run(request: Request, boards: Boards, say: Say, progress: Progress) -> tuple[dict[str, Any], Path]:
@@ -42,6 +46,20 @@ def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchPro
     from tinyhil.harness.search.session import run_search
 
     return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
+def pareto(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> ParetoOutcome:
+    """The front of two or three of RAM, latency, flash and accuracy, an assignment file for every point."""
+    from tinyhil.harness.search.session import run_pareto
+
+    return run_pareto(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+
+
+def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
+    """A model trained for its formats, written as an ONNX file."""
+    from tinyhil.harness.train.session import run_train
+
+    return run_train(request, default_cache_dir(), say, tell)
 
 
 def export(wanted: Wanted, boards: Boards, say: Say) -> Library:

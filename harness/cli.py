@@ -7,10 +7,7 @@ import io
 import os
 import signal
 import sys
-import tempfile
 import threading
-import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +35,10 @@ from tinyhil.harness.commands import (
     report,
     run,
     search,
+    sweep,
+    train,
 )
+from tinyhil.harness.failure import defect, failure
 from tinyhil.harness.text import printable
 
 
@@ -75,7 +75,10 @@ def hil(context: click.Context) -> None:
 
 GROUPS = {
     "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
-    "Choose and plan": (search.search, plan.plan, formats.formats, inspect.inspect, calibrate.calibrate),
+    "Choose and plan": (
+        *(search.search, sweep.sweep, train.train, plan.plan),
+        *(formats.formats, inspect.inspect, calibrate.calibrate),
+    ),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),
     "Boards and tools": (boards.boards, flash.flash, doctor.doctor, completion.completion),
@@ -136,8 +139,6 @@ def _guard(body: Callable[[], Any]) -> int:
     try:
         body()
         sys.stdout.flush()
-    except errors.HilError as error:
-        return _fail(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return errors.EXIT_USAGE
@@ -145,42 +146,16 @@ def _guard(body: Callable[[], Any]) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "hil")
         said = " ".join(error.format_message().split()).rstrip(".")
         return _fail(f"{said}; see `{command} --help`", errors.EXIT_USAGE)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted; finished samples are kept and the same command resumes", errors.EXIT_INTERRUPTED)
+    except click.Abort:
+        return _fail(*failure(KeyboardInterrupt()))
     except (BrokenPipeError, _ReaderHasGone):
         sys.stdout = None  # or Python complains when it flushes it at the end
         return errors.EXIT_OK
-    except MemoryError:
-        return _fail("out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE)
-    except OSError as error:
-        sys.stdout = None if error.errno == errno.ENOSPC else sys.stdout
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", errors.EXIT_USAGE)
-    except Exception as error:
-        return _fail(f"a defect of hil: {_what(error)}; please report it with {defect(error)}", errors.EXIT_DEFECT)
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            sys.stdout = None
+        return _fail(*failure(error))
     return errors.EXIT_OK
-
-
-def _what(error: BaseException) -> str:
-    return printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
-
-
-def defect(error: BaseException | None) -> str:
-    """Write what Python knows of an error that nobody foresaw into a file; the file's name."""
-    from tinyhil.native import default_cache_dir
-
-    text = "".join([f"hil {sys.argv[1:]}\n", *traceback.format_exception(error)]) if error else ""
-    for folder in (default_cache_dir() / "defects", None):
-        try:
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(".log", time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()), folder)
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-            return name
-        except OSError:
-            continue
-    return "no log: neither the cache nor the folder for temporary files can be written"
 
 
 def _fail(message: str, code: int) -> int:

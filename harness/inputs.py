@@ -13,6 +13,7 @@ import numpy as np
 from tinyhil import data, files
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.clipping import METHODS
+from tinyhil.data import Dataset
 from tinyhil.errors import DataError
 from tinyhil.frontend.listing import Model
 from tinyhil.graph import Part
@@ -49,6 +50,15 @@ def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: 
         y = None if inputs.y is None else inputs.y[:limit]
         inputs = replace(inputs, x=inputs.x[:limit], y=y, all_x=inputs.x)
     return inputs
+
+
+def training_part(model: str, name: str, option: str) -> Dataset:
+    """The data set a model was trained on; DataError, which names the `option`, where only a substitute is at hand."""
+    found = data.load(name)
+    if found.source in ("bundled", "synthetic"):
+        why = f"{found.message}; calibrating on it would be meaningless"
+        raise DataError(f"{model}: {why}: set HIL_DATA or give {option}")
+    return found
 
 
 def calibrated(model: Model, x: np.ndarray, origin: Mapping[str, Any], by: str = METHODS[0]) -> Ranges:

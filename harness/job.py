@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tinyhil import data as data_sets
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
-from tinyhil.clipping import METHODS
+from tinyhil.clipping import METHODS, require_method
 from tinyhil.data.fetch import telling
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import named
@@ -19,7 +18,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.ports import Stream
 from tinyhil.graph import element_count
-from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs
+from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs, training_part
 from tinyhil.harness.zoo import ModelSource, find_model
 from tinyhil.preference import BALANCED
 
@@ -99,7 +98,12 @@ class Request:
         return command_of(verb, self, Request("", ""), ("results",))
 
 
-OPTIONS = {"timeout_s": "timeout", "wait_s": "wait", "set_": "set"}  # fields named otherwise than their option
+OPTIONS = {
+    "timeout_s": "timeout",
+    "wait_s": "wait",
+    "set_": "set",
+    "also": "board",
+}  # fields named otherwise than their option
 
 
 def command_of(verb: str, request: Any, usual: Any, left_out: Sequence[str] = ()) -> str:
@@ -123,11 +127,23 @@ class Opened:
     model: Model
     by: str = METHODS[0]  # how ranges are cut (tinyhil/clipping.py)
 
+    def __post_init__(self) -> None:
+        require_method(self.by)
+
     def assignment(self, file: Path | None, format_: str) -> Assignment:
         """The assignment in `file`, else `format_` for all values."""
         if file is not None:
             return load_assignment(file, self.model.graph)
         return Assignment(named(format_).name)
+
+    def calibrates(self, calibration: Path | None) -> bool:
+        """Whether there are ranges without inputs to fall back on. Those beside a model do not say what lies within
+        them, which all but minmax have to see."""
+        if calibration is not None:
+            return True
+        if self.by != METHODS[0]:
+            return self.source.dataset is not None
+        return self.source.ranges is not None and self.source.ranges.is_file()
 
     def known_ranges(self, calibration: Path | None) -> Ranges | None:
         """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None."""
@@ -138,20 +154,23 @@ class Opened:
                 return calibrated(self.model, data.x, origin, self.by)
             except DataError as error:
                 raise DataError(f"{calibration}: {error}") from None
-        if self.by != METHODS[0] and self.source.dataset is not None:  # ranges alone do not say what lies within them
-            found = data_sets.load(self.source.dataset)
-            thin = found.x_train[:: max(1, len(found.x_train) // CALIBRATED_SAMPLES)]
-            origin = {"name": found.name, "sha256": found.sha256, "split": "train", "samples": len(thin)}
-            return calibrated(self.model, thin, origin, self.by)
-        if self.by == METHODS[0] and self.source.ranges is not None and self.source.ranges.is_file():
+        if not self.calibrates(None):
+            return None
+        if self.by == METHODS[0]:
+            assert self.source.ranges is not None
             return load_ranges(self.source.ranges, self.model.sha256)
-        return None
+        assert self.source.dataset is not None
+        found = training_part(self.source.name, self.source.dataset, "--calibrate")
+        thin = found.x_train[:: max(1, len(found.x_train) // CALIBRATED_SAMPLES)]
+        origin = {"name": found.name, "sha256": found.sha256, "split": "train", "samples": len(thin)}
+        return calibrated(self.model, thin, origin, self.by)
 
     def required_ranges(self, calibration: Path | None) -> Ranges:
         """Ranges where there are no inputs to fall back on; DataError if none are known."""
         known = self.known_ranges(calibration)
         if known is None:
-            raise DataError(f"{self.source.path}: no calibrated ranges; give --calibrate inputs.npz")
+            why = "no calibrated ranges" if self.by == METHODS[0] else f"'{self.by}' looks at values, none are known"
+            raise DataError(f"{self.source.path}: {why}; give --calibrate inputs.npz")
         return known
 
     def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:

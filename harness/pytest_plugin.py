@@ -114,7 +114,7 @@ class BoardUnderTest:
     def run(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
         """The record of running `model`, which must be bit-exact.
 
-        `options`: format, assignment, inputs, calibrate, samples. Paths start at pytest's rootdir.
+        `options`: format, assignment, inputs, calibrate, calibrate_by, samples. Paths start at pytest's rootdir.
         """
         from tinyhil.harness.measure.golden import measure
 

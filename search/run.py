@@ -48,7 +48,8 @@ def search(
     The result fits the limits whatever the strategy does; for the same seed and budget of evaluations it is the same,
     also after an interruption.
     """
-    study.memory.require(study.limit_bytes)
+    for board in study.boards:
+        board.memory.require(board.limit_bytes)
     session = _Session(study, budget or Budget(), log, on_trial)
     answer, finished = _converse(strategy, session)
     if answer is not None and study.fits(answer):
@@ -107,14 +108,19 @@ class _Session:
             return known
         if ask.part == VALIDATION:
             self.ask(Ask(ask.candidate, part=FIT, complete=True))
+        question = ask.candidate, ask.probe, _scope(ask)
+        told_before = question in self.study.answers
         trial = self._earlier_answer(ask)
         if trial is None:
             trial = self._evaluate(ask)
             if self._log is not None:
                 self._log.add(trial)
-        self._known[ask.candidate, ask.probe, _scope(ask)] = trial
+        self._known[question] = trial
         self.trials.append(trial)
-        self._charge(self._cost(ask, trial))
+        if trial.kind != "stopped":
+            self.study.answers.setdefault(question, (trial.kind, trial.score))
+        if not told_before:
+            self._charge(self._cost(ask, trial))
         if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
             self.best = trial
         self._on_trial(trial, self.best)
@@ -150,7 +156,8 @@ class _Session:
         return None
 
     def _evaluate(self, ask: Ask) -> Trial:
-        kind, score = self._score(ask)
+        told = self.study.answers.get((ask.candidate, ask.probe, _scope(ask)))
+        kind, score = self._score(ask) if told is None else told
         ram_bytes = self.study.memory.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.study.limit_bytes and self.study.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)

@@ -13,7 +13,7 @@ from tinyhil.formats.codec import dequantize
 from tinyhil.program import Program, Role
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
-from tinyhil.search.evaluator import Evaluator
+from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.executions import executions
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
@@ -40,6 +40,7 @@ class Ask:
 
 
 Asking = Generator[Ask, Trial, Candidate | None]
+Question = tuple[Candidate, int | None, str | None]  # the candidate, samples of a probe, part of the samples
 
 
 class Enough(Exception):
@@ -60,7 +61,9 @@ class Strategy(Protocol):
 class Study:
     """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
-    candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts)."""
+    candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts). `also`:
+    the same model on other boards, whose limits must be kept as well. `answers`: what earlier searches were told; those
+    of one session share it, so that sensitivities are measured once."""
 
     space: Space
     memory: Memory
@@ -71,6 +74,8 @@ class Study:
     costs: Costs | AcceleratorCosts | None = None
     anchor: Candidate | None = None
     beside: Callable[[Candidate], int] | None = None
+    also: tuple[Study, ...] = ()
+    answers: dict[Question, tuple[str, Score]] = field(default_factory=dict)
     _parts: dict[str, Evaluator] = field(default_factory=dict)
 
     @property
@@ -96,26 +101,41 @@ class Study:
                 self._parts[key] = Evaluator(self.evaluator.executor, given)
         return self._parts[name]
 
+    @property
+    def boards(self) -> tuple[Study, ...]:
+        """This study, and those of other boards."""
+        return (self, *self.also)
+
     def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
-        """Whether RAM (by `factor` more than the limit), latency and flash are kept to."""
+        """Whether RAM (by `factor` more than the limit), latency and flash are kept to, on every board."""
         if not self.fits_ram(candidate, factor):
             return False
-        return self.costs is None or self.costs.fits(candidate)
+        return all(board.costs is None or board.costs.fits(candidate) for board in self.boards)
 
     def fits_ram(self, candidate: Candidate, factor: float = 1.0) -> bool:
-        return self.memory.fits(candidate, int(self.limit_bytes * factor) - self.beside_bytes(candidate))
+        return all(
+            board.memory.fits(candidate, int(board.limit_bytes * factor) - board.beside_bytes(candidate))
+            for board in self.boards
+        )
 
     def beside_bytes(self, candidate: Candidate) -> int:
         return 0 if self.beside is None else self.beside(candidate)
 
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where all are kept to."""
-        costs = -1.0 if self.costs is None else self.costs.excess(candidate)  # plans the arena, too
+        costs = self.cost_excess(candidate)  # plans the arena, too
         try:
-            needed = self.memory.planned_bytes(candidate) + self.beside_bytes(candidate)
-            return max(costs, needed / self.limit_bytes - 1)
+            return max(costs, *(board._ram_excess(candidate) for board in self.boards))
         except ModelError:
             return float("inf")
+
+    def cost_excess(self, candidate: Candidate) -> float:
+        """The same of latency and flash alone; -1 where they do not count."""
+        return max(-1.0 if board.costs is None else board.costs.excess(candidate) for board in self.boards)
+
+    def _ram_excess(self, candidate: Candidate) -> float:
+        needed = self.memory.planned_bytes(candidate) + self.beside_bytes(candidate)
+        return needed / self.limit_bytes - 1
 
     def fallback(self) -> Candidate:
         return self.memory.least() if self.anchor is None else self.anchor
@@ -126,7 +146,7 @@ class Study:
 
     def in_ram(self) -> tuple[int, ...]:
         """Numbers of the groups whose RAM counts: those in the arena; the input's buffers with `beside`."""
-        roles = (ARENA,) if self.beside is None else (ARENA, INPUT)
+        roles = (ARENA,) if all(board.beside is None for board in self.boards) else (ARENA, INPUT)
         return tuple(index for index, group in enumerate(self.space.groups) if group.role in roles)
 
     def mended(self, candidate: Candidate) -> Candidate:

@@ -49,7 +49,7 @@ class TrialLog:
 
     def __init__(self, path: Path | None, space: Space, key: str) -> None:
         self._path, self._space, self._key = path, space, key
-        self._devices: dict[int, dict[str, Any]] = {}  # by the number of the trial
+        self._devices: dict[tuple[int, str], dict[str, Any]] = {}  # by the number of the trial, and board
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
     def read(self) -> list[Trial]:
@@ -64,7 +64,7 @@ class TrialLog:
             try:
                 data = json.loads(line)
                 if "device" in data:
-                    self._devices[data["number"]] = data["device"]
+                    self._devices[data["number"], data["device"]["board"]] = data["device"]
                     continue
                 trials.append(_parse(data))
             except (ValueError, KeyError, TypeError):
@@ -76,8 +76,9 @@ class TrialLog:
         if self._path is None:
             return
         lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
-        self._devices = {trial.number: self._devices[trial.number] for trial in kept if trial.number in self._devices}
-        lines += [json.dumps({"number": number, "device": found}) for number, found in self._devices.items()]
+        numbers = {trial.number for trial in kept}
+        self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
+        lines += [json.dumps({"number": number, "device": found}) for (number, _), found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
         with writing_into(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,13 +88,13 @@ class TrialLog:
     def add(self, trial: Trial) -> None:
         self._append(_record(trial))
 
-    def device(self, trial: Trial) -> dict[str, Any] | None:
-        """What a board has measured of this trial."""
-        return self._devices.get(trial.number)
+    def device(self, trial: Trial, board: str) -> dict[str, Any] | None:
+        """What the board has measured of this trial."""
+        return self._devices.get((trial.number, board))
 
     def add_device(self, trial: Trial, measured: dict[str, Any]) -> None:
         """A line of its own: trials are measured later than they are tried."""
-        self._devices[trial.number] = measured
+        self._devices[trial.number, measured["board"]] = measured
         self._append({"number": trial.number, "device": measured})
 
     def _append(self, record: dict[str, Any]) -> None:

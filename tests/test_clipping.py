@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
-from hil_command import hil, record_of
+from hil_command import check_failure, hil, record_of
 
+import tinyhil
 from tinyhil.calibrate import calibrate
 from tinyhil.clipping import METHODS, clipped, sketch
+from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import FORMATS, named
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
+from tinyhil.harness.cli import hil as root
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.search.task import SearchRequest, load_task, make_bench, trial_log
 from tinyhil.harness.zoo import find_model
 from tinyhil.lower import formats as formats_of
 
@@ -54,6 +62,17 @@ def test_kl_by_hand() -> None:
     assert clipped(values, (-1.0, 1.0), "kl", fit_of("int8")) == (-1.0, 1.0)
 
 
+@pytest.mark.parametrize("name", ["fixed4", "fixed5", "fixed6", "fixed8", "fp4e2m1"])
+def test_zeros_of_a_relu_change_no_range(name: str) -> None:
+    """They are exact in every format, so how many there are says nothing of where to cut."""
+    positive = np.abs(NORMAL)
+    relu = np.sort(np.append(positive, np.zeros(3 * positive.size)))
+    for method in ("mse", "kl"):
+        alone, among_zeros = (clipped(values, (0.0, 9.0), method, fit_of(name)) for values in (positive, relu))
+        assert alone == among_zeros
+        assert among_zeros[1] > 1.0  # a third of what is positive lies beyond
+
+
 def test_sketches_keep_the_ends_and_the_distribution() -> None:
     values = RANDOM.normal(size=100_000)
     kept = sketch(values)
@@ -75,6 +94,72 @@ def test_formats_follow_the_method() -> None:
     whole = chosen("minmax").exponent
     assert chosen("percentile").exponent < whole
     assert chosen("mse").exponent == whole  # steps of half cost less than to lose 60
+
+
+def commands(group: click.Group = root) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from commands(command) if isinstance(command, click.Group) else [command]
+
+
+def test_every_command_that_calibrates_takes_every_method() -> None:
+    options = {command: {option.name for option in command.params} for command in commands()}
+    assert len([names for names in options.values() if "calibrate" in names]) >= 10
+    wanting = [one.name for one, names in options.items() if ("calibrate" in names) != ("calibrate_by" in names)]
+    assert not wanting
+
+
+def test_a_method_that_does_not_exist_is_refused_everywhere() -> None:
+    x = RANDOM.normal(size=(20, 1, 8, 8)).astype(np.float32)
+    model = tinyhil.load("digits_mlp")
+    for call in (
+        lambda: model.calibrate(x, "entropy"),
+        lambda: model.run("host", x, calibrate_by="entropy"),
+        lambda: model.search(x, ram=100, calibrate_by="entropy"),
+        lambda: model.export("cmake", "x.zip", calibrate_by="entropy"),
+        lambda: calibrate(load_model(find_model("digits_mlp").path).graph, x, {}, "entropy"),
+    ):
+        with pytest.raises(ConfigError, match="no method 'entropy'; there are minmax, percentile, kl, mse"):
+            call()
+
+
+def test_a_library_has_the_formats_that_were_measured(tmp_path: Path) -> None:
+    """Python and the command write the same bytes, others than of the whole range."""
+    x = RANDOM.normal(size=(200, 1, 8, 8)).astype(np.float32) ** 3
+    np.savez(tmp_path / "x.npz", x=x)
+    asked = ("digits_mlp", "--format", "fixed5", "--calibrate", "x.npz")
+    for method in ("minmax", "kl"):
+        done = hil("export", "cmake", *asked, "--calibrate-by", method, "--out", f"{method}.zip", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    python = tinyhil.load("digits_mlp").calibrate(x, "kl").export("cmake", tmp_path / "python.zip", "fixed5")
+    assert python.read_bytes() == (tmp_path / "kl.zip").read_bytes() != (tmp_path / "minmax.zip").read_bytes()
+
+
+def test_a_substitute_for_the_training_part_is_refused(tmp_path: Path) -> None:
+    """The windows of har6 that ship with the project are of its test part."""
+    nowhere = {"HIL_DATA": str(tmp_path), "HIL_CACHE": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"}
+    options = ("--model", "fastgrnn_har", "--calibrate-by", "kl", "--results", tmp_path)
+    done = hil("run", "--board", "host", *options, cwd=tmp_path, **nowhere)
+    check_failure(done, DataError.exit_code, "calibrating on it would be meaningless", "give --calibrate", logs=True)
+
+
+def test_a_board_in_a_search_is_calibrated_like_the_search(tmp_path: Path) -> None:
+    """Ranges beside a model tell nothing of the values within: the board is given the samples."""
+    model = find_model("digits_mlp")
+    for path in (model.path, model.ranges):
+        shutil.copy(path, tmp_path / f"net{path.suffix if path == model.path else '.ranges.json'}")
+    np.savez(tmp_path / "x.npz", x=RANDOM.normal(size=(40, 1, 8, 8)).astype(np.float32), y=np.arange(40) % 10)
+    for method, given in (("minmax", False), ("kl", True)):
+        request = SearchRequest(
+            str(tmp_path / "net.onnx"),
+            board="uno",
+            inputs=tmp_path / "x.npz",
+            evaluator="reference",
+            calibrate_by=method,
+            results=tmp_path,
+            formats="fixed8,fixed16",
+        )
+        task = load_task(request, tmp_path, print, lambda *_: None, load_boards())
+        assert (make_bench(task, trial_log(task, "log")).calibration is not None) == given
 
 
 @pytest.mark.parametrize("method", ["percentile", "mse", "kl"])

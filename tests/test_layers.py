@@ -19,10 +19,11 @@ LAYERS = {
     "memplan/arena": {"tinyhil", "memplan"},
     "codegen": {"tinyhil", "memplan"},
     "search": {"tinyhil", "memplan"},
-    "harness": {"tinyhil", "memplan", "codegen", "search"},
+    "train": {"tinyhil", "search"},
+    "harness": {"tinyhil", "memplan", "codegen", "search", "train"},
     "tools": {"tinyhil", "memplan", "codegen", "search", "harness"},
 }
-FOLDERS = ("memplan", "codegen", "search", "harness")
+FOLDERS = ("memplan", "codegen", "search", "train", "harness")
 HEAVY = {
     "numpy",
     "onnx",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -128,9 +127,8 @@ def test_a_socket_carries_no_reset(due: Bench, state: dict[str, str], tmp_path: 
 
 # ---- a labgrid place: a real coordinator and exporter, where labgrid is installed ----
 
-needs_labgrid = pytest.mark.skipif(
-    importlib.util.find_spec("labgrid") is None, reason="labgrid is not installed: pip install 'tinyhil[labgrid]'"
-)
+LABGRID = Path(sys.prefix) / "labgrid" / "bin"  # an environment of its own: it brings a fork of pyserial
+needs_labgrid = pytest.mark.skipif(not LABGRID.is_dir(), reason="labgrid is not installed; type: make setup-dev")
 
 
 class Farm:
@@ -146,11 +144,11 @@ class Farm:
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{program}.log").open("wb")
-        command = [sys.executable, "-m", f"labgrid.remote.{program}", *arguments]
+        command = [LABGRID / f"labgrid-{program}", *arguments]
         return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def client(self, *arguments: str, user: str = "somebody") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "labgrid.remote.client", "-x", self.coordinator, *arguments]
+        command = [LABGRID / "labgrid-client", "-x", self.coordinator, *arguments]
         env = {**os.environ, "LG_USERNAME": user}
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
@@ -176,7 +174,7 @@ def farm(due: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
         SerialServer(device.port, request.param) as server,
         Farm(tmp_path, server) as running,
     ):
-        labgrid = f"{{place: due-1, coordinator: '{running.coordinator}'}}"
+        labgrid = f"{{place: due-1, coordinator: '{running.coordinator}', client: {LABGRID / 'labgrid-client'}}}"
         (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {labgrid}\n")
         yield running
 
@@ -200,8 +198,43 @@ def test_a_labgrid_place_of_somebody_else_is_not_taken(farm: Farm, state: dict[s
     assert "alice" in farm.client("-p", "due-1", "show").stdout
 
 
-def test_without_labgrid_the_line_to_type_is_named(state: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1}}\n")
+def test_without_labgrid_s_client_the_way_to_it_is_named(state: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "bench.yaml").write_text("boards:\n  far: {board: due, labgrid: {place: due-1, client: no-client}}\n")
     assert load_boards(bench=tmp_path / "bench.yaml").board("far").name == "due"
-    if importlib.util.find_spec("labgrid") is None:
-        check_failure(run_far(tmp_path, state), 3, "pip install 'tinyhil[labgrid]'", logs=True)
+    check_failure(run_far(tmp_path, state), 3, "needs no-client", "docs/bench.md", logs=True)
+
+
+ACQUIRED = """Place 'due-1':
+  acquired: host/user
+  acquired resources:
+    desk/desk/NetworkSerialPort/NetworkSerialPort
+Acquired resource 'power' (desk/desk/NetworkPowerPort/NetworkPowerPort):
+  {'cls': 'NetworkPowerPort', 'params': {'host': 'desk', 'port': 3}}
+Acquired resource 'NetworkSerialPort' (desk/desk/NetworkSerialPort/NetworkSerialPort):
+  {'acquired': 'due-1',
+   'avail': True,
+   'cls': 'NetworkSerialPort',
+   'params': {'extra': EXTRA, 'host': 'desk', 'port': 4000, 'protocol': 'rfc2217'}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (ACQUIRED.replace("EXTRA", "{'proxy': 'nowhere.invalid', 'proxy_required': True}"), "ssh nowhere.invalid"),
+        (ACQUIRED.replace("EXTRA", "{}").replace("4000", "None"), "has 0 serial ports"),
+        (ACQUIRED.replace("EXTRA", "{}").replace("rfc2217", "xmodem"), "protocol 'xmodem' is not known"),
+        ("Acquired resource 'x' (a/b/NetworkSerialPort/x):\n  {'params': __import__('os')}\n", "has 0 serial ports"),
+        ("", "has 0 serial ports"),
+    ],
+)
+def test_what_a_client_says_is_taken_as_data(shown: str, said: str, state: dict[str, str], tmp_path: Path) -> None:
+    client = tmp_path / "labgrid-client"
+    (tmp_path / "shown").write_text(shown)
+    client.write_text(f"#!/bin/sh\necho $3 >>{tmp_path}/asked\n[ $3 = show ] && cat {tmp_path}/shown\nexit 0\n")
+    client.chmod(0o755)
+    (tmp_path / "bench.yaml").write_text(
+        f"boards:\n  far: {{board: due, labgrid: {{place: due-1, client: {client}}}}}\n"
+    )
+    check_failure(run_far(tmp_path, state), 3, said, logs=True)
+    assert (tmp_path / "asked").read_text().split() == ["acquire", "show", "release"]

@@ -35,7 +35,7 @@ PROGRAMS = {
     "main('search --model digits_mlp --arena 200 --evaluations 3 --evaluator reference --samples 50'.split())",
     "every module": "import pkgutil, importlib, tinyhil; "
     "[importlib.import_module(m.name) for m in pkgutil.walk_packages(tinyhil.__path__, 'tinyhil.') "
-    "if '.share.' not in m.name and not m.name.endswith('labgrid_place')]",
+    "if '.share.' not in m.name]",
 }
 
 

@@ -27,8 +27,6 @@ QUANTIZED += [
     for name in ("mlperftiny_ic_resnet8_int8", "mlperftiny_vww_mobilenetv1_025_96_int8")
 ]
 FLOAT = ["mlperftiny_ad_autoencoder_fp32", "mlperftiny_ic_resnet8_fp32"]
-# TensorFlow Lite sums the exponentials of softmax in another order.
-NEAR = {"SOFTMAX": 1}
 PATH = Path("m.tflite")
 
 
@@ -69,23 +67,18 @@ def integers(data: bytes, x: np.ndarray, output: int) -> np.ndarray:
 
 
 def check_layers(data: bytes, samples: int) -> int:
-    """Every layer up to the first that may differ bit for bit, that and the following near; returns how many were."""
+    """Every layer, bit for bit; returns how many there were."""
     x, layers = oracle(data, samples)
-    exact, same = 0, True
     for operation, wanted in layers:
-        got = integers(data, x, operation.outputs[0])
-        limit = NEAR.get(operation.op, 0) + (0 if same else 3)
-        assert np.abs(got - wanted).max() <= limit, operation.name
-        same = same and np.array_equal(got, wanted)
-        exact += same
-    return exact
+        np.testing.assert_array_equal(integers(data, x, operation.outputs[0]), wanted, operation.name)
+    return len(layers)
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_every_layer_of_published_models_is_bit_equal(name: str) -> None:
     data = content(name)
     layers = len(read_file(data).operations)
-    assert check_layers(data, 2) >= layers - 1
+    assert check_layers(data, 2) == layers
 
 
 @pytest.mark.parametrize("name", FLOAT)
@@ -100,15 +93,16 @@ def test_written_here() -> None:
     data = classifier(quantized=False)
     x, layers = oracle(data, 20)
     np.testing.assert_allclose(evaluate(tflite_model(data, PATH).graph, x).reshape(20, -1), layers[-1][1], rtol=1e-4)
-    assert check_layers(classifier(quantized=True), 20) >= 4
+    assert check_layers(classifier(quantized=True), 20) == 5
 
 
-def test_the_command_runs_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("board", ["host", "uno"])
+def test_the_command_runs_one(board: str, tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(classifier(quantized=True))
     x = np.random.default_rng(1).integers(-128, 128, (20, 1, 6, 5, 2)).astype(np.int8)
     np.savez(tmp_path / "x.npz", x=x)
     done = hil(
-        "run", "--board", "host", "--model", tmp_path / "m.tflite", "--inputs", tmp_path / "x.npz", "--results",
+        "run", "--board", board, "--model", tmp_path / "m.tflite", "--inputs", tmp_path / "x.npz", "--results",
         tmp_path / "results", "--format", "int8", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

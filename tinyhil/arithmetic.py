@@ -20,7 +20,7 @@ WHOLE = Fixed(63, 0)  # rounded sums, not yet saturated
 
 def load(codes: np.ndarray, fmt: Format, domain: Domain) -> np.ndarray:
     """Codes as the numbers an operation in `domain` sees, in units of 2**exponent of `lowering.loaded(fmt)`."""
-    if domain == INTEGER and isinstance(fmt, Fixed):
+    if domain == INTEGER and fmt.is_binary_point:
         return codes
     values = fmt.decode(codes)
     if fmt.domain != SINGLE:  # no encoder makes these of numbers; as operands they count as 0
@@ -123,7 +123,6 @@ def limited(total: Accumulator, shift: int, op: Op, out: Format) -> tuple[np.nda
         return requantize(_non_negative(total), shift, out)
     whole, _ = requantize(total, shift, WHOLE)
     codes = np.clip(whole, op.params["low"], op.params["high"])
-    assert isinstance(out, Fixed)
     kept = np.clip(codes, out.lowest, out.highest)
     return kept, kept != codes
 

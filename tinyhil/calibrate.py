@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil import files
-from tinyhil.clipping import METHODS, clipped, sketch
+from tinyhil.clipping import METHODS, clipped, require_method, sketch
 from tinyhil.errors import DataError, ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.formats.format import NamedFormat
@@ -64,7 +64,8 @@ class Ranges:
 
 def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: str = METHODS[0]) -> Ranges:
     """Run the float model over `inputs` (samples, ...) and record what every value reaches; with `by` other than
-    minmax, its values, too."""
+    minmax, its values, too. ConfigError if there is no such method."""
+    require_method(by)
     seen: dict[str, tuple[float, float]] = {}
     values: dict[str, list[np.ndarray]] = {}
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tinyhil.errors import ConfigError
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
 
@@ -21,6 +22,12 @@ BINS = 512
 KEPT = 4096  # values of a tensor
 Ends = tuple[float, float]
 Fit = Callable[[float, float], Format]
+
+
+def require_method(by: str) -> None:
+    """ConfigError for one that does not exist."""
+    if by not in METHODS:
+        raise ConfigError(f"calibrate: no method {by!r}; there are {', '.join(METHODS)}")
 
 
 def sketch(values: np.ndarray, count: int = KEPT) -> np.ndarray:
@@ -59,7 +66,10 @@ def _squared_error(values: np.ndarray, fmt: Format, _: Ends) -> float:
 
 def _divergence(values: np.ndarray, fmt: Format, ends: Ends) -> float:
     """Of the quantized values from the observed ones, over bins: each code's values are spread over the bins that it
-    stands for, as far as any value was there. What is cut off is seen at the last bin, where no code expects it."""
+    stands for, as far as any value was there. What is cut off is seen at the last bin, where no code expects it. Zeros,
+    half of what a Relu gives, are exact in every format: spread over the bins of their code they would make ever finer
+    steps look better, whatever these cut off."""
+    values = values[values != 0.0]
     edges = np.linspace(*ends, BINS + 1)
     centres = (edges[1:] + edges[:-1]) / 2
     codes, outside = quantize(centres, fmt)

@@ -43,10 +43,20 @@ class Infeasible(ConfigError):
     exit_code = EXIT_BUILD
 
 
+class TrainingError(HilError):
+    """Training ran into values that are not finite, or a loss that explodes."""
+
+    exit_code = EXIT_GATE
+
+
 class BoardError(HilError):
     """No such board, none attached, several candidates, or the board is busy."""
 
     exit_code = EXIT_NO_BOARD
+
+
+class SchedulerError(BoardError):
+    """Nobody answers where the scheduler of a farm should be."""
 
 
 class BuildError(HilError):

@@ -26,10 +26,10 @@ def evaluate(graph: Graph, inputs: np.ndarray, watch: Watch | None = None) -> np
     return np.broadcast_to(output, (len(x), *graph.shapes[graph.outputs[0]]))  # a loop may ignore the samples
 
 
-def replay(graph: Graph, inputs: np.ndarray, take: Take) -> None:
+def replay(graph: Graph, inputs: np.ndarray, take: Take) -> np.ndarray:
     """Run a graph on `inputs` (samples, *input shape) as they are; `take` is given each node that is no loop, its
     operands and its results, and says what goes on in their place."""
-    _run(graph, {graph.inputs[0]: inputs}, {}, None, take)
+    return _run(graph, {graph.inputs[0]: inputs}, {}, None, take)[0]
 
 
 def shape_inputs(graph: Graph, inputs: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ class Loaded:
 
 def loaded(fmt: Format) -> Loaded:
     """Coded and single operands keep their own unit and have no bounds that matter."""
-    if isinstance(fmt, Fixed):
+    if fmt.is_binary_point:
         return Loaded(fmt.exponent, fmt.lowest, fmt.highest, fmt.bits)
     if fmt.domain != INTEGER:
         return Loaded(fmt.exponent, -1, 1, 2, False)

@@ -32,6 +32,7 @@ class Labgrid(Record):
 
     place: NonEmpty
     coordinator: NonEmpty | None = None
+    client: NonEmpty = "labgrid-client"  # program, in an environment of its own
 
 
 class Instance(Record):

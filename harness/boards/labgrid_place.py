@@ -1,73 +1,135 @@
 """A board in a labgrid farm: its place is acquired for the time of a run, its serial port is reached over the network.
 
-labgrid keeps the places, decides who may have one, and forwards ports through ssh where its exporter asks for that.
+labgrid keeps the places and decides who may have one. Its client is a program here, in an environment of its own: it
+brings a fork of pyserial under pyserial's name.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import ast
 import os
+import shutil
+import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from tinyhil.errors import BoardError
 from tinyhil.harness.boards.bench_file import Labgrid
-from tinyhil.processes import run
+from tinyhil.processes import Started, run
 
 CLIENT_DEADLINE_S = 30.0
 POLL_S = 1.0
+TUNNEL_S = 20.0
 SCHEMES = {"rfc2217": "rfc2217", "raw": "socket"}
+PORT = "NetworkSerialPort"
 
 
 @contextmanager
 def acquired(name: str, place: Labgrid, wait_s: float) -> Iterator[str]:
     """Acquire the place (waiting up to `wait_s` for another user), yield the URL of its serial port, release it."""
-    if importlib.util.find_spec("labgrid") is None:
-        raise BoardError(f"{name}: labgrid place {place.place} needs labgrid; type: pip install 'tinyhil[labgrid]'")
+    if shutil.which(place.client) is None:
+        raise BoardError(
+            f"{name}: labgrid place {place.place} needs {place.client}, which is not there; install labgrid in an "
+            "environment of its own (docs/bench.md)"
+        )
     deadline = time.monotonic() + wait_s
-    while (refusal := _client(place, "acquire")) is not None:
-        if "acquired" not in refusal or time.monotonic() >= deadline:
-            raise BoardError(f"{name}: labgrid place {place.place} can not be acquired: {refusal}")
+    while (refusal := _client(place, "acquire")).returncode != 0:
+        said = _last_line(refusal)
+        if "acquired" not in said or time.monotonic() >= deadline:
+            raise BoardError(f"{name}: labgrid place {place.place} can not be acquired: {said}")
         time.sleep(POLL_S)
     try:
-        yield find_port(name, place)
+        with _reachable(name, place, find_port(name, place)) as url:
+            yield url
     finally:
         _client(place, "release")
 
 
-def find_port(name: str, place: Labgrid) -> str:
-    """pyserial's URL of the place's NetworkSerialPort; BoardError if it has none, or not exactly one."""
-    from labgrid import Target
-    from labgrid.exceptions import NoResourceFoundError
-    from labgrid.resource.remote import RemotePlace
-    from labgrid.util.proxy import proxymanager
+def find_port(name: str, place: Labgrid) -> Mapping[str, Any]:
+    """The parameters of the place's NetworkSerialPort; BoardError if it has none, or not exactly one."""
+    shown = _client(place, "show")
+    if shown.returncode != 0:
+        raise BoardError(f"{name}: labgrid place {place.place}: {_last_line(shown)}")
+    ports = list(_ports(shown.stdout))
+    if len(ports) != 1 or not {"host", "port"} <= ports[0].keys():
+        raise BoardError(f"{name}: labgrid place {place.place} has {len(ports)} serial ports ({PORT}), one is needed")
+    if ports[0].get("protocol", "rfc2217") not in SCHEMES:
+        raise BoardError(f"{name}: labgrid place {place.place}: protocol {ports[0]['protocol']!r} is not known")
+    return ports[0]
 
-    if place.coordinator:
-        os.environ["LG_COORDINATOR"] = place.coordinator  # the only way in for a target without a configuration file
+
+def _ports(shown: str) -> Iterator[Mapping[str, Any]]:
+    """Of `labgrid-client show`: a line `Acquired resource 'NAME' (EXPORTER/GROUP/CLASS/NAME):`, then its dictionary."""
+    for block in shown.split("\nAcquired resource ")[1:]:
+        title, _, rest = block.partition("\n")
+        lines = []
+        for line in rest.split("\n"):
+            if not line.startswith("  "):
+                break
+            lines.append(line)
+        if f"/{PORT}/" not in title:
+            continue
+        with suppress(ValueError, SyntaxError):
+            params = ast.literal_eval("\n".join(lines).strip()).get("params")
+            if isinstance(params, dict) and params.get("port") is not None:
+                yield params
+
+
+@contextmanager
+def _reachable(name: str, place: Labgrid, port: Mapping[str, Any]) -> Iterator[str]:
+    """pyserial's URL of the port, through ssh if its exporter asks for a proxy."""
+    scheme, extra = SCHEMES[port.get("protocol", "rfc2217")], port.get("extra") or {}
+    proxy = extra.get("proxy") if extra.get("proxy_required") else os.environ.get("LG_PROXY")
+    if not proxy:
+        yield f"{scheme}://{port['host']}:{port['port']}"
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        local = free.getsockname()[1]
+    forward = f"127.0.0.1:{local}:{port['host']}:{port['port']}"
+    options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"]
+    tunnel = Started(
+        ["ssh", *options, "-N", "-L", forward, "--", str(proxy)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
-        target = Target(name)
-        RemotePlace(target, name=place.place)
-        resource = target.get_resource("NetworkSerialPort")
-        host, port = proxymanager.get_host_and_port(resource)
-        scheme = SCHEMES[resource.protocol]
-    except NoResourceFoundError as error:
-        raise BoardError(f"{name}: labgrid place {place.place} has no single serial port: {error}") from None
-    except Exception as error:  # whatever labgrid and gRPC raise
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BoardError(f"{name}: labgrid place {place.place}: {said}") from None
-    return f"{scheme}://{host}:{port}"
+        _await_tunnel(f"{name}: labgrid place {place.place}: ssh {proxy}", tunnel, local)
+        yield f"{scheme}://127.0.0.1:{local}"
+    finally:
+        tunnel.end()
+        if tunnel.stderr is not None:
+            tunnel.stderr.close()
 
 
-def _client(place: Labgrid, what: str) -> str | None:
-    """Have labgrid's own client do `what`; None, or its complaint."""
+def _await_tunnel(who: str, tunnel: Started, port: int) -> None:
+    """Until somebody listens on our end of it."""
+    deadline = time.monotonic() + TUNNEL_S
+    while time.monotonic() < deadline:
+        if tunnel.poll() is not None:
+            assert tunnel.stderr is not None
+            raise BoardError(f"{who}: {' '.join(tunnel.stderr.read().split())[:200] or 'ended'}")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise BoardError(f"{who}: no tunnel within {TUNNEL_S:.0f} s")
+
+
+def _client(place: Labgrid, what: str) -> subprocess.CompletedProcess[str]:
+    """Have labgrid's own client do `what`."""
     coordinator = ["-x", place.coordinator] if place.coordinator else []
-    command = [sys.executable, "-m", "labgrid.remote.client", *coordinator, "-p", place.place, what]
+    command = [place.client, *coordinator, "-p", place.place, what]
     try:
-        done = run(command, CLIENT_DEADLINE_S)
+        return run(command, CLIENT_DEADLINE_S)
     except subprocess.TimeoutExpired:
-        return f"the coordinator does not answer within {CLIENT_DEADLINE_S:.0f} s"
+        said = f"the coordinator does not answer within {CLIENT_DEADLINE_S:.0f} s"
+        return subprocess.CompletedProcess(command, 1, "", said)
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return None if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")
+    return lines[-1] if lines else f"exit code {done.returncode}"

@@ -27,7 +27,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )
-@common.CALIBRATE_OPTION
+@common.calibrate_options
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 BOARDS_OPTION = click.option(
     "--boards-file", type=click.Path(path_type=Path), help="Boards and chips beside those of boards.yaml."
 )
@@ -49,9 +50,6 @@ MODEL_OPTION = click.option(
 INPUTS_OPTION = click.option(
     "--inputs", type=click.Path(path_type=Path), help=".npz (x, and labels y if any) or .npy to run on."
 )
-CALIBRATE_OPTION = click.option(
-    "--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on."
-)
 
 
 def prefer_option(default: str) -> Callable[[Any], Any]:
@@ -66,13 +64,19 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
     )
 
 
-CALIBRATE_BY_OPTION = click.option(
-    "--calibrate-by",
-    type=click.Choice(["minmax", "percentile", "kl", "mse"]),
-    default="minmax",
-    show_default=True,
-    help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
-)
+def calibrate_options(command: Command) -> Command:
+    """`--calibrate` and `--calibrate-by`: on which inputs ranges are observed, and what of them is kept."""
+    by = click.option(
+        "--calibrate-by",
+        type=click.Choice(["minmax", "percentile", "kl", "mse"]),
+        default="minmax",
+        show_default=True,
+        help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
+    )
+    on = click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
+    return on(by(command))
+
+
 PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )
@@ -138,3 +142,14 @@ def say(line: str) -> None:
     from tinyhil.harness.text import printable
 
     click.echo(printable(line), err=True)
+
+
+def write_result(path: Path, text: str) -> None:
+    """Into the file, which is told, or to stdout."""
+    from tinyhil import files
+
+    if str(path) == "-":
+        click.echo(text, nl=False)
+        return
+    files.write_text(path, text)
+    click.echo(f"{path}: written", err=True)

@@ -20,7 +20,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
-@common.CALIBRATE_OPTION
+@common.calibrate_options
 @click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, help="Which of the inputs.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION

@@ -19,7 +19,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.stream_options
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
-@common.CALIBRATE_OPTION
+@common.calibrate_options
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
 @common.WAIT_OPTION
 @common.BENCH_OPTION

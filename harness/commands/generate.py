@@ -20,8 +20,7 @@ MLPERF_TINY = "mlperf-tiny"
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Project folder.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option(
     "--protocol",
     type=click.Choice(["hil", MLPERF_TINY]),

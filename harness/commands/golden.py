@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from tinyhil import errors
-from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, WAIT_OPTION, read_boards, say
+from tinyhil.harness.commands.common import (
+    BENCH_OPTION,
+    BOARDS_OPTION,
+    WAIT_OPTION,
+    calibrate_options,
+    read_boards,
+    say,
+)
 
 FOLDER_OPTION = click.option(
     "--golden",
@@ -79,7 +86,7 @@ def check(
 @click.option("--format", "format_", default="fixed16", show_default=True, help="With --model: the number format.")
 @click.option("--assignment", type=click.Path(path_type=Path), help="With --model: a format per value.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="With --model: samples; default: drawn from a seed.")
-@click.option("--calibrate", type=click.Path(path_type=Path), help="With --model: inputs to calibrate the ranges on.")
+@calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), default=16, show_default=True, help="With --model: how many.")
 @WAIT_OPTION
 @BENCH_OPTION
@@ -132,7 +139,8 @@ def _orders(options: dict[str, Any]) -> list[Any]:
     if not options["board_names"]:
         raise click.UsageError("--model needs --board, once or more")
     rest = {key: str(options[key]) if options[key] else None for key in ("assignment", "inputs", "calibrate")}
+    by, samples = options["calibrate_by"], options["samples"]
     return [
-        Order(board, options["model"], options["format_"], **rest, samples=options["samples"])
+        Order(board, options["model"], options["format_"], **rest, calibrate_by=by, samples=samples)
         for board in options["board_names"]
     ]

@@ -26,8 +26,7 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 )
 @click.option("--format", "format_", default="int8", show_default=True, help="Number format, see `hil formats`.")
 @common.ASSIGNMENT_OPTION
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option("--mode", "modes", type=MODES, multiple=True, help="Default: performance and accuracy. May be repeated.")
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")

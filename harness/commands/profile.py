@@ -19,8 +19,7 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION

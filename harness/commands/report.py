@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+from tinyhil.harness.commands.common import FILE, write_result
+
 DEFAULT = Path("report.html")
 
 
@@ -41,23 +42,12 @@ def report(
     if len(runs) < len(found) and (md or csv_ or trace or overlay):
         raise click.UsageError("--md, --csv, --trace and --overlay are of runs; a search has a page")
     if md is not None:
-        _write(md, exports.as_markdown(runs))
+        write_result(md, exports.as_markdown(runs))
     if csv_ is not None:
-        _write(csv_, exports.as_csv(runs))
+        write_result(csv_, exports.as_csv(runs))
     if trace is not None:
-        _write(trace, json.dumps(exports.as_trace(runs[0])) + "\n")
+        write_result(trace, json.dumps(exports.as_trace(runs[0])) + "\n")
     if overlay is not None:
-        _write(overlay, json.dumps(exports.as_overlay(runs[0])) + "\n")
+        write_result(overlay, json.dumps(exports.as_overlay(runs[0])) + "\n")
     if out is not None or not (md or csv_ or trace or overlay):
-        _write(out or DEFAULT, make_page(records))
-
-
-def _write(path: Path, text: str) -> None:
-    """Into the file, which is told, or to stdout."""
-    from tinyhil import files
-
-    if str(path) == "-":
-        click.echo(text, nl=False)
-        return
-    files.write_text(path, text)
-    click.echo(f"{path}: written", err=True)
+        write_result(out or DEFAULT, make_page(records))

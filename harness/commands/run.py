@@ -28,8 +28,7 @@ from tinyhil.preference import BALANCED
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
 @common.PORT_OPTION
 @click.option(

@@ -35,11 +35,19 @@ from tinyhil.preference import RAM
     "--minimize", type=click.Choice(["ram", "flash", "latency"]), help="Find the least of it that costs --points."
 )
 @click.option(
+    "--pareto",
+    metavar="A,B[,C]",
+    help="Sweep limits over two or three of ram, latency, flash and accuracy: the front, a file per point.",
+)
+@click.option(
+    "--levels", type=click.IntRange(2, 20), default=5, show_default=True, help="With --pareto: limits per resource."
+)
+@click.option(
     "--points",
     type=click.FloatRange(min=0),
     default=0.5,
     show_default=True,
-    help="With --minimize: points of accuracy that may be lost against float on the search's samples.",
+    help="With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
 )
 @click.option("--strategy", default="lagrange", show_default=True, help="How to search; see docs/search.md.")
 @click.option("--set", "set_", multiple=True, metavar="NAME=VALUE", help="An option of the strategy; may be repeated.")
@@ -56,8 +64,7 @@ from tinyhil.preference import RAM
 )
 @click.option("--inputs", type=click.Path(path_type=Path), help="Search on its first half, report on its second.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these; search on all of --inputs.")
-@common.CALIBRATE_OPTION
-@common.CALIBRATE_BY_OPTION
+@common.calibrate_options
 @click.option(
     "--evaluator",
     type=click.Choice(["engine", "reference"]),
@@ -65,7 +72,12 @@ from tinyhil.preference import RAM
     show_default=True,
     help="The compiled host engine, or numpy: slower, and without a compiler.",
 )
-@click.option("--board", help="Board the widths are for, named as for `hil run`; the firmware must fit it.")
+@click.option(
+    "--board",
+    "boards",
+    multiple=True,
+    help="Board that the firmware must fit, named as for `hil run`; repeated: one assignment for all of them.",
+)
 @click.option("--on-device", is_flag=True, help="Measure the finalists on --board; what it measures decides.")
 @click.option("--every", type=click.IntRange(min=1), help="Measure every so many full trials on the board, too.")
 @click.option("--finalists", type=click.IntRange(min=1), default=3, show_default=True, help="How many are measured.")
@@ -83,7 +95,9 @@ from tinyhil.preference import RAM
 @common.WAIT_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
-def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **options: Any) -> None:
+def search(
+    as_json: bool, boards_file: Path | None, bench_file: Path | None, boards: tuple[str, ...], **options: Any
+) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
 
@@ -93,9 +107,10 @@ def search(as_json: bool, boards_file: Path | None, bench_file: Path | None, **o
     from tinyhil.harness.search.report import print_outcome, search_progress
     from tinyhil.harness.search.session import SearchRequest
 
-    request = SearchRequest(**options)
+    request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     with search_progress(Console(stderr=True), request.evaluations) as progress:
-        outcome = calls.search(request, read_boards(boards_file, bench_file), say, progress)
+        ask = calls.pareto if request.pareto is not None else calls.search
+        outcome = ask(request, read_boards(boards_file, bench_file), say, progress)
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:

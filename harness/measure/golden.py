@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinyhil import files
+from tinyhil.clipping import METHODS
 from tinyhil.errors import BoardError, DataError
 from tinyhil.harness.boards.locate import Place, locate
 from tinyhil.harness.config import Boards
@@ -52,6 +53,7 @@ class Order:
     assignment: str | None = None
     inputs: str | None = None
     calibrate: str | None = None
+    calibrate_by: str = METHODS[0]
     samples: int = SAMPLES
 
 
@@ -101,6 +103,7 @@ def request_of(order: Order, bench: Bench, folder: Path, samples: int | None) ->
         assignment=bench.root / order.assignment if order.assignment else None,
         inputs=bench.root / order.inputs if order.inputs else draw_inputs(order, bench, folder),
         calibrate=bench.root / order.calibrate if order.calibrate else None,
+        calibrate_by=order.calibrate_by,
         samples=min(samples or order.samples, order.samples),
         port=bench.port,
         timeout_s=bench.timeout_s,

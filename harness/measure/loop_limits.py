@@ -7,8 +7,6 @@ overhead included and every result checked. A kernel far above its limit is slow
 
 from __future__ import annotations
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import SINGLE
 from tinyhil.ops.rows import ROWED
 from tinyhil.program import Op, Program
@@ -35,6 +33,6 @@ def _kind(program: Program, op: Op, name: str) -> str:
     fmt = program.tensors[name].format
     if op.domain == SINGLE:
         return FLOAT
-    if not isinstance(fmt, Affine | Fixed) or fmt.bits > 16:
+    if fmt.grid is None or fmt.bits > 16:
         return ""
     return BYTE if fmt.bits <= 8 else HALF

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.classes import deciding, ends_in_argmax
+from tinyhil.clipping import METHODS
 from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library import STATIC, Library, emit_library
 from tinyhil.codegen.packages import package
@@ -38,6 +39,7 @@ class Wanted:
     format: str = "fixed16"
     assignment: Path | None = None
     calibrate: Path | None = None
+    calibrate_by: str = METHODS[0]
     name: str | None = None
     arena: str = STATIC
     classes: str | None = None
@@ -58,7 +60,8 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
 
 def export_model(wanted: Wanted, boards: Boards, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
-    opened = open_model(wanted.model, say, Streamed(wanted.states, wanted.steps, wanted.calibrate))
+    streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
+    opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
     assignment = opened.assignment(wanted.assignment, wanted.format)
     board = None if wanted.board is None else board_of(wanted.board, boards)
     wide = [] if board is None else [board]

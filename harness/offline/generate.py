@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tinyhil import data
 from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.config import Boards
-from tinyhil.harness.inputs import calibrated, read_inputs
+from tinyhil.harness.inputs import calibrated, read_inputs, training_part
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
 from tinyhil.preference import Wish
 
@@ -64,11 +63,7 @@ def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, 
         given = read_inputs(inputs, model)
         x, origin = given.x, {"name": given.name, "sha256": given.sha256, "samples": len(given.x)}
     elif source.dataset is not None:
-        found = data.load(source.dataset)
-        if found.source in ("bundled", "synthetic"):
-            raise DataError(
-                f"{name}: {found.message}; calibrating on it would be meaningless: set HIL_DATA or give --inputs"
-            )
+        found = training_part(name, source.dataset, "--inputs")
         x = found.x_train
         origin = {
             "name": found.name,

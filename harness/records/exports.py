@@ -17,6 +17,7 @@ COLUMNS = (
     *("weight_bytes", "activation_bytes", "saturations", "error", "sensitivity", "accumulator_bits"),
 )
 COOL, WARM = "#e8f0fe", "#d93025"  # of the overlay's gradient
+FIGURES = ("samples equal", "accuracy", "latency", "RAM", "flash")
 MARKS = {"valid": "✅", "degraded": "⚠️", "invalid": "❌"}
 
 
@@ -85,10 +86,7 @@ def _lines(record: RecordLike) -> Iterator[dict[str, Any]]:
 
 def as_markdown(records: Sequence[RecordLike]) -> str:
     """A line per record, for a pull request or $GITHUB_STEP_SUMMARY."""
-    lines = [
-        "| | model | board | format | samples equal | accuracy | latency | RAM | flash |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|",
-    ]
+    lines = [f"| | model | board | format | {' | '.join(FIGURES)} |", f"|---|---|---|---|{'---:|' * len(FIGURES)}"]
     notes = []
     for record in records:
         found = verdict_of(record)
@@ -101,19 +99,20 @@ def as_markdown(records: Sequence[RecordLike]) -> str:
 
 
 def _cells(record: RecordLike) -> list[str]:
+    board = record["board"] + (" (emulated)" if record["emulator"] else "")
+    return [record["model"], board, record["format"], *figures_of(record)]
+
+
+def figures_of(record: RecordLike) -> list[str]:
+    """What people ask first of a run, under the titles FIGURES."""
     latency, memory = record["latency"], record["memory"]
     equal = record.get("equal_samples", record["samples"] if record["bit_exact"] else None)
-    accuracy = "" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %"
     ram = memory.get("total_bytes")
-    shown = f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B"
     return [
-        record["model"],
-        record["board"] + (" (emulated)" if record["emulator"] else ""),
-        record["format"],
         f"{'?' if equal is None else equal} of {record['samples']}",
-        accuracy,
+        "" if record["accuracy"] is None else f"{100 * record['accuracy']:.2f} %",
         f"{latency['median']:,.0f} {latency['unit']}",
-        shown,
+        f"{memory['static_bytes']:,} B static" if ram is None else f"{ram:,} B",
         f"{record['flash_bytes']:,} B",
     ]
 

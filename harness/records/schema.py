@@ -80,6 +80,7 @@ class Order(Part):
     assignment: Word | None = None
     inputs: Word | None = None
     calibrate: Word | None = None
+    calibrate_by: Word = "minmax"
     samples: Annotated[int, Field(ge=1)] = 16
 
 
@@ -229,21 +230,45 @@ class Tried(Part):
     flash_bytes: FiniteFloat | None = None
 
 
-class Search(Part):
-    """Of `hil search`."""
+class FrontPoint(Part):
+    number: Count
+    assignment_file: str
+    quality: Share
+    accuracy: Share | None
+    disagreements: Count
+    arena_bytes: Count
+    ram_bytes: Count | None
+    latency_us: FiniteFloat | None
+    flash_bytes: Count | None
+
+
+class Searched(Part):
+    """What records of an answer and of a front share."""
 
     strategy: Word
     evaluations: FiniteFloat
     seconds: FiniteFloat
     samples: Count
-    accuracy: Share | None
     uniform: list[UniformFormat]
     tried: list[Tried] = Field(default_factory=list)
 
 
+class Search(Searched):
+    """Of `hil search`."""
+
+    accuracy: Share | None
+
+
+class Sweep(Searched):
+    """Of `hil search --pareto`."""
+
+    points: list[FrontPoint]
+
+
 def read_search(path: Path) -> dict[str, Any]:
     """The record of a search, as it was written; DataError says where it is none."""
-    return _validated(path, Search, files.read_json(path, "record"))
+    data = files.read_json(path, "record")
+    return _validated(path, Sweep if isinstance(data, dict) and "points" in data else Search, data)
 
 
 def read_record(path: Path) -> dict[str, Any]:

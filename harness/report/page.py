@@ -22,8 +22,9 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-sr
 EXTRA = "hil report needs the package vl-convert-python; type: pip install 'tinyhil[report]'"
 
 
-def make_page(paths: Sequence[Path]) -> str:
-    """One self-contained page of these records, in this order; the first run is compared with each further one.
+def make_page(paths: Sequence[Path], head: str = "", each_model: bool = False) -> str:
+    """One self-contained page of these records, in this order, below `head`; the first run (`each_model`: of the same
+    model) is compared with each further one.
 
     DataError where a file is no record, ConfigError without the library of charts.
     """
@@ -37,10 +38,12 @@ def make_page(paths: Sequence[Path]) -> str:
     names = [(f"run-{n}", _name(record)) for n, (_, record) in enumerate(runs)]
     names += [(f"search-{n}", f"search {path.stem}") for n, (path, _) in enumerate(searches)]
     links = "".join(f'<a href="#{anchor}">{escape(name)}</a>' for anchor, name in names)
+    models = dict.fromkeys(record["model"] for _, record in runs) if each_model else ("",)
+    groups = [[record for _, record in runs if not model or record["model"] == model] for model in models]
     return _document(
         title=names[0][1] if len(names) == 1 else f"{len(names)} records",
         nav=f"<nav>{links}</nav>" if len(names) > 1 else "",
-        body=_beside([record for _, record in runs]) + "".join(articles),
+        body=head + "".join(map(_beside, groups)) + "".join(articles),
     )
 
 

@@ -25,7 +25,7 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
     return (
         f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="truth">{escape(told)}</p>'
         + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
-        + section("The answer beside uniform formats", _uniform(record))
+        + section(f"{'The front' if 'points' in record else 'The answer'} beside uniform formats", _uniform(record))
         + section("Provenance", _provenance(record, source))
         + "</article>"
     )
@@ -48,6 +48,10 @@ def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
                     field: uniform[field],
                 }
             )
+    for point in record.get("points") or ():
+        if point.get(field) is not None:
+            name, share = f"point {point['number']}", 100 * point["quality"]
+            found.append({"kind": "answer", "name": name, "quality": share, field: point[field]})
     answer = record.get("search") or {}
     if record.get(field) is not None and answer.get("quality") is not None:
         found.append({"kind": "answer", "name": "answer", "quality": 100 * answer["quality"], field: record[field]})
@@ -79,7 +83,8 @@ def front_of(points: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any
 
 def _uniform(record: Mapping[str, Any]) -> str:
     titles = ("format", "arena B", "RAM B", "latency µs", "flash B", "differ from float", "accuracy")
-    rows = [_row("the answer", record)]
+    points = record.get("points")
+    rows = [_row("the answer", record)] if points is None else [_row(f"point {p['number']}", p) for p in points]
     for uniform in record["uniform"]:
         beyond = "" if uniform.get("keeps_limits", True) else " (beyond the limits)"
         if uniform.get("reason"):
@@ -98,6 +103,7 @@ def _row(name: str, found: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 def _provenance(record: Mapping[str, Any], source: str) -> str:
     rows = [("record", source), ("finished", record.get("utc")), ("assignment", record.get("assignment_file"))]
+    rows += [(f"point {point['number']}", point["assignment_file"]) for point in record.get("points") or ()]
     rows += [("formats on offer", ", ".join(record.get("formats") or ())), ("seed", record.get("seed"))]
     command = record.get("command")
     return pairs((name, value) for name, value in rows if value is not None) + (

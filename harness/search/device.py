@@ -52,9 +52,19 @@ class Measured:
     record: str
     latency_us: float | None = None
 
+    @property
+    def needs(self) -> tuple[float, float, float]:
+        """RAM, latency and flash."""
+        latency = self.median if self.latency_us is None else self.latency_us
+        return self.static_bytes + (self.stack_bytes or 0), latency, self.flash_bytes
+
     def keeps(self, limits: Limits) -> bool:
         slow = limits.latency_us is not None and (self.latency_us is None or self.latency_us > limits.latency_us)
         return not slow and (limits.flash_bytes is None or self.flash_bytes <= limits.flash_bytes)
+
+    def fits(self, total: int | None, limits: Limits) -> bool:
+        """Whether the limits are kept to, that of all RAM too, if there is one."""
+        return (total is None or (self.total_bytes or 0) <= total) and self.keeps(limits)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,7 +72,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The board, and the samples it is given: `x` and labels from the search's part of the data.
+    """The `board`, and the samples it is given: `x` and labels from the search's part of the data.
 
     `calibration`: inputs for ranges that are known from nowhere else.
     """
@@ -70,6 +80,7 @@ class Bench:
     request: Request
     boards: Boards
     cache_dir: Path
+    board: str
     space: Space
     x: np.ndarray
     y: np.ndarray | None
@@ -80,7 +91,7 @@ class Bench:
 
     def measure(self, trial: Trial) -> Measured:
         """From the log if an interrupted search has measured it; BoardDiffers if the board is not bit-exact."""
-        known = self.log.device(trial)
+        known = self.log.device(trial, self.board)
         if known is not None:
             with suppress(TypeError):  # a damaged line
                 return Measured(**known)
@@ -158,18 +169,24 @@ def _worst_us(latency: Mapping[str, Any]) -> float | None:
 
 
 def decide(
-    bench: Bench, finalists: Sequence[Trial], limit_total_bytes: int | None, limits: Limits
-) -> list[tuple[Trial, Measured]]:
-    """The finalists that keep to the limits, best first: agreement on all samples, then measured time."""
+    benches: Sequence[Bench], finalists: Sequence[Trial], totals: Sequence[int | None], limits: Sequence[Limits]
+) -> list[tuple[Trial, tuple[Measured, ...]]]:
+    """The finalists that keep to the limits on every board, best first: agreement on all samples, then on the boards',
+    then measured time. `totals`: of all RAM, and `limits`, of each bench's board."""
     kept = []
     for trial in finalists:
         try:
-            found = bench.measure(trial)
+            found = tuple(bench.measure(trial) for bench in benches)
         except BuildError as error:
-            if not limits:
+            if not any(limits):
                 raise
-            bench.say(f"search: left out: {error}")
+            benches[0].say(f"search: left out: {error}")
             continue
-        if (limit_total_bytes is None or (found.total_bytes or 0) <= limit_total_bytes) and found.keeps(limits):
+        if all(one.fits(total, limit) for one, total, limit in zip(found, totals, limits, strict=True)):
             kept.append((trial, found))
-    return sorted(kept, key=lambda pair: (pair[0].score.disagreements, pair[1].disagreements, pair[1].median))
+    return sorted(kept, key=_merit)
+
+
+def _merit(pair: tuple[Trial, tuple[Measured, ...]]) -> tuple[float, ...]:
+    trial, found = pair
+    return trial.score.disagreements, sum(one.disagreements for one in found), *(one.median for one in found)

@@ -23,7 +23,7 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
     try:
         chosen = task.study.space.assignment(candidate)
         every, wish = list(boards.entries.values()), Wish(task.request.prefer)
-        compiled = compile_model(task.model, chosen, task.ranges, every, {board.name}, wish=wish)
+        compiled = compile_model(task.opened.model, chosen, task.ranges, every, {board.name}, wish=wish)
         check_weights(compiled.program, board)
         image = build(compiled.sources, board, cache_dir=task.cache_dir, log=lambda line: None)
         check_fits(image, board)

@@ -6,9 +6,10 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.study import Study
-from tinyhil.search.trial import TrialLog
+from tinyhil.search.trial import Trial, TrialLog
 
 PROFILED_SAMPLES = 5
 MOST_PILOTS = 12
@@ -86,13 +87,27 @@ class Meter:
         self.phase += 1
 
 
-def make_meter(task: Task) -> Meter:
+def limited(task: Task, arenas: Sequence[int]) -> Task:
+    """The task with what of each board's limit of RAM is the arena's."""
+    own, *others = (
+        replace(side, arena_bytes=limit, study=replace(side.study, limit_bytes=limit))
+        for side, limit in zip(task.sides, arenas, strict=True)
+    )
+    return replace(own, others=tuple(others))
+
+
+def make_meters(task: Task) -> tuple[Meter, ...]:
+    """One of each board; none for an accelerator, whose costs follow from the widths."""
+    return () if task.accelerated else tuple(_make_meter(side) for side in task.sides)
+
+
+def _make_meter(task: Task) -> Meter:
     """Profiles what the search needs to begin with, and says what that took."""
     assert task.board is not None
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
     ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
-    model = f"{task.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
+    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
     truth = truth_of(task.board, emulated=place.port is None)
     version = Version.of(task.board, truth, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
@@ -167,20 +182,41 @@ def measured_costs(study: Study) -> Costs:
     return study.costs
 
 
-def anchored(meter: Meter, limits: Limits, ram_bytes: int) -> Study:
+def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
+    """The study under these limits and bytes of arena, one of each board; without `meters` under those of RAM alone."""
+    studies = [replace(side.study, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
+    if meters:
+        pairs = zip(studies, meters, limits, strict=True)
+        studies = [replace(study, costs=meter.costs(limit)) for study, meter, limit in pairs]
+    return replace(studies[0], also=tuple(studies[1:]))
+
+
+def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
     """The study with a candidate that keeps all limits, by measurement where estimates are against it.
 
-    ConfigError with the least values found, if there is none.
+    Infeasible with the least values found, if there is none.
     """
-    for _ in range(2):
-        study = meter.study(limits, ram_bytes)
-        known = [run.candidate for run in measured_costs(study).runs]
+    if not meters and not task.others:
+        return joined(task, meters, limits, rams)
+    for _ in range(2 if meters else 1):
+        study = joined(task, meters, limits, rams)
+        known = [run.candidate for meter in meters for run in meter.costs(Limits()).runs]
         candidate = least(study.space, study.excess, known, enough=0.0)
         if study.excess(candidate) <= 0.0:
             return replace(study, anchor=candidate)
-        meter.next_phase()
-        meter.measure(candidate)
-    raise Infeasible(" ".join(_why(meter, limits, ram_bytes)))
+        for meter in meters:
+            meter.next_phase()
+            meter.measure(candidate)
+    raise Infeasible(_reason(task, meters, limits, rams))
+
+
+def _reason(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> str:
+    """Of the first board that can not keep its limits; else that no assignment was found that serves all."""
+    for meter, limit, ram in zip(meters, limits, rams, strict=False):
+        if words := list(_why(meter, limit, ram)):
+            return " ".join(words)
+    names = " and ".join(side.board.name for side in task.sides if side.board is not None)
+    return f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
 
 
 def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
@@ -199,6 +235,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
         yield f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM,"
         yield f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)};"
         yield f"try {option} {math.ceil(value * slack)}"
+        return
+    if meter.task.request.also:
         return
     asked_for = f"{limits.latency_us} us of latency" if limits.latency_us is not None else ""
     yield f"search: {asked_for} and {limits.flash_bytes} B of flash are feasible alone, but no assignment was found"
@@ -233,3 +271,17 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"
+
+
+def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
+    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
+    found = []
+    for trial in trials:
+        if trial.kind != "full":
+            continue
+        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
+        estimate = None if costs is None else costs.estimate(trial.candidate)
+        if estimate is not None and estimate.latency_us != float("inf"):
+            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
+        found.append(row)
+    return found

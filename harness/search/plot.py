@@ -11,6 +11,7 @@ from tinyhil.harness.offline.labels import name_points, renderer_of
 from tinyhil.harness.report.search_sections import RESOURCES, front_of, points_of
 
 if TYPE_CHECKING:
+    from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.session import SearchOutcome
 
 LOOKS = {  # marker, colour, size, label
@@ -24,7 +25,7 @@ NEAR = 1.3  # times the largest point: a limit further off is said, not drawn
 PANEL = (5.2, 4.2)  # inches
 
 
-def plot_search(outcome: SearchOutcome, path: Path) -> tuple[Path, Path]:
+def plot_search(outcome: SearchOutcome | ParetoOutcome, path: Path) -> tuple[Path, Path]:
     """Writes `path` with the suffixes .svg and .png; ConfigError without matplotlib."""
     labelled = outcome.search_float_accuracy
     of_arena = outcome.request.board is None or outcome.request.arena is not None  # else the limit is of all RAM

@@ -10,6 +10,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.device import Measured
+    from tinyhil.harness.search.pareto import ParetoOutcome
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.search.trial import Trial
 
@@ -35,9 +36,15 @@ def search_progress(console: Console, evaluations: int | None) -> Iterator[Calla
         yield on_trial
 
 
-def print_outcome(outcome: SearchOutcome, console: Console) -> None:
-    """The table of widths, then the figures on held-out data."""
+def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> None:
+    """The table of widths, then the figures on held-out data; of a sweep the front."""
     from rich.table import Table
+
+    from tinyhil.harness.search.pareto import ParetoOutcome
+
+    if isinstance(outcome, ParetoOutcome):
+        _print_front(outcome, console)
+        return
 
     table = Table(title=None)
     for title in ("tensor", "kind", "elements", "format"):
@@ -56,11 +63,34 @@ def print_outcome(outcome: SearchOutcome, console: Console) -> None:
         "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
         "assignment": r["assignment_file"],
     }
-    if outcome.measured is not None:
-        lines["on the board"] = _on_board(outcome.measured)
-    for name, text in lines.items():
+    for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
         console.print(f"{name:14} {text}", soft_wrap=True)
     console.print(_beside(r))
+
+
+def _print_front(outcome: ParetoOutcome, console: Console) -> None:
+    """A line per point and board."""
+    from rich.table import Table
+
+    r = outcome.record
+    several = len(r["boards"]) > 1
+    table = Table(title=f"front of {', '.join(r['pareto'])}; accuracy on held-out samples", title_justify="left")
+    board = ("board",) if several else ()
+    for title in ("point", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title in ("point", "board") else "right")
+    for point in r["points"]:
+        name = str(point["number"]) + (f" ({point['format']})" if point["format"] else "")
+        for at, known in enumerate(point["boards"] or [None]):
+            needs = point | ({} if known is None else {**known, "ram_bytes": known["total_bytes"]})
+            numbers = (needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes"))
+            cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+            own = [f"{point['disagreements']}", _percent(point["accuracy"])]
+            which = () if not several or known is None else (known["board"],)
+            table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else ("", "")))
+    console.print(table)
+    console.print(f"float {_percent(r['float_accuracy'])}; {r['evaluations']:g} evaluations, {r['seconds']:.1f} s")
+    for point in r["points"]:
+        console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True)
 
 
 def _beside(r: dict[str, Any]) -> Any:

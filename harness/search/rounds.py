@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, least_of, measured_costs
+from tinyhil.harness.search.limits import Meter, anchored, joined, least_of
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
 from tinyhil.search.run import Budget, Found, search
@@ -62,36 +62,45 @@ class _Spent:
 
 
 def searched_on_device(
-    task: Task, meter: Meter | None, limits: Limits, required: Limits, tag: str = ""
-) -> tuple[Found, Measured]:
-    """Search under `limits` and measure the finalists; again with what was learnt from them while none keeps to those
-    `required`."""
-    request, total = task.request, task.ram_bytes if task.whole else None
-    limit = task.arena_bytes
+    task: Task, meters: Sequence[Meter], limits: Sequence[Limits], required: Sequence[Limits], tag: str = ""
+) -> tuple[Found, tuple[Measured, ...]]:
+    """Search under `limits` and measure the finalists on every board; again with what was learnt from them while none
+    keeps to those `required`. Meters (none: only RAM counts) and limits are one of each board."""
+    request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
+    rams = [side.arena_bytes for side in task.sides]
     spent = _Spent()
     count = request.finalists if request.on_device or request.every else 1
     for number in range(MOST_ROUNDS):
-        study = anchored(meter, limits, limit) if meter is not None else replace(task.study, limit_bytes=limit)
-        benches: list[Bench] = []
+        study = anchored(task, meters, limits, rams)
+        made: list[Bench] = []
 
-        def bench(log: TrialLog, made: list[Bench] = benches) -> Bench:
-            made.append(make_bench(task, log))
+        def bench(log: TrialLog, made: list[Bench] = made) -> Bench:
+            made.extend(make_bench(side, log) for side in task.sides)
             return made[0]
 
-        stem = f"{task.stem(limit)}{tag}" + (f"-{number}" if meter is not None and number else "")
+        stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
         found = spent.add(search_once(task, study, stem, bench))
         finalists = _finalists(found, count)
-        kept = decide(benches[0], finalists, total, required)
+        kept = decide(made, finalists, totals, required)
         if kept:
             return replace(found, best=kept[0][0]), kept[0][1]
-        if total is not None and (over := _over(benches[0], finalists, total)) > 0:
-            limit = max(limit - over, task.study.memory.planned_bytes(task.study.memory.least()))
-            task.say(f"search: no finalist keeps to {total} B in all; again with {limit} B of arena")
-        if meter is not None:
-            _learn(meter, limits, finalists, benches[0])
-    if meter is None:
-        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {total} B in all; raise --ram")
-    return _measured_before(task, meter, required, limit, found)
+        rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]
+        for meter, limit, one in zip(meters, limits, made, strict=False):
+            _learn(meter, limit, finalists, one)
+    if not meters:
+        raise Infeasible(f"search: after {MOST_ROUNDS} searches none keeps to {totals[0]} B in all; raise --ram")
+    return _measured_before(task, meters, required, rams, found)
+
+
+def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -> int:
+    """The limit of the arena, less by what the best finalist takes too much of the board's whole RAM."""
+    over = _over(bench, finalists, side.ram_bytes) if side.whole else 0
+    if over <= 0:
+        return ram_bytes
+    memory = side.study.memory
+    lower = max(ram_bytes - over, memory.planned_bytes(memory.least()))
+    side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
+    return lower
 
 
 def _over(bench: Bench, finalists: list[Trial], total: int) -> int:
@@ -109,7 +118,7 @@ def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -
     meter.next_phase()
     for trial in finalists:
         meter.measure(trial.candidate)
-        known = bench.log.device(trial)
+        known = bench.log.device(trial, bench.board)
         if known is not None and known["latency_us"] is not None:
             meter.correct(trial.candidate, known["latency_us"])
     after = meter.costs(limits)
@@ -122,18 +131,20 @@ def _learn(meter: Meter, limits: Limits, finalists: list[Trial], bench: Bench) -
         )
 
 
-def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, found: Found) -> tuple[Found, Measured]:
+def _measured_before(
+    task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int], found: Found
+) -> tuple[Found, tuple[Measured, ...]]:
     """The best of the assignments that were measured and kept to the limits."""
-    study = meter.study(limits, ram_bytes)
+    study = joined(task, meters, limits, rams)
     trials = []
-    for number, run in enumerate(measured_costs(study).runs):
+    for number, run in enumerate(meters[0].costs(limits[0]).runs):
         if study.fits(run.candidate):
             score = study.evaluator.score(study.space.lower(run.candidate))
             ram = study.memory.planned_bytes(run.candidate)
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
-    bench = make_bench(task, TrialLog(None, study.space, ""))
+    benches = [make_bench(side, TrialLog(None, study.space, "")) for side in task.sides]
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
-    kept = decide(bench, best, task.ram_bytes if task.whole else None, limits)
+    kept = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
     if not kept:
         raise Infeasible(
             f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
@@ -142,9 +153,10 @@ def _measured_before(task: Task, meter: Meter, limits: Limits, ram_bytes: int, f
     return replace(found, best=kept[0][0]), kept[0][1]
 
 
-def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, Measured | None]:
+def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Found, tuple[Measured, ...]]:
     """The least RAM, flash or latency whose search loses at most `points` of accuracy against float on its samples."""
     request, limits = task.request, task.request.limits
+    meter = meters[0] if meters else None
     spent = _Spent()
     wanted = task.study.float_quality - request.points / 100
 
@@ -152,7 +164,7 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
         """A search with `bound` on the objective as well."""
         ram = task.arena_bytes if objective != "ram" or bound is None else int(bound)
         both = _with(limits, objective, bound)
-        study = replace(task.study, limit_bytes=ram) if meter is None else anchored(meter, both, ram)
+        study = anchored(task, meters, [both], [ram])
         if meter is None:
             study.memory.require(ram)
         return spent.add(search_once(task, study, f"{task.stem(task.ram_bytes)}{tag}", None))
@@ -182,17 +194,17 @@ def minimized(task: Task, meter: Meter | None, objective: str) -> tuple[Found, M
         high = _value(task, meter, objective, found.best.candidate)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
     if not task.measures:
-        return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), None
+        return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), ()
     if objective == "ram":
         bench = make_bench(task, TrialLog(None, task.study.space, ""))
-        kept = decide(bench, [found.best], task.ram_bytes if task.whole else None, limits)
+        kept = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
         if kept:
             return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), kept[0][1]
         task = replace(task, arena_bytes=int(high))
     for slack in SLACKS:
         try:
             tight = _with(limits, objective, high * slack)
-            answer, measured = searched_on_device(task, meter, tight, limits, f"-min{slack:g}")
+            answer, measured = searched_on_device(task, meters, [tight], [limits], f"-min{slack:g}")
             return spent.add(answer), measured
         except ConfigError:  # measurements have made the bound infeasible
             if slack == SLACKS[-1]:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.fit import require_fit
-from tinyhil.harness.search.limits import Meter, make_meter
+from tinyhil.harness.search.limits import Meter, anchored, as_tried, limited, make_meters
+from tinyhil.harness.search.pareto import ParetoOutcome, sweep
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.task import (
     Progress,
@@ -28,12 +29,11 @@ from tinyhil.harness.search.task import (
     replace_text,
     write_assignment,
 )
-from tinyhil.harness.search.uniform import arena_limit, as_records, held_out, undominated, uniforms
+from tinyhil.harness.search.uniform import arena_limits, as_records, held_out, undominated, uniforms
 from tinyhil.search.accelerator import AcceleratorCosts
-from tinyhil.search.costs import Costs
 from tinyhil.search.run import Found
 from tinyhil.search.space import Candidate, Space
-from tinyhil.search.trial import Trial, writing_into
+from tinyhil.search.trial import writing_into
 
 __all__ = ["SearchOutcome", "SearchRequest", "placed", "run_search", "write_assignment"]
 
@@ -47,7 +47,7 @@ PRINTED_OF_ACCELERATORS = ("energy_uj", "power_mw", "crossbars", "cost")
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The search, and the final figures on held-out data. `measured`: of the board, if one was asked."""
+    """The search, and the final figures on held-out data. `measured`: of each board that was asked."""
 
     request: SearchRequest
     space: Space
@@ -55,7 +55,7 @@ class SearchOutcome:
     search_samples: int
     search_float_accuracy: float | None
     record: dict[str, Any]
-    measured: Measured | None
+    measured: tuple[Measured, ...]
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -72,6 +72,23 @@ def run_search(
     task = load_task(request, cache_dir, say, progress, boards)
     with _alone(task):
         return _searched(task)
+
+
+def run_pareto(
+    request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None = None
+) -> ParetoOutcome:
+    """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
+    request.check()
+    task = load_task(request, cache_dir, say, progress, boards)
+    with _alone(task):
+        beside = uniforms(task)
+        task = limited(task, arena_limits(task, beside))
+        outcome = sweep(task, make_meters(task) if request.costs else (), beside)
+    if request.plot is not None:
+        from tinyhil.harness.search.plot import plot_search
+
+        plot_search(outcome, request.plot)
+    return outcome
 
 
 @contextmanager
@@ -93,19 +110,19 @@ def _alone(task: Task) -> Iterator[None]:
 
 def _searched(task: Task) -> SearchOutcome:
     request, beside = task.request, uniforms(task)
-    limit = arena_limit(task, beside)
-    task = replace(task, arena_bytes=limit, study=replace(task.study, limit_bytes=limit))
-    meter = make_meter(task) if request.costs and not task.accelerated else None
-    found, measured = undominated(task, *_find(task, meter), beside)
+    task = limited(task, arena_limits(task, beside))
+    meters = make_meters(task) if request.costs else ()
+    found, measured = undominated(task, *_find(task, meters), beside)
     record = _record(task, found, measured)
-    record["tried"] = as_tried(found.trials, None if meter is None else meter.costs(request.limits))
+    record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     record["uniform"] = as_records(task, beside)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.study.space, found.best)
     record["assignment_file"] = str(out)
     if task.board is not None:
-        record["flash_bytes"] = require_fit(task, found.best.candidate, out).flash_bytes
+        images = [require_fit(side, found.best.candidate, out) for side in task.sides]
+        record["flash_bytes"] = images[0].flash_bytes
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
     examples = task.study.evaluator.examples
     outcome = SearchOutcome(request, task.study.space, found, len(examples), examples.float_accuracy, record, measured)
@@ -116,13 +133,15 @@ def _searched(task: Task) -> SearchOutcome:
     return outcome
 
 
-def _find(task: Task, meter: Meter | None) -> tuple[Found, Measured | None]:
+def _find(task: Task, meters: Sequence[Meter]) -> tuple[Found, tuple[Measured, ...]]:
     request = task.request
     if request.minimize is not None:
-        return minimized(task, meter, request.minimize)
+        return minimized(task, meters, request.minimize)
+    limits = [request.limits] * len(task.sides)
     if task.measures:
-        return searched_on_device(task, meter, request.limits, request.limits)
-    return search_once(task, task.study, task.stem(task.ram_bytes), None), None
+        return searched_on_device(task, meters, limits, limits)
+    study = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    return search_once(task, study, task.stem(task.ram_bytes), None), ()
 
 
 def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
@@ -137,22 +156,9 @@ def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     return {"latency_us": cost.latency_us, **figures, "cost": relative, **limits}
 
 
-def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
-    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
-    found = []
-    for trial in trials:
-        if trial.kind != "full":
-            continue
-        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
-        estimate = None if costs is None else costs.estimate(trial.candidate)
-        if estimate is not None and estimate.latency_us != float("inf"):
-            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
-        found.append(row)
-    return found
-
-
-def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, Any]:
+def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str, Any]:
     best, strategy = found.best, task.strategy
+    measured = boards[0] if boards else None
     total = measured.total_bytes if measured is not None and task.whole else None
     return {
         "strategy": strategy.name,
@@ -176,6 +182,7 @@ def _record(task: Task, found: Found, measured: Measured | None) -> dict[str, An
             "finished": found.finished,
         },
         "device": None if measured is None else measured.as_json(),
+        "boards": [board.as_json() for board in boards],
         "model": task.request.model,
         "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
         "options": asdict(strategy) if is_dataclass(strategy) else {},

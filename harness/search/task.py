@@ -14,15 +14,13 @@ from typing import Any
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.listing import Model
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Request, Streamed, open_model
+from tinyhil.harness.job import Opened, Request, Streamed, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.total import wider_input
-from tinyhil.harness.zoo import ModelSource
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -46,13 +44,15 @@ from tinyhil.search.trial import Trial, TrialLog
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator
+UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator, or where limits are swept over
+OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has."""
+    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
+    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each."""
 
     model: str
     ram: int | None = None
@@ -70,6 +70,7 @@ class SearchRequest:
     calibrate_by: str = "minmax"
     evaluator: str = "engine"
     board: str | None = None
+    also: tuple[str, ...] = ()
     on_device: bool = False
     every: int | None = None
     finalists: int = 3
@@ -81,6 +82,8 @@ class SearchRequest:
     flash: int | None = None
     arena: int | None = None
     minimize: str | None = None
+    pareto: str | None = None
+    levels: int = 5
     prefer: str = RAM
     points: float = 0.5
     port: str | None = None
@@ -106,6 +109,7 @@ class SearchRequest:
             "--crossbars": self.crossbars,
             "--cost": self.cost,
             f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
+            f"--pareto {self.pareto}": bool({"flash", "latency"} & set(self.objectives)),
         }
         missing = [name for name, given in needs.items() if given]
         if missing and self.board is None:
@@ -120,15 +124,48 @@ class SearchRequest:
         for option, number in numbers.items():
             if number is not None and not math.isfinite(number):
                 raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
-        if self.ram is None and self.arena is None and self.board is None:
+        self._check_pareto()
+        if self.ram is None and self.arena is None and self.board is None and not self.pareto:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
         if self.ram is not None and self.arena is not None:
             raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
+        self._check_boards()
         if self.held_out is not None and self.inputs is None:
             raise ConfigError("search: --held-out needs --inputs, the samples to search on")
         for option, path in (("--out", self.out), ("--plot", self.plot)):
             if path is not None and not path.parent.is_dir():
                 raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """What `pareto` names; ConfigError unless these are two or three of what there is."""
+        if self.pareto is None:
+            return ()
+        names = tuple(name.strip() for name in self.pareto.split(","))
+        if not 2 <= len(names) <= 3 or len(set(names)) < len(names) or not set(names) <= set(OBJECTIVES):
+            raise ConfigError(f"search: --pareto {self.pareto}: give two or three of {','.join(OBJECTIVES)}")
+        return names
+
+    def _check_pareto(self) -> None:
+        """ConfigError for options that ask for one answer."""
+        if self.pareto is None:
+            return
+        for option, given in (("--minimize", self.minimize), ("--target", self.target), ("--every", self.every)):
+            if given is not None:
+                raise ConfigError(f"search: {option} and --pareto exclude each other: one is for one answer")
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise ConfigError(f"search: --out {self.out} is a file; with --pareto name a folder, for a file per point")
+
+    def _check_boards(self) -> None:
+        """ConfigError for options that are for one board only."""
+        if not self.also:
+            return
+        names = [self.board or "", *self.also]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"search: --board {max(names, key=names.count)} is given twice; name each board once")
+        for option, given in (("--port", self.port), ("--every", self.every), ("--minimize", self.minimize)):
+            if given is not None:
+                raise ConfigError(f"search: {option} is for one board; give one --board, or leave {option} out")
 
     @property
     def limits(self) -> Limits:
@@ -146,20 +183,21 @@ class SearchRequest:
     @property
     def costs(self) -> bool:
         """Whether latency or flash count."""
-        return bool(self.limits) or self.minimize in ("flash", "latency")
+        wanted = {self.minimize, *self.objectives}
+        return bool(self.limits) or bool(wanted & {"flash", "latency"})
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A request with everything it names loaded. `ram_bytes`: the limit that it means, of all RAM that `board` needs
-    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit."""
+    where `whole` says so, else of the arena. `arena_bytes`: what of it is the arena's. `board`: the one to fit;
+    `others`: the same task on more boards that the answer is to fit as well."""
 
     request: SearchRequest
     ram_bytes: int
     arena_bytes: int
     strategy: Strategy
-    source: ModelSource
-    model: Model
+    opened: Opened
     ranges: Ranges
     split: Split
     study: Study
@@ -168,6 +206,12 @@ class Task:
     cache_dir: Path
     say: Say
     progress: Progress
+    others: tuple[Task, ...] = ()
+
+    @property
+    def sides(self) -> tuple[Task, ...]:
+        """The task as each board has it."""
+        return (self, *self.others)
 
     @property
     def whole(self) -> bool:
@@ -186,10 +230,11 @@ class Task:
 
     @property
     def folder(self) -> Path:
-        return self.request.results / "search" / self.source.name
+        return self.request.results / "search" / self.opened.source.name
 
-    def stem(self, limit_bytes: int) -> str:
-        return f"{self.strategy.name}-{limit_bytes}-{self.key[:8]}"
+    def stem(self, *limit_bytes: int) -> str:
+        """`limit_bytes`: of each board."""
+        return f"{self.strategy.name}-{'-'.join(map(str, limit_bytes))}-{self.key[:8]}"
 
     @property
     def key(self) -> str:
@@ -198,12 +243,17 @@ class Task:
         device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
         if r.costs or r.minimize:
             device += f" {r.limits} {r.minimize} {r.points}"
+        if r.pareto:
+            device += f" {r.pareto} {r.levels}"
+        if r.also:
+            device += f" {r.board} {r.also}"
         if self.accelerated and self.board is not None:
             device += f" {self.board.hardware} {r.accelerator_limits}"
         names = ",".join(self.study.space.formats)
         if r.calibrate_by != "minmax":
             names += f" {r.calibrate_by}"
-        how = f"{self.model.sha256} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
+        model = self.opened.model.sha256
+        how = f"{model} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
         ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
         return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
 
@@ -216,14 +266,14 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
     names = formats_on_offer(usual if request.formats is None else request.formats)
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
-    source, model = opened.source, opened.model
+    graph = opened.model.graph
     split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
     ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(model.graph, ranges, names, () if hardware is None else WITHOUT)
+    space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
     memory = memory_of(space, board, request.prefer)
     ram_bytes = _ram_bytes(request, board)
     memory.require(ram_bytes)
-    examples = make_examples(model.graph, split.x, split.y)
+    examples = make_examples(graph, split.x, split.y)
     require_classes(examples)
     executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
@@ -232,13 +282,12 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
         study = replace(study, costs=costs, anchor=costs.anchor())
-    return Task(
+    task = Task(
         request,
         ram_bytes,
         ram_bytes,
         strategy,
-        source,
-        model,
+        opened,
         ranges,
         split,
         study,
@@ -248,6 +297,22 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         say,
         progress,
     )
+    return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _on(task: Task, name: str) -> Task:
+    """The same task on another board; ConfigError if that is an accelerator."""
+    names = (task.request.board or "", *task.request.also)
+    request = replace(task.request, board=name, also=tuple(other for other in names if other != name))
+    board = _board(request, task.boards)
+    if task.accelerated or board is None or board.hardware is not None:
+        raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
+    memory, ram_bytes = memory_of(task.study.space, board, request.prefer), _ram_bytes(request, board)
+    memory.require(ram_bytes)
+    whole = board.chip.ram_bytes is not None and request.arena is None
+    beside = wider_input(memory, board, request.prefer) if whole else None
+    study = replace(task.study, memory=memory, limit_bytes=ram_bytes, beside=beside)
+    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, study=study, board=board)
 
 
 def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
@@ -270,6 +335,8 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
         return None
     board = find_place(Request(request.board, request.model, port=request.port), boards).board
     if board.hardware is not None:
+        if request.pareto is not None:
+            raise ConfigError("search: --pareto is for chips; on an accelerator give --cost, or another limit")
         if request.flash is not None or request.minimize in ("flash", "latency"):
             asked = "--flash" if request.flash is not None else f"--minimize {request.minimize}"
             raise ConfigError(f"search: {asked} is for chips; on {board.name} give --latency-us, --energy-uj or --cost")
@@ -277,7 +344,8 @@ def _board(request: SearchRequest, boards: Boards | None) -> BoardSpec | None:
         raise ConfigError(
             f"search: {board.name} has no crossbars; --energy-uj, --crossbars and --cost need --board reram"
         )
-    if (request.latency_us is not None or request.minimize == "latency") and board.chip.tick == "instructions":
+    timed = request.latency_us is not None or "latency" in (request.minimize, *request.objectives)
+    if timed and board.chip.tick == "instructions":
         raise ConfigError(f"search: {board.name} counts instructions, which take no known time; latency needs cycles")
     return board
 
@@ -286,7 +354,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
     given = request.arena if request.ram is None else request.ram
     if given is not None:
         return given
-    if board is not None and board.hardware is not None:
+    if (board is None and request.pareto) or (board is not None and board.hardware is not None):
         return UNLIMITED
     if board is None or board.chip.ram_bytes is None:
         raise ConfigError(f"search: the RAM of {request.board} is not limited; give --ram BYTES")
@@ -315,12 +383,12 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         results=request.results,
     )
     thin = split.thinned(samples or request.device_samples)
-    known = request.calibrate is not None or (task.source.ranges is not None and task.source.ranges.is_file())
-    calibration = None if known else split.calibration
+    calibration = None if task.opened.calibrates(request.calibrate) else split.calibration
     return Bench(
         run_request,
         task.boards,
         task.cache_dir,
+        task.board.name,
         task.study.space,
         thin.x,
         thin.y,

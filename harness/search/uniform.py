@@ -22,12 +22,19 @@ ORDERS = {"ram": (0, 1, 2), "latency": (1, 0, 2), "flash": (2, 0, 1)}  # of RAM,
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """`trial` None: `reason` says why no program of this format can be. `measured` None: no board, or `reason`."""
+    """`trial` None: `reason` says why no program of this format can be. `measured`: one of each board, in the order of
+    the task's sides, None for `reason`; empty without a board."""
 
     format: str
     trial: Trial | None
-    measured: Measured | None = None
+    measured: tuple[Measured | None, ...] = ()
     reason: str = ""
+
+    @property
+    def on_all(self) -> tuple[Measured, ...]:
+        """What every board said; empty if one did not, or there is none."""
+        found = tuple(one for one in self.measured if one is not None)
+        return found if len(found) == len(self.measured) else ()
 
 
 def uniforms(task: Task) -> tuple[Uniform, ...]:
@@ -47,23 +54,45 @@ def _uniform(task: Task, log: TrialLog, known: dict[int, Trial], number: int) ->
             ram, score = study.memory.planned_bytes(candidate), study.evaluator.score(study.space.lower(candidate))
             trial = Trial(number, candidate, "full", ram, study.fits(candidate), score)
             log.add(trial)
-        return Uniform(name, trial, make_bench(task, log).measure(trial) if task.measures else None)
     except ModelError as error:
         return Uniform(name, None, reason=str(error))
-    except BuildError as error:
-        return Uniform(name, trial, reason=str(error))
+    return _measured(task, log, Uniform(name, trial)) if task.measures else Uniform(name, trial)
 
 
-def arena_limit(task: Task, found: Sequence[Uniform]) -> int:
+def _measured(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
+    assert uniform.trial is not None
+    found: list[Measured | None] = []
+    reason = ""
+    for side in task.sides:
+        try:
+            found.append(make_bench(side, log).measure(uniform.trial))
+        except BuildError as error:
+            found.append(None)
+            reason = reason or str(error)
+    return replace(uniform, measured=tuple(found), reason=reason)
+
+
+def arena_limits(task: Task, found: Sequence[Uniform]) -> tuple[int, ...]:
+    """`arena_limit` of every board."""
+    return tuple(
+        arena_limit(side, [(one.trial, one.measured[at] if one.measured else None, one.reason) for one in found])
+        for at, side in enumerate(task.sides)
+    )
+
+
+Side = tuple[Trial | None, Measured | None, str]  # one format on one board, and the reason why it is not
+
+
+def arena_limit(task: Task, found: Sequence[Side]) -> int:
     """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
     narrowest format that fits the board shows there. ConfigError if that is not enough."""
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
     study, chip = task.study, task.board.chip
-    measured = [(one.trial, one.measured) for one in found if one.trial is not None and one.measured is not None]
+    measured = [(trial, known) for trial, known, _ in found if trial is not None and known is not None]
     if not measured:
-        raise BuildError(next(one.reason for one in found if one.reason))
+        raise BuildError(next(reason for _, _, reason in found if reason))
     trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + study.beside_bytes(pair[0].candidate))
     if narrowest.total_bytes is None:
         raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
@@ -81,16 +110,16 @@ def arena_limit(task: Task, found: Sequence[Uniform]) -> int:
 
 
 def undominated(
-    task: Task, found: Found, measured: Measured | None, others: Sequence[Uniform]
-) -> tuple[Found, Measured | None]:
+    task: Task, found: Found, measured: tuple[Measured, ...], others: Sequence[Uniform]
+) -> tuple[Found, tuple[Measured, ...]]:
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
     RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error."""
     objective = task.request.minimize
     wanted = task.study.float_quality - task.request.points / 100
     enough = found.best.quality >= wanted - ROUNDED
 
-    def key(trial: Trial, known: Measured | None) -> tuple[float, ...]:
-        needs = _resources(task, trial, known, planned=measured is None)
+    def key(trial: Trial, known: tuple[Measured, ...]) -> tuple[float, ...]:
+        needs = _resources(task, trial, known if measured else ())
         if objective is None or not enough:
             return (trial.score.disagreements, *needs, trial.score.loss)
         return (*(needs[place] for place in ORDERS[objective]), trial.score.disagreements)
@@ -98,11 +127,11 @@ def undominated(
     best, name = (key(found.best, measured), found.best, measured), ""
     for other in others:
         trial = other.trial
-        if trial is None or (measured is not None and other.measured is None) or not _keeps(task, other):
+        if trial is None or (measured and not other.on_all) or not _keeps(task, other):
             continue
         good = objective is None or not enough or trial.quality >= wanted - ROUNDED
-        if good and (own := key(trial, other.measured)) <= best[0]:
-            best, name = (own, trial, other.measured), other.format
+        if good and (own := key(trial, other.on_all)) <= best[0]:
+            best, name = (own, trial, other.on_all), other.format
     if name and best[1].candidate != found.best.candidate:
         task.say(
             f"search: {name} for all tensors is as good as what the search chose, and needs less: it is the answer"
@@ -112,20 +141,25 @@ def undominated(
 
 
 def _keeps(task: Task, other: Uniform) -> bool:
-    """Whether it keeps to the limits, by measurement where there is one."""
-    if other.trial is None:
+    """Whether it keeps to the limits of all boards, by measurement where there is one."""
+    trial = other.trial
+    if trial is None:
         return False
-    if other.measured is None:
-        return task.study.fits(other.trial.candidate)
-    need = other.measured.total_bytes if task.whole else other.measured.arena_bytes
-    return (need or 0) <= task.ram_bytes and other.measured.keeps(task.request.limits)
+    pairs = zip(task.sides, other.measured or (None,) * len(task.sides), strict=True)
+    return all(_keeps_on(side, trial, known) for side, known in pairs)
 
 
-def _resources(task: Task, trial: Trial, measured: Measured | None, planned: bool) -> tuple[float, float, float]:
-    """RAM, latency and flash: of the board if it measured them; else arena and input, and bytes of constants."""
-    if not planned and measured is not None:
-        ram = measured.static_bytes + (measured.stack_bytes or 0)
-        return ram, measured.median if measured.latency_us is None else measured.latency_us, measured.flash_bytes
+def _keeps_on(task: Task, trial: Trial, known: Measured | None) -> bool:
+    if known is None:
+        return task.study.fits(trial.candidate)
+    need = known.total_bytes if task.whole else known.arena_bytes
+    return (need or 0) <= task.ram_bytes and known.keeps(task.request.limits)
+
+
+def _resources(task: Task, trial: Trial, measured: Sequence[Measured]) -> tuple[float, ...]:
+    """RAM, latency and flash of each board, if they were measured; else arena and input, and bytes of constants."""
+    if measured:
+        return tuple(number for one in measured for number in one.needs)
     program = task.study.space.lower(trial.candidate)
     constants = sum(stored_bytes(program.tensors[name]) for name in program.constants)
     return trial.ram_bytes + program.tensors[program.input].size_bytes, 0, constants
@@ -151,7 +185,8 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
     for one in found:
         record: dict[str, Any] = {"format": one.format, "reason": one.reason or None}
         if one.trial is not None:
-            figures, board = held_out(task, one.trial.candidate), one.measured
+            figures, known = held_out(task, one.trial.candidate), one.measured
+            board = known[0] if known else None
             record |= {"arena_bytes": one.trial.ram_bytes, "keeps_limits": _keeps(task, one)}
             record["quality"] = one.trial.quality  # on the search's samples
             record |= {name: figures[name] for name in ("accuracy", "disagreements")}
@@ -160,6 +195,8 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
                 "latency_us": None if board is None else board.latency_us,
                 "flash_bytes": None if board is None else board.flash_bytes,
             }
+            if len(known) > 1:
+                record["boards"] = [None if board is None else board.as_json() for board in known]
             costs = task.study.costs
             cost = costs.cost(one.trial.candidate) if isinstance(costs, AcceleratorCosts) else None
             if cost is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
@@ -43,31 +44,43 @@ class Planes:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Which rows of an operand of `height` rows the rows of a result need; without `has_window` its own."""
+
+    height: int
+    out_height: int
+    has_window: bool = False
+    kernel: int = 1
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+
+    def needed(self, ends: np.ndarray) -> np.ndarray:
+        """How many rows of the operand must be there for the first `ends` rows of the result."""
+        if not self.has_window:
+            return ends
+        last = (ends - 1) * self.stride - self.pad + (self.kernel - 1) * self.dilation
+        return np.where(ends == 0, 0, np.clip(last + 1, 1, self.height))
+
+    def first_rows(self, begins: np.ndarray) -> np.ndarray:
+        """The first row of the operand that result row `begin` needs, for each."""
+        if not self.has_window:
+            return begins
+        return np.clip(begins * self.stride - self.pad, 0, self.height)
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """An operation of a chain, and what it reads and makes."""
 
     op: Op
     x: Planes
     out: Planes
+    reach: Reach
 
     @property
     def has_window(self) -> bool:
-        return self.op.kernel in rows.HAS_WINDOW
-
-    def needed(self, ends: np.ndarray) -> np.ndarray:
-        """How many rows of the operand must be there for the first `ends` rows of the result."""
-        if not self.has_window:
-            return ends
-        w = window.window_of(self.op.params)
-        last = (ends - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y
-        return np.where(ends == 0, 0, np.clip(last + 1, 1, self.x.height))
-
-    def first_rows(self, begins: np.ndarray) -> np.ndarray:
-        """The first row of the operand that result row `begin` needs, for each."""
-        if not self.has_window:
-            return begins
-        w = window.window_of(self.op.params)
-        return np.clip(begins * w.stride_y - w.pad_y, 0, self.x.height)
+        return self.reach.has_window
 
 
 # ---- chains
@@ -111,10 +124,11 @@ def _stage(program: Program, op: Op, before: Planes | None) -> Stage | None:
         if w.height < 2 or program.tensors[rows.operand_of(op)].role not in (Role.ARENA, Role.INPUT):
             return None
         out = Planes(op.params.get("outputs", w.channels), w.out_height, w.out_width)
-        return Stage(op, Planes(w.channels, w.height, w.width), out)
+        reach = Reach(w.height, w.out_height, True, w.kernel_y, w.stride_y, w.pad_y, w.dilation_y)
+        return Stage(op, Planes(w.channels, w.height, w.width), out, reach)
     if before is None or program.tensors[op.output].count != before.row_elements * before.height:
         return None
-    return Stage(op, before, before)
+    return Stage(op, before, before, Reach(before.height, before.height))
 
 
 # ---- the loop
@@ -130,12 +144,19 @@ class Schedule:
 
 def schedule_of(part: Sequence[Stage]) -> Schedule:
     """One row of the last result per step, all before as late as possible; rows left over in the last step."""
-    steps = part[-1].out.height
+    return _scheduled(tuple(stage.reach for stage in part))
+
+
+@lru_cache(maxsize=4096)
+def _scheduled(part: tuple[Reach, ...]) -> Schedule:
+    """Remembered: a search plans thousands of programs that differ in their formats alone."""
+    steps = part[-1].out_height
     ends = np.zeros((len(part), steps), np.int64)
     ends[-1] = np.arange(1, steps + 1)
     for at in range(len(part) - 2, -1, -1):
         ends[at] = part[at + 1].needed(ends[at + 1])
-        ends[at, -1] = part[at].out.height
+        ends[at, -1] = part[at].out_height
+    ends.flags.writeable = False
     rings = [_ring(part[at + 1], ends[at], ends[at + 1]) for at in range(len(part) - 1)]
     for at in range(len(part) - 2, 0, -1):  # an operation in place needs the buffer of its result
         if not part[at].has_window:
@@ -143,7 +164,7 @@ def schedule_of(part: Sequence[Stage]) -> Schedule:
     return Schedule(ends, tuple(rings))
 
 
-def _ring(reader: Stage, made: np.ndarray, used: np.ndarray) -> int:
+def _ring(reader: Reach, made: np.ndarray, used: np.ndarray) -> int:
     """The most rows between the first one still needed and the last one made, over all steps."""
     first = np.minimum(reader.first_rows(np.concatenate([[0], used[:-1]])), made)
     return int((made - first).max())

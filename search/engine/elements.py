@@ -11,11 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from tinyhil.arithmetic import load
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, SINGLE, Format
-from tinyhil.formats.minifloat import Minifloat
-from tinyhil.formats.posit import Posit
 from tinyhil.formats.window import Window
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.movement import indices
@@ -228,9 +224,8 @@ def table_of(flat: Operands, op: Op) -> Call:
     x = flat.program.tensors[op.inputs[-1]]
     out = flat.program.tensors[op.output].format
     fmt = x.format
-    assert isinstance(fmt, Fixed | Affine)
     given = tuple(flat.codes(op, index).tobytes() for index in range(len(op.inputs) - 1))
-    made, clipped = _results(replace(op, name="", inputs=(), output="", params=_Params(op.params)), given, fmt, out)  # type: ignore[arg-type]
+    made, clipped = _results(replace(op, name="", inputs=(), output="", params=_Params(op.params)), given, fmt, out)
     inputs, _ = flat.lanes(op, len(op.inputs) - 1)
     data = (0, flat.keep(made, made.dtype), 0 if clipped is None else flat.keep(clipped, np.uint8), 0)
     return Call("table", [op.params["count"], fmt.lowest], inputs, data)
@@ -247,9 +242,7 @@ class _Params(dict[str, int]):
 
 
 @lru_cache(maxsize=512)
-def _results(
-    op: Op, given: tuple[bytes, ...], fmt: Fixed | Affine, out: Format
-) -> tuple[np.ndarray, np.ndarray | None]:
+def _results(op: Op, given: tuple[bytes, ...], fmt: Format, out: Format) -> tuple[np.ndarray, np.ndarray | None]:
     """Numbers of `out` for every code of `fmt` from the lowest up, and which of them were clipped, if any."""
     codes = np.arange(fmt.lowest, fmt.highest + 1)[None]
     tables = [np.frombuffer(table, np.int64)[None] for table in given]
@@ -264,7 +257,7 @@ def _results(
 def _lookup(flat: Operands, op: Op) -> Call:
     """The table of an operand in a coded format of at most 8 bits; its codes are told from the upper half of floats."""
     fmt = flat.format(op, 1)
-    if not isinstance(fmt, Posit | Minifloat):
+    if fmt.domain != CODED or fmt.bits > 8:
         raise Unsupported(f"kernel 'lookup' in {fmt}")
     inputs, _ = flat.lanes(op, 1)
     out = flat.program.tensors[op.output].format

@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
-from tinyhil.formats.minifloat import Minifloat
-from tinyhil.formats.single import Single
+from tinyhil.formats.format import CODED, SINGLE, Format
 
 LANES = 16
 INTS, DOUBLES, FLOATS = range(3)
@@ -26,15 +21,13 @@ class Unsupported(Exception):
 
 def kind_of(fmt: Format) -> int:
     """How numbers of a format lie in the lanes."""
-    if isinstance(fmt, Single):
-        return FLOATS
-    return INTS if isinstance(fmt, Affine | Codebook) or (isinstance(fmt, Fixed) and fmt.bits <= 16) else DOUBLES
+    return {SINGLE: FLOATS, CODED: DOUBLES}.get(fmt.domain, INTS)
 
 
 def kept_dtype(fmt: Format) -> np.dtype[Any]:
     """How numbers of a format are kept between evaluations: as short as holds them all."""
     kind = kind_of(fmt)
-    if kind == INTS and not isinstance(fmt, Codebook):
+    if kind == INTS and fmt.grid is not None:
         return np.dtype(np.int8 if fmt.bits <= 8 else np.int16)
     short = kind == DOUBLES and fmt.bits <= 16  # single precision holds them, largest and smallest included
     return np.dtype(np.float32 if short else NUMBERS[kind])
@@ -43,11 +36,11 @@ def kept_dtype(fmt: Format) -> np.dtype[Any]:
 def numbers_of(codes: np.ndarray, fmt: Format) -> np.ndarray:
     """Codes as the lanes hold them; a minifloat's negative zero stays one."""
     kind = kind_of(fmt)
-    if kind == INTS and not isinstance(fmt, Codebook):
+    if kind == INTS and fmt.grid is not None:
         return np.asarray(codes, np.int32)
     values = fmt.decode(codes)
-    if isinstance(fmt, Minifloat):
-        values = np.where(np.asarray(codes) == 1 << (fmt.bits - 1), -0.0, values)
+    if fmt.minus_zero is not None:
+        values = np.where(np.asarray(codes) == fmt.minus_zero, -0.0, values)
     return values.astype(NUMBERS[kind])
 
 
@@ -56,8 +49,8 @@ def codes_of(numbers: np.ndarray, fmt: Format) -> np.ndarray:
     if kind_of(fmt) == INTS:
         return numbers.astype(np.int64)
     codes = fmt.encode(numbers)[0]
-    if isinstance(fmt, Minifloat):
-        codes = np.where((numbers == 0) & np.signbit(numbers), 1 << (fmt.bits - 1), codes)
+    if fmt.minus_zero is not None:
+        codes = np.where((numbers == 0) & np.signbit(numbers), fmt.minus_zero, codes)
     return codes
 
 

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, INTEGER, SINGLE
-from tinyhil.formats.minifloat import Minifloat
-from tinyhil.formats.posit import Posit
-from tinyhil.formats.single import Single
+from tinyhil.formats.format import CODED, INTEGER, SINGLE, Rule
 from tinyhil.program import Op, Tensor
 from tinyhil.search.engine.numbers import kind_of
 
@@ -30,7 +25,7 @@ KERNELS = (
 )
 NUMBER = {name: index for index, name in enumerate(KERNELS)}
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
-FIXED, POSIT, FLOATING, AFFINE = range(4)
+RULES = (Rule.FIXED, Rule.POSIT, Rule.FLOATING, Rule.AFFINE)
 INT32, FLOAT64, INT64, WINDOW, FLOAT32 = range(5)
 PLAIN, ONCE, TWICE, WIDE = range(4)
 ROUNDED, RAW = range(2)
@@ -102,15 +97,6 @@ def tensor_row(tensor: Tensor, special: bool) -> tuple[object, ...]:
     row: dict[str, float] = dict.fromkeys(TENSOR.names or (), 0)
     row |= {"kind": kind_of(fmt), "count": tensor.count}
     row |= {"bits": fmt.bits, "special": int(special)}
-    if isinstance(fmt, Fixed):
-        row |= {"rule": FIXED, "lowest": fmt.lowest, "highest": fmt.highest}
-    elif isinstance(fmt, Affine):
-        row |= {"rule": AFFINE, "lowest": fmt.lowest, "highest": fmt.highest, "zero": fmt.zero}
-        row |= {"scale": fmt.scale, "inverse": float(np.float32(1 / fmt.scale))}
-    elif isinstance(fmt, Posit):
-        row |= {"rule": POSIT, "es": fmt.es, "largest": fmt.largest}
-    elif isinstance(fmt, Minifloat | Single):
-        has_nan = isinstance(fmt, Single) or fmt.nan_code is not None
-        row |= {"rule": FLOATING, "mantissa": fmt.mantissa_bits, "granule": fmt.granule, "has_nan": int(has_nan)}
-        row |= {"largest": fmt.largest}
+    if fmt.rounding is not None:
+        row |= {"rule": RULES.index(fmt.rounding.rule), **fmt.rounding.figures}
     return tuple(row.values())

@@ -193,7 +193,7 @@ def _saved(study: Study, candidate: Candidate, index: int, below: Rung) -> float
     if study.costs is None or not study.fits_ram(candidate):
         beside = study.beside_bytes(candidate) - study.beside_bytes(narrower)
         return beside + ((storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0)
-    return study.costs.excess(candidate) - study.costs.excess(narrower)
+    return study.cost_excess(candidate) - study.cost_excess(narrower)
 
 
 def widened(study: Study, ladders: Ladders, candidate: Candidate, order: list[int]) -> Candidate:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
 from tinyhil.lowering import Loaded, loaded
-from tinyhil.ops import curve, exponential, softmax
+from tinyhil.ops import affine_softmax, curve, exponential, softmax
 from tinyhil.program import Op, Program, Role
 
 SINGLE_ULP = 2.0**-23
@@ -46,9 +45,9 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
             bound = bound + extra(op, program, computed)
     if op.domain == CODED:
         bound = bound + _window(op, program)
-    if isinstance(out, Affine):
+    if out.domain == AFFINE and out.grid is not None:
         units = 1.01 if _is_skewed(op) else 0.01  # two roundings, each of them half a unit
-        bound = bound + units * out.scale + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
+        bound = bound + units * out.grid[0] + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
     if "bias_shift" in op.params and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** _unit(op, program)  # a bias is no finer than the sum
     return bound
@@ -59,7 +58,7 @@ def terms(op: Op) -> int:
     p = op.params
     if "kernel_y" in p:
         return p["kernel_y"] * p["kernel_x"] * p.get("channels", 1)
-    return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel == "softmax" else 1)
+    return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel.startswith("softmax") else 1)
 
 
 def _is_skewed(op: Op) -> bool:
@@ -125,7 +124,8 @@ def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
 
 
 def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    return softmax.WORST_ERROR * (1 + op.params["count"] * np.abs(computed.value))
+    worst = affine_softmax.WORST_ERROR if _is_skewed(op) else softmax.WORST_ERROR
+    return worst * (1 + op.params["count"] * np.abs(computed.value))
 
 
 def _curve(op: Op, program: Program, computed: Computed) -> np.ndarray:

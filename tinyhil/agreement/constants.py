@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format
-from tinyhil.formats.minifloat import Minifloat
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.program import Program, Role, walk
@@ -28,7 +26,7 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
     its format, weights by channels: their errors are those that their own format explains.
     """
     constants = {name: array for name, array in graph.all_constants().items() if array.dtype.kind == "f"}
-    stored, readers = _stored(program, formats), _readers(graph)
+    stored, readers = stored_constants(program, formats), _readers(graph)
     scaled = {name for op in walk(program.body) if op.kernel.startswith(BY_CHANNEL) for name in op.inputs}
     exact: Arrays = {name: array.astype(np.float64) for name, array in constants.items()}
     errors: Arrays = {}
@@ -69,29 +67,24 @@ def resolution(array: np.ndarray, fmt: Format) -> np.ndarray:
 
 def _by_channel(array: np.ndarray, layer: Node, fmt: Format) -> np.ndarray:
     """Half a unit of each output channel's own scale; a power of two, or one more, above its largest magnitude."""
-    channels = _output_axis(array, layer)
+    channels = output_axis(array.ndim, layer)
     axes = tuple(axis for axis in range(array.ndim) if axis != channels)
     largest = np.abs(array).max(axis=axes, keepdims=True)
-    digits = fmt.mantissa_bits + 1 if isinstance(fmt, Minifloat) else min(fmt.bits, _most_bits(fmt))
-    return np.broadcast_to(largest * 2.0 ** (2 - digits), array.shape).astype(np.float64)
+    return np.broadcast_to(largest * 2.0 ** (2 - fmt.significant_bits), array.shape).astype(np.float64)
 
 
-def _most_bits(fmt: Format) -> int:
-    """Zero-skew weights have 8 bits beside operands of whatever width."""
-    return 8 if isinstance(fmt, Affine) else 16
-
-
-def _output_axis(array: np.ndarray, layer: Node) -> int:
+def output_axis(rank: int, layer: Node) -> int:
+    """Which axis of a layer's weights of `rank` axes counts its outputs."""
     if layer.op == "Conv":
         return 0
     if layer.op == "ConvTranspose":
         return 1
     if layer.op == "Gemm":
         return 0 if layer.attrs.get("transB", 0) else 1
-    return array.ndim - 1
+    return rank - 1
 
 
-def _stored(program: Program, values: Collection[str]) -> dict[str, list[str]]:
+def stored_constants(program: Program, values: Collection[str]) -> dict[str, list[str]]:
     """The constants of a program, under the names of the values they hold."""
     found: dict[str, list[str]] = {}
     for name in program.constants:

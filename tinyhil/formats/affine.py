@@ -16,7 +16,9 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import AFFINE, Domain, NamedFormat
+from tinyhil.formats.exact import Exact
+from tinyhil.formats.format import AFFINE, Domain, Format, NamedFormat, Rounding, Rule, float_bits
+from tinyhil.formats.single import FLOAT32
 
 TITLE = "Zero-skew integers"  # of the family, in docs/formats.md
 MULTIPLIER_BITS = 31
@@ -25,7 +27,7 @@ MOST_BIAS = 1 << 29  # units of a channel's sum; the products get the rest of 31
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(Format):
     """Codes of 8 or 16 bits; `scale` is a float32 number."""
 
     bits: int
@@ -40,6 +42,21 @@ class Affine:
     @property
     def highest(self) -> int:
         return (1 << (self.bits - 1)) - 1
+
+    @property
+    def grid(self) -> tuple[float, int]:
+        return self.scale, self.zero
+
+    @property
+    def significant_bits(self) -> int:
+        """Weights have 8 bits beside operands of whatever width."""
+        return 8
+
+    @property
+    def rounding(self) -> Rounding:
+        ends = {"lowest": self.lowest, "highest": self.highest}
+        inverse = float(np.float32(1 / self.scale))
+        return Rounding(Rule.AFFINE, {**ends, "zero": self.zero, "scale": self.scale, "inverse": inverse})
 
     @property
     def storage_bytes(self) -> int:
@@ -74,6 +91,28 @@ class Affine:
         units = np.rint(np.where(np.isnan(values), 0.0, values) / self.scale) + self.zero
         clipped = np.clip(units, self.lowest, self.highest)
         return clipped.astype(np.int64), (clipped != units) | np.isnan(values)
+
+    def requantize(self, accumulator: np.ndarray | Exact, shift: int) -> tuple[np.ndarray, np.ndarray]:
+        """Through single precision: value * 2**-shift times the rounded reciprocal of the scale, ties to even."""
+        if isinstance(accumulator, Exact):
+            single = FLOAT32.decode(FLOAT32.encode(accumulator.value, accumulator.residue)[0]).astype(np.float32)
+        else:
+            single = accumulator.astype(np.float32)
+        with np.errstate(all="ignore"):
+            units = np.ldexp(single, -shift) * np.float32(1 / self.scale)
+        lost = np.isnan(units)
+        whole = np.rint(np.clip(np.where(lost, 0, units), -100000, 100000)).astype(np.int64) + self.zero
+        codes = np.clip(whole, self.lowest, self.highest)
+        return codes, (codes != whole) | lost
+
+    def as_real(self, operand: str) -> str:
+        return f"hil::real32({operand}, {float_bits(self.scale)}, {self.zero})"
+
+    def result_shift(self, shift: int) -> str:
+        return f"hil::ToAffine{{{float_bits(1 / self.scale)}, {self.zero}, {shift}}}"
+
+    def from_float(self, c_type: str, value: str) -> str:
+        return f"hil::quantized_affine<{c_type}>({value}, {float_bits(self.scale)}u, {self.zero})"
 
     def scaled(self, exponent: int) -> Affine:
         """The power of two goes into the scale."""

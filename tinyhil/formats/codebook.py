@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from tinyhil.formats.fixed import exponent_for
-from tinyhil.formats.format import INTEGER, Domain, NamedFormat
+from tinyhil.formats.format import INTEGER, Domain, Format, NamedFormat
 
 TITLE = "Codebooks for weights"  # of the family, in docs/formats.md
 INDEX_BITS = (1, 2, 4, 8)
@@ -28,7 +28,7 @@ MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Codebook:
+class Codebook(Format):
     """real = entries[code] * 2**exponent; entries are integers of `entry_bits`, ascending."""
 
     entries: tuple[int, ...]
@@ -57,13 +57,20 @@ class Codebook:
         return INTEGER
 
     @property
-    def entry_type(self) -> str:
-        return f"int{self.entry_bits}_t"
+    def highest(self) -> int:
+        return len(self.entries) - 1
+
+    @property
+    def entries_in_flash(self) -> tuple[str, tuple[int, ...]]:
+        return f"int{self.entry_bits}_t", self.entries
+
+    def flash_operand(self, name: str) -> str:
+        return f"hil::codebook<{self.bits}>({name}, {name}_entries)"
 
     @property
     def c_type(self) -> str:
         """The accessor: made of the packed indices and the entries."""
-        return f"hil::Codebook<{self.bits}, {self.entry_type}>"
+        return f"hil::Codebook<{self.bits}, int{self.entry_bits}_t>"
 
     @property
     def largest(self) -> float:
@@ -103,10 +110,6 @@ class Codebook:
         largest = self.largest * 2.0**self.exponent
         return with_entries(np.ldexp(np.array(self.entries), self.exponent) * (magnitude / largest), self.entry_bits)
 
-    def packed(self, codes: np.ndarray) -> np.ndarray:
-        """Bytes (uint8) of the indices in the order of memory."""
-        return pack(codes, self.bits)
-
     def __str__(self) -> str:
         return f"codebook of {len(self.entries)} * 2^{self.exponent}"
 
@@ -131,8 +134,11 @@ def with_entries(reals: np.ndarray, entry_bits: int) -> Codebook:
 
 
 def kmeans(values: np.ndarray, clusters: int, entry_bits: int = 16) -> Codebook:
-    """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic."""
+    """Lloyd's algorithm on one axis, from evenly spaced quantiles: deterministic. What is clustered already stays."""
     ordered = np.sort(values.ravel().astype(np.float64))
+    distinct = np.unique(ordered)
+    if len(distinct) <= clusters:
+        return with_entries(distinct, entry_bits)
     centres = np.unique(np.quantile(ordered, (np.arange(clusters) + 0.5) / clusters))
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     for _ in range(MAX_ITERATIONS):

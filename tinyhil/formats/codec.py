@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.exact import Exact
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import INTEGER, Format
-from tinyhil.formats.single import FLOAT32
+from tinyhil.formats.format import Format
 
 Accumulator = np.ndarray | Exact
 
@@ -29,36 +26,10 @@ def requantize(accumulator: Accumulator, shift: int, fmt: Format) -> tuple[np.nd
     int64: exact integers, which must keep 2**(shift-1) of headroom; a negative shift moves left and is exact.
     Exact: unevaluated sums of two float64. float32: single precision.
     """
-    if isinstance(fmt, Affine):
-        return to_affine(accumulator, shift, fmt)
-    if isinstance(accumulator, Exact):
-        return fmt.encode(np.ldexp(accumulator.value, -shift), accumulator.residue)
-    if accumulator.dtype.kind == "f":
-        return fmt.encode(np.ldexp(accumulator.astype(np.float64), -shift))
-    if isinstance(fmt, Fixed) and fmt.domain == INTEGER:
-        half = (1 << (shift - 1)) if shift > 0 else 0
-        rounded = (accumulator + half) >> shift if shift > 0 else accumulator << -shift
-        clipped = np.clip(rounded, fmt.lowest, fmt.highest)
-        return clipped, clipped != rounded
-    value = accumulator.astype(np.float64)
-    return fmt.encode(np.ldexp(value, -shift), np.sign(accumulator - value.astype(np.int64)))
-
-
-def to_affine(accumulator: Accumulator, shift: int, fmt: Affine) -> tuple[np.ndarray, np.ndarray]:
-    """Through single precision: value * 2**-shift times the rounded reciprocal of the scale, ties to even."""
-    if isinstance(accumulator, Exact):
-        single = FLOAT32.decode(FLOAT32.encode(accumulator.value, accumulator.residue)[0]).astype(np.float32)
-    else:
-        single = accumulator.astype(np.float32)
-    with np.errstate(all="ignore"):
-        units = np.ldexp(single, -shift) * np.float32(1 / fmt.scale)
-    lost = np.isnan(units)
-    whole = np.rint(np.clip(np.where(lost, 0, units), -100000, 100000)).astype(np.int64) + fmt.zero
-    codes = np.clip(whole, fmt.lowest, fmt.highest)
-    return codes, (codes != whole) | lost
+    return fmt.requantize(accumulator, shift)
 
 
 def storage_dtype(fmt: Format) -> np.dtype[np.integer]:
     """How codes lie in memory and on the wire: little endian; integer formats signed, all others unsigned."""
-    kind = "i" if isinstance(fmt, Fixed | Affine) else "u"
+    kind = "i" if fmt.lowest < 0 else "u"
     return np.dtype(f"<{kind}{fmt.storage_bytes}")

@@ -14,14 +14,15 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, INTEGER, Domain, NamedFormat
+from tinyhil.formats.exact import Exact
+from tinyhil.formats.format import CODED, INTEGER, Domain, Format, NamedFormat, Rounding, Rule
 
 TITLE = "Fixed point"  # of the family, in docs/formats.md
 WIDTHS = (*range(2, 17), 32)
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Format):
     """Fixed-point format of one tensor: `bits` wide, scaled by 2**`exponent`."""
 
     bits: int
@@ -34,6 +35,18 @@ class Fixed:
     @property
     def highest(self) -> int:
         return (1 << (self.bits - 1)) - 1
+
+    @property
+    def grid(self) -> tuple[float, int]:
+        return 2.0**self.exponent, 0
+
+    @property
+    def is_binary_point(self) -> bool:
+        return True
+
+    @property
+    def rounding(self) -> Rounding:
+        return Rounding(Rule.FIXED, {"lowest": self.lowest, "highest": self.highest})
 
     @property
     def storage_bytes(self) -> int:
@@ -75,6 +88,15 @@ class Fixed:
         clipped = np.clip(integers, self.lowest, self.highest)
         return clipped.astype(np.int64), (clipped != integers) | lost
 
+    def requantize(self, accumulator: np.ndarray | Exact, shift: int) -> tuple[np.ndarray, np.ndarray]:
+        """Integers stay integers; they must keep 2**(shift - 1) of headroom, a negative shift is exact."""
+        if isinstance(accumulator, Exact) or accumulator.dtype.kind == "f" or self.domain != INTEGER:
+            return Format.requantize(self, accumulator, shift)
+        half = (1 << (shift - 1)) if shift > 0 else 0
+        rounded = (accumulator + half) >> shift if shift > 0 else accumulator << -shift
+        clipped = np.clip(rounded, self.lowest, self.highest)
+        return clipped, clipped != rounded
+
     def scaled(self, exponent: int) -> Fixed:
         return Fixed(self.bits, exponent)
 
@@ -88,6 +110,10 @@ class Fixed:
 @dataclass(frozen=True, slots=True)
 class PerChannel(Fixed):
     """Weights of a layer that get an exponent for each output channel; elsewhere like any fixed point."""
+
+    @property
+    def is_per_channel(self) -> bool:
+        return True
 
     def scaled(self, exponent: int) -> PerChannel:
         return PerChannel(self.bits, exponent)

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, Domain, NamedFormat
+from tinyhil.formats.format import CODED, Domain, Format, NamedFormat, Rounding, floating
 from tinyhil.formats.rounding import magnitudes, round_up
 
 TITLE = "Small floats"  # of the family, in docs/formats.md
@@ -23,7 +23,7 @@ FINITE, NAN, IEEE = "Finite", "Nan", "Ieee"
 
 
 @dataclass(frozen=True, slots=True)
-class Minifloat:
+class Minifloat(Format):
     """1 sign bit, `exponent_bits`, `mantissa_bits`; value = 1.m * 2**(e - bias), scaled by 2**`exponent`."""
 
     exponent_bits: int
@@ -41,6 +41,18 @@ class Minifloat:
     @property
     def bits(self) -> int:
         return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def minus_zero(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def significant_bits(self) -> int:
+        return self.mantissa_bits + 1
+
+    @property
+    def rounding(self) -> Rounding:
+        return floating(self.mantissa_bits, self.granule, self.largest, has_nan=self.nan_code is not None)
 
     @property
     def storage_bytes(self) -> int:
@@ -114,6 +126,10 @@ class Minifloat:
 @dataclass(frozen=True, slots=True)
 class MinifloatPerChannel(Minifloat):
     """Weights of a layer that get an exponent for each output channel; elsewhere like any minifloat."""
+
+    @property
+    def is_per_channel(self) -> bool:
+        return True
 
     def scaled(self, exponent: int) -> MinifloatPerChannel:
         return MinifloatPerChannel(self.exponent_bits, self.mantissa_bits, self.bias, self.policy, exponent)

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from tinyhil.formats.format import CODED, Domain, NamedFormat
+from tinyhil.formats.format import CODED, Domain, Format, NamedFormat, Rounding, Rule
 from tinyhil.formats.rounding import magnitudes, round_up
 
 TITLE = "Posits"  # of the family, in docs/formats.md
@@ -22,7 +22,7 @@ FRACTION_BITS = 52  # of float64, the encoder's input
 
 
 @dataclass(frozen=True, slots=True)
-class Posit:
+class Posit(Format):
     """posit<bits, es> of one tensor, scaled by 2**`exponent`."""
 
     bits: int
@@ -32,6 +32,10 @@ class Posit:
     def __post_init__(self) -> None:
         if not ((6 <= self.bits <= 16 or self.bits == 32) and 0 <= self.es <= 3):
             raise ValueError(f"posit<{self.bits},{self.es}>: limits: 6 to 16 or 32 bits, es 0 to 3")
+
+    @property
+    def rounding(self) -> Rounding:
+        return Rounding(Rule.POSIT, {"es": self.es, "largest": self.largest})
 
     @property
     def storage_bytes(self) -> int:

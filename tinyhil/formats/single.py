@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.formats.format import SINGLE, Domain, NamedFormat
+from tinyhil.formats.format import SINGLE, Domain, Format, NamedFormat, Rounding, floating
 from tinyhil.formats.minifloat import decode_fields, encode_fields
 from tinyhil.formats.rounding import magnitudes
 
@@ -21,7 +21,7 @@ NAMES = {(8, 23): "Float32", (8, 7): "BFloat16", (5, 10): "Float16"}
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class Single(Format):
     """float32 (8, 23), bfloat16 (8, 7) or float16 (5, 10); real = value * 2**`exponent`."""
 
     exponent_bits: int
@@ -31,6 +31,10 @@ class Single:
     @property
     def bits(self) -> int:
         return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def rounding(self) -> Rounding:
+        return floating(self.mantissa_bits, self.granule, self.largest, has_nan=True)
 
     @property
     def storage_bytes(self) -> int:

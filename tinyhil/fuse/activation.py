@@ -10,9 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node, element_count
 from tinyhil.ops.limits import ENDS, ends_of
@@ -45,11 +43,11 @@ def _fits(formats: list[Format], out: Format, ends: tuple[float, float]) -> bool
     """Whether there is a kernel for these operands and this result."""
     if ends[0] > ends[1]:
         return False
-    if any(isinstance(fmt, Affine) for fmt in (*formats, out)):
-        return all(isinstance(fmt, Affine) for fmt in (*formats[:2], out))
+    if any(fmt.domain == AFFINE for fmt in (*formats, out)):
+        return all(fmt.domain == AFFINE for fmt in (*formats[:2], out))
     if ends == (0.0, math.inf):
         return True
-    return isinstance(out, Fixed) and all(fmt.domain == INTEGER for fmt in (*formats, out))
+    return out.is_binary_point and all(fmt.domain == INTEGER for fmt in (*formats, out))
 
 
 def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import AFFINE, Format
 from tinyhil.fuse.activation import is_layer
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node
@@ -55,8 +54,8 @@ def _is_affine(site: Site, node: Node, out: Format) -> bool:
     """Whether `node` is done by a kernel of zero-skew integers."""
     formats = [site.formats[name] for name in node.inputs]
     if node.op in LAYERS:
-        return is_layer(site, node) and all(isinstance(fmt, Affine) for fmt in (*formats[:2], out))
-    return all(isinstance(fmt, Affine) and fmt.bits == BITS for fmt in (*formats, out))
+        return is_layer(site, node) and all(fmt.domain == AFFINE for fmt in (*formats[:2], out))
+    return all(fmt.domain == AFFINE and fmt.bits == BITS for fmt in (*formats, out))
 
 
 def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:

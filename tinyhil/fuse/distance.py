@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node, element_count
@@ -46,7 +45,7 @@ def _exponent(site: Site, difference: Node) -> int | None:
     lowests, exponents = [fmt.lowest for fmt in formats], [fmt.exponent for fmt in formats]
     exact = difference_bits(lowests, exponents, 0)
     exponent = min(exponents) + max(exact - DIFFERENCE_BITS, 0)
-    if isinstance(out, Fixed) and out.domain == INTEGER:
+    if out.is_binary_point and out.domain == INTEGER:
         exponent = out.exponent + out.bits - DIFFERENCE_BITS
     drop = max(exponent - min(exponents), 0)
     return exponent if difference_bits(lowests, exponents, drop) <= MOST_BITS else None

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import PerChannel
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node, element_count
 from tinyhil.ops.index import MOST_ROWS
@@ -45,7 +43,7 @@ def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
         table, index = gather.inputs
         inner = _inner(site, table, x, on_left)
         formats = [site.formats[name] for name in (table, x, *node.outputs)]
-        if inner is None or any(isinstance(fmt, Affine | PerChannel) for fmt in formats):
+        if inner is None or any(fmt.domain == AFFINE or fmt.is_per_channel for fmt in formats):
             continue
         attrs = {"shape": site.shapes[node.outputs[0]], "inner": inner, "on_left": on_left}
         return Node("MatMulAt", node.name, (x, table, index), node.outputs, attrs), (gather,)

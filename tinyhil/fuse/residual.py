@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinyhil.formats.fixed import Fixed, PerChannel
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.activation import LAYERS, is_layer
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
@@ -25,9 +24,9 @@ MOST_SHIFT = 32  # what the kernel moves an element left by
 def _fits(site: Site, layer: Node, addend: str, out: str) -> bool:
     """Whether the formats are fixed point, and the tensor's unit a multiple of the sum's."""
     formats = [site.formats[name] for name in (*layer.inputs, addend, out)]
-    if not all(isinstance(fmt, Fixed) and fmt.domain == INTEGER for fmt in formats):
+    if not all(fmt.is_binary_point and fmt.domain == INTEGER for fmt in formats):
         return False
-    if any(isinstance(fmt, PerChannel) for fmt in formats[:-2]):
+    if any(fmt.is_per_channel for fmt in formats[:-2]):
         return False
     unit = loaded(formats[0]).exponent + loaded(formats[1]).exponent
     return 0 <= loaded(formats[-2]).exponent - unit <= MOST_SHIFT

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Graph, Node, Shape
 from tinyhil.program import Program
@@ -60,7 +59,8 @@ class Site:
 
     def integers(self, *names: str) -> bool:
         """Whether all these values are fixed point, whose scales are powers of two."""
-        return all(isinstance(self.formats[name], Fixed) and self.formats[name].domain == INTEGER for name in names)
+        formats = [self.formats[name] for name in names]
+        return all(fmt.is_binary_point and fmt.domain == INTEGER for fmt in formats)
 
 
 Replace = Callable[[Site, Node], tuple[Node, tuple[Node, ...]] | None]

@@ -42,7 +42,7 @@ def _apply(program: Program) -> Program:
             continue
         tensor = program.tensors[op.inputs[0]]
         weights = program.constants[tensor.name].reshape(op.params["outputs"], op.params["inner"])
-        plain = isinstance(tensor.format, Fixed) and op.params["inner"] <= MOST_COLUMNS
+        plain = tensor.format.is_binary_point and op.params["inner"] <= MOST_COLUMNS
         if plain and list_pays(weights, tensor.format.storage_bytes):
             chosen[tensor.name] = weights
     if not chosen:

@@ -6,6 +6,7 @@ from tinyhil.ops import (
     activation,
     affine,
     affine_moves,
+    affine_softmax,
     batched,
     channels,
     code_table,
@@ -72,6 +73,7 @@ KERNELS: tuple[Kernel, ...] = (
     *single.KERNELS,
     *affine.KERNELS,
     *affine_moves.KERNELS,
+    *affine_softmax.KERNELS,
     *channels.KERNELS,
     *linear.KERNELS,
     *elementwise.KERNELS,
@@ -104,5 +106,5 @@ KERNELS: tuple[Kernel, ...] = (
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
 SINGLE_LOWER = single.LOWER
-AFFINE_LOWER = {**affine.LOWER, **affine_moves.LOWER}
+AFFINE_LOWER = {**affine.LOWER, **affine_moves.LOWER, **affine_softmax.LOWER}
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

@@ -25,7 +25,7 @@ from tinyhil.formats.affine import (
     weight_scales,
 )
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
@@ -73,14 +73,12 @@ def layer(
 
 def is_affine(*formats: Format, bits: int | None = None) -> bool:
     """Whether all are zero-skew integers, of `bits` if given."""
-    return all(isinstance(fmt, Affine) and bits in (None, fmt.bits) for fmt in formats)
+    return all(fmt.domain == AFFINE and bits in (None, fmt.bits) for fmt in formats)
 
 
 def grid(fmt: Format) -> tuple[float, int] | None:
     """Scale and zero point of a result that layers can round to: zero-skew integers and fixed point."""
-    if isinstance(fmt, Affine):
-        return fmt.scale, fmt.zero
-    return (math.ldexp(1.0, fmt.exponent), 0) if isinstance(fmt, Fixed) and fmt.domain == INTEGER else None
+    return fmt.grid if fmt.domain in (AFFINE, INTEGER) else None
 
 
 def emit_layer(

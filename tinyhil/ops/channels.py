@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.arithmetic import limited
-from tinyhil.formats.fixed import Fixed, PerChannel
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
-from tinyhil.formats.minifloat import Minifloat, MinifloatPerChannel
 from tinyhil.formats.single import FLOAT32
 from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, domain_of, loaded
+from tinyhil.lowering import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
@@ -31,10 +30,7 @@ BIAS_LIFT = 8  # bits a bias may have more than the largest product
 
 
 def takes(weights: Format, x: Format) -> bool:
-    domain = domain_of([x])
-    if isinstance(weights, MinifloatPerChannel):
-        return domain in (INTEGER, CODED)
-    return isinstance(weights, PerChannel) and domain == INTEGER
+    return weights.is_per_channel and x.domain in (INTEGER, weights.domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | 
     return None if bias == 0.0 else math.frexp(bias)[1] - room - loaded(x).exponent - unit
 
 
-def _scaled(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
+def scaled_rows(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
     """Each row as fine as its largest weight and its bias allow."""
     codes, exponents, room = [], [], room_for(fmt, x)
     for row, start in zip(rows, bias, strict=True):
@@ -83,13 +79,13 @@ def emit_layer(
     """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value."""
     name, array, bias, x = operands
     fmt = lowering.format(name)
-    if isinstance(fmt, Minifloat):
+    if fmt.domain == CODED:
         _emit_coded(node, lowering, kernel, operands, params, scratch)
         return
     bits = fmt.bits
     rows = array.reshape(len(array), -1).astype(np.float64)
     start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
-    made = _scaled(rows, fmt, start, lowering.format(x))
+    made = scaled_rows(rows, fmt, start, lowering.format(x))
     codes, exponents = made.codes, made.exponents
     source, out = lowering.loaded(x), lowering.define(node.outputs[0])
     units = exponents + source.exponent
@@ -122,7 +118,7 @@ def _emit_coded(
     name, array, bias, x = operands
     fmt = lowering.format(name).scaled(0)
     offset = np.zeros(len(array)) if bias is None else bias.astype(np.float64)
-    made = _scaled(array.reshape(len(array), -1).astype(np.float64), fmt, offset, lowering.format(x))
+    made = scaled_rows(array.reshape(len(array), -1).astype(np.float64), fmt, offset, lowering.format(x))
     out, units = lowering.define(node.outputs[0]), made.exponents + lowering.loaded(x).exponent
     start = np.ldexp(offset, -units)
     window = place(

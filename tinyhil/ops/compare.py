@@ -12,7 +12,6 @@ import numpy as np
 
 from tinyhil.arithmetic import scaled
 from tinyhil.formats.codec import quantize, requantize
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
@@ -45,7 +44,7 @@ FUNCTIONS: tuple[Function, ...] = (
 
 def one_in(node: Node, fmt: Format) -> int:
     """The code of 1."""
-    if not isinstance(fmt, Fixed):
+    if not fmt.is_binary_point:
         raise refuse(node, f"its result is in {fmt}", "a decision needs fixed point; keep it apart from other values")
     codes, clipped = quantize(np.ones(1), fmt)
     if clipped.any() or int(codes[0]) == 0:

@@ -43,11 +43,11 @@ def _products(
     """(samples, outputs, pixels) sums of `weights` (outputs, inner) over `planes`, 4-D."""
     inner = weights.shape[1]
     matrices = weights.reshape(1, groups, -1, inner)
-    out = np.empty((len(planes), len(weights), w.pixels), planes.dtype)
+    parts = []
     for part in window.batches(len(planes), w.channels * w.positions * w.pixels):
         patches = w.patches(planes[part], 0).reshape(-1, groups, inner, w.pixels)
-        out[part] = matmul(crossbar, matrices, patches).reshape(-1, len(weights), w.pixels)
-    return out
+        parts.append(matmul(crossbar, matrices, patches).reshape(-1, len(weights), w.pixels))
+    return window.joined(parts)
 
 
 def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:

@@ -38,7 +38,7 @@ GUARD_BITS = 4  # the interpolated value has so many bits more than an entry
 MAX_FRACTION_BITS = 12
 Function = Callable[[np.ndarray], np.ndarray]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+_math_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,11 @@ class Curve:
         wide = x.astype(np.float64)
         h = self.h(np.abs(wide))
         return (self.line * np.maximum(wide, 0) + np.where(wide < 0, self.below, self.above) * h).astype(np.float32)
+
+
+def _erf(t: np.ndarray) -> np.ndarray:
+    made: np.ndarray = _math_erf(t).astype(np.float64)
+    return made
 
 
 def _normal_tail(t: np.ndarray) -> np.ndarray:

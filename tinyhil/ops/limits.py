@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import AFFINE, Format
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
 
@@ -61,13 +59,11 @@ def limit_of(node: Node, out: Format) -> tuple[str, dict[str, int]]:
     ends = ends_of(node)
     if ends is None:
         return "", {}
-    if isinstance(out, Affine):
-        return CLIP, {name: _code(end, out.scale, out.zero) for name, end in zip(ENDS, ends, strict=True)}
-    if ends == (0.0, math.inf):
+    if ends == (0.0, math.inf) and out.domain != AFFINE:
         return RELU, {"low": 0}
-    assert isinstance(out, Fixed)
-    high = _code(ends[1], 2.0**out.exponent, 0)
-    return CLIP, {"low": min(_code(ends[0], 2.0**out.exponent, 0), high), "high": high}
+    assert out.grid is not None
+    low, high = (_code(end, *out.grid) for end in ends)
+    return CLIP, {"low": min(low, high), "high": high}
 
 
 def _code(value: float, scale: float, zero: int) -> int:

@@ -56,15 +56,15 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
     w = _window(node, x.shape[1:])
     planes = x.reshape(len(x), w.channels, w.height, w.width)
     largest = "Max" in node.op
-    out = np.empty((len(x), w.channels, w.pixels), np.float32)
+    parts = []
     for part in window.batches(len(x), w.channels * w.positions * w.pixels):
         patches = w.patches(planes[part], -np.inf if largest else 0.0)
         if largest:
-            out[part] = patches.max(axis=2)
+            parts.append(patches.max(axis=2))
         else:
             counts = w.positions if _counts_padding(node) else w.valid_counts()
-            out[part] = patches.sum(axis=2) / counts
-    return [out.reshape(len(x), *window.output_shape(x.shape[1:], w.channels, w))]
+            parts.append((patches.sum(axis=2) / counts).astype(np.float32))
+    return [window.joined(parts).reshape(len(x), *window.output_shape(x.shape[1:], w.channels, w))]
 
 
 def _lower_max(node: Node, lowering: Lowering) -> None:

@@ -52,7 +52,7 @@ def _evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
         "ReduceMax": np.max,
         "ReduceMin": np.min,
     }
-    return [np.asarray(functions[node.op](arrays[0], axis=axes, keepdims=keep))]
+    return [functions[node.op](arrays[0], axis=axes, keepdims=keep)]
 
 
 def _extent(node: Node, shape: Shape) -> dict[str, int]:

@@ -12,9 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tinyhil.formats import single_functions as f
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize, requantize
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, element_count
 from tinyhil.lowering import Lowering
@@ -42,7 +40,7 @@ def _float(bits: int) -> np.float32:
 
 def _entries(operator: Operator, node: Node, fmt: Format, out: Format) -> np.ndarray | None:
     """Results (codes) for every code of `fmt` from 0 up, negative ones of fixed point behind; None if one saturates."""
-    is_signed = isinstance(fmt, Fixed | Affine)
+    is_signed = fmt.lowest < 0
     codes = np.arange(1 << (TABLE_BITS if is_signed else fmt.bits))
     if is_signed:
         codes = np.where(codes >> (TABLE_BITS - 1), codes - (1 << TABLE_BITS), codes)

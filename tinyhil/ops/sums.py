@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.window import granule_of, place
 from tinyhil.graph import Node
@@ -76,9 +75,7 @@ def emit_layer(
         largest = float(np.abs(bias.array).max(initial=0.0))
         least = channels.least_exponent(weights.format, lowering.format(x), largest, BIAS_BITS)
         if least is not None and least > weights.format.exponent:
-            fmt = weights.format
-            coarse = fmt.coarser(least) if isinstance(fmt, Codebook) else fmt.scaled(least)
-            weights = replace(weights, format=coarse)
+            weights = replace(weights, format=weights.format.coarser(least))
     unit = loaded(lowering.format(x)).exponent + loaded(weights.format).exponent
     names = [lowering.add_constant(weights.name, weights.array, weights.format), lowering.tensor(x)]
     bias_shift = 0

@@ -96,7 +96,8 @@ def _span(outputs: int, inputs: int, stride: int, offset: int) -> tuple[slice, s
 def _scatter(planes: np.ndarray, weights: np.ndarray, w: Window, groups: int) -> np.ndarray:
     """(samples, outputs, height, width) sums; `weights` (groups, inputs, outputs, kernel_y, kernel_x) of a group."""
     x = planes.reshape(len(planes), groups, -1, w.height, w.width)
-    out = np.zeros((len(x), groups, weights.shape[2], w.out_height, w.out_width), np.result_type(x, weights))
+    shape = (len(x), groups, weights.shape[2], w.out_height, w.out_width)
+    out = np.zeros_like(x, np.result_type(x, weights), shape=shape)
     for k_y in range(w.kernel_y):
         to_y, from_y = _span(w.out_height, w.height, w.stride_y, k_y * w.dilation_y - w.pad_y)
         for k_x in range(w.kernel_x):

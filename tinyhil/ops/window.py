@@ -160,3 +160,8 @@ def batches(samples: int, elements: int) -> list[slice]:
     """Slices of the samples whose patches of `elements` per sample stay within memory."""
     step = max(1, MAX_PATCH_ELEMENTS // max(elements, 1))
     return [slice(start, start + step) for start in range(0, samples, step)]
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """What was computed batch by batch, as one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tinyhil.errors import ModelError
-from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
 from tinyhil.program import Loop, Op, Program, Role, walk
@@ -57,7 +56,7 @@ def require_held(program: Program) -> None:
             continue
         for name, what in zip(op.inputs[:2], ("weights", "inputs"), strict=True):
             tensor = program.tensors[name]
-            if not isinstance(tensor.format, Fixed) or not WIDTHS[0] <= tensor.format.bits <= WIDTHS[1]:
+            if not tensor.format.is_binary_point or not WIDTHS[0] <= tensor.format.bits <= WIDTHS[1]:
                 why = f"its {what} '{name}' are {tensor.format}, cells and converters take fixed2 to fixed16"
                 raise _refused(op, why, "choose such a format with --format or --assignment")
         if program.tensors[op.inputs[0]].role != Role.CONSTANT:

@@ -1,8 +1,7 @@
 // Sums and products of two coded elements of at most 8 bits on the ATmega: 16 bits hold what one rounding to such an element
 // needs (tinyhil/formats/exact.py: exact until that rounding), where Real takes 32 and more.
 #pragma once
-#include "firmware/kernels/common/minifloat.hpp"
-#include "firmware/kernels/common/posit.hpp"
+#include "firmware/kernels/common/element.hpp"
 
 namespace hil {
 
@@ -92,9 +91,8 @@ inline Out requantize(ShortReal x, Shift shift) {
     return pack_short<Out>(x.mantissa, static_cast<int16_t>(x.exponent - int(shift)));
 }
 
-template <class T> struct IsSmall { static constexpr bool value = false; };
-template <int Bits, int Es> struct IsSmall<Posit<Bits, Es>> { static constexpr bool value = Posit<Bits, Es>::is_small; };
-template <int E, int M, int B, Top P> struct IsSmall<Minifloat<E, M, B, P>> { static constexpr bool value = Minifloat<E, M, B, P>::is_small; };
+template <class T, bool Element = IsElement<T>::value> struct IsSmall { static constexpr bool value = false; };
+template <class T> struct IsSmall<T, true> { static constexpr bool value = T::is_small; };
 
 template <class Out, class A, class B>
 struct Working<Real, Out, A, B, typename EnableIf<IsSmall<Out>::value && IsSmall<A>::value && IsSmall<B>::value>::type> {

@@ -86,8 +86,11 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
         accumulate_rows(sums, row, patch, inner);
         for (Size i = 0; i < together; ++i, out += pixels) *out = requantize<Out>(sums[i], of_channel(shift, n + i));
     }
+    const Size end = n + outputs % together;  // `outputs`, as in dense.hpp
+#else
+    const Size end = outputs;
 #endif
-    for (; n < outputs; ++n, row = row + inner, out += pixels) {
+    for (; n < end; ++n, row = row + inner, out += pixels) {
         Acc sum = start(n);
         accumulate(sum, row, patch, inner);
         *out = requantize<Out>(sum, of_channel(shift, n));

@@ -1,4 +1,16 @@
-// What element types share: their storage, and decoding 8-bit codes by a table made at compile time.
+// What element types are and share: their trait, their storage, and decoding 8-bit codes by a table made at compile time.
+//
+// An element type of the coded domain (tinyhil/formats/format.py) is a struct of one code. Kernels ask of it:
+//   bits, mantissa_bits      widths of a code and of the largest mantissa, sign left out
+//   granule, top             every number is a multiple of 2^granule, every magnitude below 2^top
+//   is_small                 at most 8 bits of code and 7 of mantissa
+//   Code, code               its storage (CodeOf<bits>::type), its only member
+//   Real decode(Code)        constexpr; codes that are no numbers are 0
+//   Real unpack(T)           the same at run time, as fast as can be (Decoded<T> where is_small)
+//   T pack(Parts)            one rounding of an exact number; counts `saturations`
+//   T nan()                  what becomes of a number that is none; counted
+//   T pack_top(top, exponent, negative, sticky)   pack() from 16 bits: on AVR, where is_small
+// and beside it `IsElement<T> : ElementTrait<T>` (which names what is missing) and `IsSpecial<T>`. Its file is included in quire.hpp.
 #pragma once
 #include "firmware/kernels/common/real.hpp"
 #include "firmware/kernels/common/table.hpp"
@@ -9,6 +21,48 @@ template <int Bytes> struct CodeOfBytes { using type = uint32_t; };
 template <> struct CodeOfBytes<1> { using type = uint8_t; };
 template <> struct CodeOfBytes<2> { using type = uint16_t; };
 template <int Bits> struct CodeOf : CodeOfBytes<(Bits <= 8 ? 1 : Bits <= 16 ? 2 : 4)> {};
+
+template <class T>
+struct ElementTrait {
+    static constexpr bool value = true;
+
+private:
+    template <class E> static char has_bits(decltype(E::bits) *);
+    template <class E> static long has_bits(...);
+    static_assert(sizeof(has_bits<T>(nullptr)) == 1, "an element type needs `bits`");
+    template <class E> static char has_mantissa_bits(decltype(E::mantissa_bits) *);
+    template <class E> static long has_mantissa_bits(...);
+    static_assert(sizeof(has_mantissa_bits<T>(nullptr)) == 1, "an element type needs `mantissa_bits`");
+    template <class E> static char has_granule(decltype(E::granule) *);
+    template <class E> static long has_granule(...);
+    static_assert(sizeof(has_granule<T>(nullptr)) == 1, "an element type needs `granule`");
+    template <class E> static char has_top(decltype(E::top) *);
+    template <class E> static long has_top(...);
+    static_assert(sizeof(has_top<T>(nullptr)) == 1, "an element type needs `top`");
+    template <class E> static char has_is_small(decltype(E::is_small) *);
+    template <class E> static long has_is_small(...);
+    static_assert(sizeof(has_is_small<T>(nullptr)) == 1, "an element type needs `is_small`");
+    template <class E> static char has_Code(typename E::Code *);
+    template <class E> static long has_Code(...);
+    static_assert(sizeof(has_Code<T>(nullptr)) == 1, "an element type needs `Code`");
+    template <class E> static char has_decode(decltype(E::decode(0)) *);
+    template <class E> static long has_decode(...);
+    static_assert(sizeof(has_decode<T>(nullptr)) == 1, "an element type needs `decode`");
+    template <class E> static char has_unpack(decltype(E::unpack(E())) *);
+    template <class E> static long has_unpack(...);
+    static_assert(sizeof(has_unpack<T>(nullptr)) == 1, "an element type needs `unpack`");
+    template <class E> static char has_pack(decltype(E::pack(Parts())) *);
+    template <class E> static long has_pack(...);
+    static_assert(sizeof(has_pack<T>(nullptr)) == 1, "an element type needs `pack`");
+    template <class E> static char has_nan(decltype(E::nan()) *);
+    template <class E> static long has_nan(...);
+    static_assert(sizeof(has_nan<T>(nullptr)) == 1, "an element type needs `nan`");
+#ifdef __AVR__
+    template <class E> static char has_pack_top(decltype(E::pack_top(0, 0, false, false)) *);
+    template <class E> static long has_pack_top(...);
+    static_assert(!T::is_small || sizeof(has_pack_top<T>(nullptr)) == 1, "an element type needs `pack_top`");
+#endif
+};
 
 struct SmallReal {
     int8_t mantissa, exponent;

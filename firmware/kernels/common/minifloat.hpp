@@ -104,7 +104,7 @@ struct Minifloat {
     }
 };
 
-template <int E, int M, int B, Top P> struct IsElement<Minifloat<E, M, B, P>> { static constexpr bool value = true; };
+template <int E, int M, int B, Top P> struct IsElement<Minifloat<E, M, B, P>> : ElementTrait<Minifloat<E, M, B, P>> {};
 template <int E, int M, int B, Top P> struct IsSpecial<Minifloat<E, M, B, P>> { static constexpr bool value = true; };
 
 }  // namespace hil

@@ -198,7 +198,7 @@ private:
     }
 };
 
-template <int Bits, int Es> struct IsElement<Posit<Bits, Es>> { static constexpr bool value = true; };
+template <int Bits, int Es> struct IsElement<Posit<Bits, Es>> : ElementTrait<Posit<Bits, Es>> {};
 template <int Bits, int Es> struct IsSpecial<Posit<Bits, Es>> { static constexpr bool value = true; };
 
 }  // namespace hil

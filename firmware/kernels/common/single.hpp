@@ -8,6 +8,7 @@ template <int Exponent, int Mantissa>
 struct SingleOf {
     static constexpr int bits = 1 + Exponent + Mantissa;
     static constexpr int mantissa_bits = Mantissa + 1;
+    static constexpr bool is_small = false;
     static constexpr int granule = 2 - (1 << (Exponent - 1)) - Mantissa, top = 1 << (Exponent - 1);
     using Code = typename CodeOf<bits>::type;
     Code code;

@@ -1,0 +1,83 @@
+"""`hil sweep`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes at once; default: one per processor.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://lab:8786: cells run on its workers.")
+@click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="With --scheduler: seconds to wait for a worker that has the board of a cell.",
+)
+@click.option("--out", "-o", type=FILE, help="Everything as one page, as `hil report` makes it.")
+@click.option("--md", type=FILE, help="The table as Markdown; -: to stdout, for $GITHUB_STEP_SUMMARY.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON, alone, on stdout.")
+@common.RESULTS_OPTION
+@common.BENCH_OPTION
+@common.BOARDS_OPTION
+def sweep(
+    file: Path,
+    jobs: int | None,
+    scheduler: str | None,
+    patience_s: float,
+    out: Path | None,
+    md: Path | None,
+    as_json: bool,
+    results: Path,
+    bench_file: Path | None,
+    boards_file: Path | None,
+) -> None:
+    """Models x boards x formats x strategies as one table; what is finished is never computed again.
+
+    A cell that fails says so, the others go on. The exit code is the worst, as of `hil run` on several boards.
+    """
+    import json
+    import os
+
+    from tinyhil.harness.measure.parallel import worst_code
+    from tinyhil.harness.sweep import table
+    from tinyhil.harness.sweep.here import Here
+    from tinyhil.harness.sweep.session import Executor, SweepRequest, run_sweep
+
+    if jobs is not None and scheduler is not None:
+        raise click.UsageError("--jobs is for processes here; a scheduler's workers say themselves how many they run")
+    request = SweepRequest(file, results, boards_file, bench_file)
+    boards = read_boards(boards_file, bench_file)
+    executor: Executor = Here(jobs or os.cpu_count() or 1)
+    if scheduler is not None:
+        from tinyhil.harness.sweep.farm import Farm
+
+        executor = Farm(scheduler, patience_s, say)
+    swept = run_sweep(request, boards, executor, say)
+    if md is not None:
+        write_result(md, table.as_markdown(swept.rows))
+    if out is not None:
+        from tinyhil.harness.report.page import make_page
+
+        records = [
+            row.folder / row.outcome[key] for key in ("record", "search") for row in swept.rows if row.outcome[key]
+        ]
+        write_result(out, make_page(records, table.as_html(swept.rows), each_model=True))
+    if as_json:
+        cells = [row.as_json() for row in swept.rows]
+        click.echo(json.dumps({"cells": cells, "known": swept.known, "failed": swept.failed}))
+    elif str(md) != "-":
+        table.print_table(swept.rows, None if sys.stdout.isatty() else 200)
+    for row in swept.rows:
+        if row.error:
+            click.echo(f"hil: {row.failure}", err=True)
+    sys.exit(worst_code(row.exit_code for row in swept.rows))

@@ -1,0 +1,43 @@
+"""`hil train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import say
+
+
+@click.command()
+@common.MODEL_OPTION
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The trained model, an ONNX file.")
+@click.option("--data", type=click.Path(path_type=Path), help=".npz (x, y) to train on; default: the model's data set.")
+@click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
+@click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True, help="First learning rate."
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--samples", type=click.IntRange(min=10), help="Train on so many samples, evenly spread.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of torch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
+def train(as_json: bool, format_: str, **options: Any) -> None:
+    """Move the weights of a model so that its integers are right: straight-through gradients in its own formats."""
+    import json
+
+    from tinyhil.harness import calls
+    from tinyhil.harness.train.session import TrainRequest
+    from tinyhil.harness.train.show import lines_of, told
+
+    outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(told(epoch)))
+    if as_json:
+        click.echo(json.dumps(outcome.printed))
+    else:
+        for line in lines_of(outcome):
+            click.echo(line)

@@ -1,0 +1,48 @@
+"""What an error becomes for the user: one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+from tinyhil import errors
+from tinyhil.harness.text import printable
+
+
+def failure(error: BaseException) -> tuple[str, int]:
+    """The line and the exit code of an error that ended something; what nobody foresaw goes into a log, too."""
+    if isinstance(error, errors.HilError):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; finished samples are kept and the same command resumes", errors.EXIT_INTERRUPTED
+    if isinstance(error, MemoryError):
+        return "out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", errors.EXIT_USAGE
+    return f"a defect of hil: {_what(error)}; please report it with {defect(error)}", errors.EXIT_DEFECT
+
+
+def _what(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}".splitlines()[0], 200)
+
+
+def defect(error: BaseException | None) -> str:
+    """Write what Python knows of an error that nobody foresaw into a file; the file's name."""
+    from tinyhil.native import default_cache_dir
+
+    text = "".join([f"hil {sys.argv[1:]}\n", *traceback.format_exception(error)]) if error else ""
+    for folder in (default_cache_dir() / "defects", None):
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(".log", time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()), folder)
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+            return name
+        except OSError:
+            continue
+    return "no log: neither the cache nor the folder for temporary files can be written"

@@ -1,0 +1,327 @@
+"""`hil search --pareto`: limits swept over two or three of RAM, latency, flash and accuracy, in one session.
+
+Each limit is a search of its own; all share what they were told, so that sensitivities are measured once, and an answer
+that keeps a tighter limit as well is not searched for again. What is left are the answers and uniform formats that no
+other beats in all that was asked, by measurement where there is a board.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tinyhil.errors import BuildError, Infeasible
+from tinyhil.harness.job import command_of
+from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of
+from tinyhil.harness.search.rounds import search_once
+from tinyhil.harness.search.task import SearchRequest, Task, make_bench, replace_text, trial_log, write_assignment
+from tinyhil.harness.search.uniform import Uniform, as_records, held_out
+from tinyhil.search.costs import Limits
+from tinyhil.search.slim import ROUNDED
+from tinyhil.search.space import Candidate, Choice
+from tinyhil.search.trial import Trial
+
+Vector = tuple[float, ...]
+NO_LIMIT = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a candidate takes of one board, estimated or measured; the arena alone where no board counts."""
+
+    ram: float
+    latency: float = 0.0
+    flash: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the most of one resource on one board that answers can need."""
+
+    least: float
+    most: float
+
+    def at(self, share: float) -> float:
+        return self.least + share * (self.most - self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One of the front. `needs` of each board; `measured` is empty without a board; `name` of a uniform format."""
+
+    trial: Trial
+    needs: tuple[Needs, ...]
+    measured: tuple[Measured, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParetoOutcome:
+    """The points of the front, and the record that was written."""
+
+    request: SearchRequest
+    points: tuple[Point, ...]
+    record: dict[str, Any]
+
+    @property
+    def search_float_accuracy(self) -> float | None:
+        """On the search's samples."""
+        value: float | None = self.record["search"]["float_accuracy"]
+        return value
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        names = ("strategy", "pareto", "evaluations", "seconds", "float_accuracy", "points", "uniform", "infeasible")
+        return {name: self.record[name] for name in names}
+
+
+def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> ParetoOutcome:
+    """Search at every level of the limits; Infeasible if there is no point at all."""
+    begin = time.monotonic()
+    found = _Sweep(task, meters, begin)
+    for shares in found.combinations():
+        found.search(shares)
+    points = _front(task, _measured(task, _front(task, _points(task, meters, found.answers, beside))))
+    if not points:
+        raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
+    record = _record(task, found, points, beside, time.monotonic() - begin)
+    replace_text(task.folder / f"{_stem(task)}.json", json.dumps(record, indent=1) + "\n")
+    return ParetoOutcome(task.request, points, record)
+
+
+class _Sweep:
+    """The searches so far, and their answers by the shares of each span that they were allowed."""
+
+    def __init__(self, task: Task, meters: Sequence[Meter], begin: float) -> None:
+        self.task, self.meters, self._begin = task, meters, begin
+        self.resources = tuple(name for name in task.request.objectives if name != "accuracy")
+        self.answers: dict[tuple[float, ...], Trial] = {}
+        self.tried: list[Trial] = []
+        self.evaluations, self.infeasible, self.reason = 0.0, 0, ""
+        self._spans = [
+            {name: _span(side, meters[at] if meters else None, name) for name in self.resources}
+            for at, side in enumerate(task.sides)
+        ]
+        levels = task.request.levels
+        shares = [1 - level / (levels - 1) for level in range(levels)]
+        self._all = sorted(product(shares, repeat=len(self.resources)), key=lambda each: (-sum(each), each))
+
+    def combinations(self) -> Iterator[tuple[float, ...]]:
+        """Of shares of each span, the loosest first, so that an answer can serve tighter limits, too."""
+        yield from self._all
+
+    def search(self, shares: tuple[float, ...]) -> None:
+        """The answer under these shares: an earlier one of looser limits that keeps these, else that of a search."""
+        task, number = self.task, self._all.index(shares)
+        limits, rams = self._limits(shares)
+        try:
+            study = anchored(task, self.meters, limits, rams)
+            for board in study.boards:
+                board.memory.require(board.limit_bytes)
+        except Infeasible as error:
+            self.infeasible, self.reason = self.infeasible + 1, str(error)
+            return
+        for looser, answer in self.answers.items():
+            if all(a >= b for a, b in zip(looser, shares, strict=True)) and study.fits(answer.candidate):
+                self.answers[shares] = answer
+                return
+        task.say(f"search: {number + 1} of {len(self._all)}: at most {self._told(limits, rams)}")
+        inside = replace(task, request=replace(task.request, seconds=self._seconds(number)))
+        found = search_once(inside, study, f"{_stem(task)}/{number}", None)
+        self.evaluations += found.evaluations
+        self.tried += [trial for trial in found.trials if trial.kind == "full"]
+        self.answers[shares] = found.best
+
+    def _seconds(self, number: int) -> float | None:
+        """This search's share of what is left of --seconds."""
+        whole = self.task.request.seconds
+        if whole is None:
+            return None
+        return max(0.0, whole - (time.monotonic() - self._begin)) / (len(self._all) - number)
+
+    def _limits(self, shares: tuple[float, ...]) -> tuple[list[Limits], list[int]]:
+        """Of each board: latency and flash, and bytes of arena."""
+        limits, rams = [], []
+        for side, spans in zip(self.task.sides, self._spans, strict=True):
+            given = {name: span.at(share) for (name, span), share in zip(spans.items(), shares, strict=True)}
+            asked = side.request.limits
+            flash = given.get("flash", asked.flash_bytes)
+            limits.append(Limits(given.get("latency", asked.latency_us), None if flash is None else int(flash)))
+            rams.append(int(given.get("ram", side.arena_bytes)))
+        return limits, rams
+
+    def _told(self, limits: Sequence[Limits], rams: Sequence[int]) -> str:
+        parts = []
+        for side, limit, ram in zip(self.task.sides, limits, rams, strict=True):
+            values = {"ram": f"{ram} B of arena", "latency": f"{limit.latency_us or 0:,.0f} us"}
+            values["flash"] = f"{limit.flash_bytes or 0:,} B of flash"
+            name = "" if side.board is None else f" on {side.board.name}"
+            parts.append(", ".join(values[resource] for resource in self.resources) + name)
+        return "; ".join(parts)
+
+
+def _span(side: Task, meter: Meter | None, resource: str) -> Span:
+    """From the least that was found to what the widest format needs, or the limit that was asked for."""
+    study = side.study
+    if resource == "ram":
+        least, asked = float(study.memory.planned_bytes(study.memory.least())), float(side.arena_bytes)
+        values = [_needs(side, meter, candidate).ram for candidate in _uniform_candidates(side)]
+    else:
+        assert meter is not None
+        given = side.request.latency_us if resource == "latency" else side.request.flash
+        asked = NO_LIMIT if given is None else given
+        only = Limits(latency_us=NO_LIMIT) if resource == "latency" else Limits(flash_bytes=1 << 40)
+        least = least_of(meter, only, side.arena_bytes)[1]
+        values = [getattr(_needs(side, meter, candidate), resource) for candidate in _uniform_candidates(side)]
+    most = max((value for value in values if value != NO_LIMIT), default=least)
+    return Span(least, max(least, min(most, asked)))
+
+
+def _uniform_candidates(side: Task) -> list[Candidate]:
+    space = side.study.space
+    return [space.uniform(Choice(name)) for name in space.formats]
+
+
+def _needs(side: Task, meter: Meter | None, candidate: Candidate) -> Needs:
+    """As estimated; infinite where it can not be."""
+    study = side.study
+    if not study.memory.fits(candidate, 1 << 60):
+        return Needs(NO_LIMIT, NO_LIMIT, NO_LIMIT)
+    ram = study.memory.planned_bytes(candidate) + study.beside_bytes(candidate)
+    estimate = None if meter is None else meter.costs(Limits()).estimate(candidate)
+    return Needs(ram) if estimate is None else Needs(ram, estimate.latency_us, estimate.flash_bytes)
+
+
+def _points(
+    task: Task, meters: Sequence[Meter], answers: dict[tuple[float, ...], Trial], beside: Sequence[Uniform]
+) -> list[Point]:
+    """The answers, and uniform formats that keep the limits asked for; each once."""
+    names = {one.trial.candidate: one.format for one in beside if one.trial is not None}
+    limits = [side.request.limits for side in task.sides]
+    study = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    trials = {one.trial.candidate: one.trial for one in beside if one.trial and study.fits(one.trial.candidate)}
+    trials |= {trial.candidate: trial for trial in answers.values()}
+    every = meters or (None,) * len(task.sides)
+    points = []
+    for candidate, trial in trials.items():
+        needs = tuple(_needs(side, meter, candidate) for side, meter in zip(task.sides, every, strict=True))
+        points.append(Point(trial, needs, name=names.get(candidate, "")))
+    return points
+
+
+def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
+    """Those that no other beats: no more of any resource asked for on any board and, with `accuracy`, no more decisions
+    that differ from float; without, of those that lose at most --points."""
+    objectives = task.request.objectives
+    good = list(points)
+    if "accuracy" not in objectives:
+        wanted = task.study.float_quality - task.request.points / 100 - ROUNDED
+        good = [point for point in points if point.trial.quality >= wanted]
+
+    def vector(point: Point) -> Vector:
+        resources = [name for name in objectives if name != "accuracy"]
+        needs = [getattr(board, name) for board in point.needs for name in resources]
+        return (*needs, point.trial.score.disagreements) if "accuracy" in objectives else tuple(needs)
+
+    kept: dict[Vector, Point] = {}
+    for point in sorted(good, key=lambda point: (vector(point), point.trial.score.loss)):
+        own = vector(point)
+        if not any(all(a <= b for a, b in zip(other, own, strict=True)) for other in kept):
+            kept[own] = point
+    return tuple(kept.values())
+
+
+def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
+    """The points with what each board needs for them; one that does not fit a board is said and left out."""
+    if not task.measures:
+        return list(points)
+    log = trial_log(task, f"{_stem(task)}/points")
+    earlier = {trial.candidate: trial for trial in log.read()}
+    numbered = [replace(point.trial, number=number) for number, point in enumerate(points)]
+    if [trial.candidate for trial in numbered[: len(earlier)]] != list(earlier):
+        log = trial_log(task, f"{_stem(task)}/points")
+    log.start(numbered)
+    found = []
+    for point, trial in zip(points, numbered, strict=True):
+        try:
+            boards = tuple(make_bench(side, log).measure(trial) for side in task.sides)
+        except BuildError as error:
+            task.say(f"search: left out: {error}")
+            continue
+        if all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
+            found.append(replace(point, needs=tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))))
+            found[-1] = replace(found[-1], measured=boards)
+        else:
+            task.say("search: a point that needs more on the board than was asked for is left out")
+    return found
+
+
+def _keeps(side: Task, board: Measured) -> bool:
+    return board.fits(side.ram_bytes if side.whole else None, side.request.limits)
+
+
+def _needed(side: Task, board: Measured) -> Needs:
+    ram, latency, flash = board.needs
+    return Needs(ram if side.whole else board.arena_bytes, latency, flash)
+
+
+def _record(
+    task: Task, sweep: _Sweep, points: Sequence[Point], beside: Sequence[Uniform], seconds: float
+) -> dict[str, Any]:
+    folder = task.request.out or task.folder / _stem(task)
+    rows = []
+    for number, point in enumerate(points, 1):
+        path = folder / f"{number}.yaml"
+        write_assignment(path, task.study.space, point.trial)
+        rows.append(_row(task, number, path, point))
+    figures, examples = held_out(task, points[0].trial.candidate), task.study.evaluator.examples
+    return {
+        "strategy": task.strategy.name,
+        "pareto": list(task.request.objectives),
+        "evaluations": round(sweep.evaluations, 2),
+        "seconds": round(seconds, 3),
+        "infeasible": sweep.infeasible,
+        "float_accuracy": figures["float_accuracy"],
+        "samples": figures["samples"],
+        "points": rows,
+        "uniform": as_records(task, beside),
+        "tried": as_tried(sweep.tried, sweep.meters[0].costs(Limits()) if sweep.meters else None),
+        "search": {"samples": len(examples), "float_accuracy": examples.float_accuracy},
+        "boards": [side.board.name for side in task.sides if side.board is not None],
+        "model": task.request.model,
+        "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
+        "formats": list(task.study.space.formats),
+        "seed": task.request.seed,
+        "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _row(task: Task, number: int, path: Path, point: Point) -> dict[str, Any]:
+    """One point: what it needs of the first board, all boards' measurements, held-out figures, its file."""
+    board = point.measured[0] if point.measured else None
+    figures = held_out(task, point.trial.candidate)
+    return {
+        "number": number,
+        "format": point.name or None,
+        "assignment_file": str(path),
+        "arena_bytes": point.trial.ram_bytes,
+        "ram_bytes": None if board is None else board.total_bytes,
+        "latency_us": None if board is None else board.latency_us,
+        "flash_bytes": None if board is None else board.flash_bytes,
+        "quality": point.trial.quality,
+        "searched_disagreements": point.trial.score.disagreements,
+        "accuracy": figures["accuracy"],
+        "disagreements": figures["disagreements"],
+        "boards": [one.as_json() for one in point.measured],
+    }
+
+
+def _stem(task: Task) -> str:
+    return f"pareto-{task.strategy.name}-{task.key[:8]}"

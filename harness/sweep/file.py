@@ -1,0 +1,180 @@
+"""sweep.yaml: what a sweep is made of, checked completely before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, FiniteFloat
+
+from tinyhil.errors import HilError
+from tinyhil.formats import named
+from tinyhil.frontend import SUFFIXES
+from tinyhil.harness.config import Boards
+from tinyhil.harness.yaml_file import Fault, Location, NonEmpty, PositiveInt, Record, mark, parse, read_text
+from tinyhil.harness.zoo import find_model
+from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.strategies import make_strategy
+
+MOST_CELLS = 10_000
+Positive = Annotated[FiniteFloat, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+AtLeastOne = Field(min_length=1)
+
+
+class ModelEntry(Record):
+    """A model of the zoo by its name, or a file; paths are relative to the sweep's file."""
+
+    model: NonEmpty
+    inputs: NonEmpty | None = None
+    calibrate: NonEmpty | None = None
+    held_out: NonEmpty | None = None
+
+
+class RunOptions(Record):
+    """Options of `hil run` for every cell, named as there."""
+
+    samples: PositiveInt | None = None
+    mode: Literal["quiet", "stream"] = "quiet"
+    prefer: Literal["balanced", "latency", "ram"] | None = None
+    calibrate_by: Literal["minmax", "percentile", "kl", "mse"] = "minmax"
+    uart: Literal["lifted", "true"] = "lifted"
+    load: Literal["direct", "flash"] | None = None
+    timeout: Positive = 30.0
+    retries: NotNegative = 0
+    wait: Annotated[FiniteFloat, Field(ge=0)] | None = None
+
+
+class SearchOptions(Record):
+    """Options of `hil search`, named as there."""
+
+    evaluations: PositiveInt = 200
+    target: NotNegative | None = None
+    samples: PositiveInt | None = None
+    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
+    ram: PositiveInt | None = None
+    arena: PositiveInt | None = None
+    latency_us: Positive | None = None
+    flash: PositiveInt | None = None
+    energy_uj: Positive | None = None
+    crossbars: PositiveInt | None = None
+    cost: Positive | None = None
+    minimize: Literal["ram", "flash", "latency"] | None = None
+    points: Annotated[FiniteFloat, Field(ge=0)] = 0.5
+    evaluator: Literal["engine", "reference"] = "engine"
+    device_samples: PositiveInt = 50
+
+
+class StrategyEntry(SearchOptions):
+    """A way to search, under a `name` of its own if it is there twice; what it does not say is as in `search`."""
+
+    strategy: NonEmpty
+    name: NonEmpty | None = None
+    set: dict[NonEmpty, str | int | float | bool] = Field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return self.name or self.strategy
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """As `--set` has them."""
+        return tuple(f"{key}={str(value).lower()}" for key, value in self.set.items())
+
+
+class SweepFile(Record):
+    """All of a sweep. An entry of `formats` is one format, or several among which every strategy chooses."""
+
+    models: Annotated[tuple[ModelEntry, ...], AtLeastOne]
+    boards: Annotated[tuple[NonEmpty, ...], AtLeastOne]
+    formats: Annotated[tuple[Annotated[tuple[NonEmpty, ...], AtLeastOne], ...], AtLeastOne]
+    strategies: Annotated[tuple[StrategyEntry, ...], AtLeastOne] = (StrategyEntry(strategy="lagrange"),)
+    run: RunOptions = RunOptions()
+    search: SearchOptions = SearchOptions()
+
+    @property
+    def ways(self) -> Iterator[tuple[tuple[str, ...], StrategyEntry | None]]:
+        """Formats, and how one of them is chosen for each tensor; None: there is nothing to choose."""
+        for entry in self.formats:
+            for strategy in self.strategies if len(entry) > 1 else (None,):
+                yield entry, strategy
+
+
+def read_sweep(path: Path, boards: Boards) -> SweepFile:
+    """The sweep in a file; ConfigError with a `file:line:col` for each fault."""
+    text = read_text(path, "sweep file")
+    return parse(text, path, SweepFile, _spelled_out, lambda sweep, root: _faults(sweep, root, path.parent, boards))
+
+
+def _spelled_out(data: Any, root: yaml.Node) -> list[Fault]:
+    """Short forms become long ones: a name is an entry; strategies take from `search` what they do not say."""
+    if not isinstance(data, dict):
+        return [(*mark(root, ()), "must be a mapping with models, boards and formats")]
+    for key, name in (("models", "model"), ("strategies", "strategy")):
+        if isinstance(data.get(key), tuple):
+            data[key] = tuple({name: entry} if isinstance(entry, str) else entry for entry in data[key])
+    if isinstance(data.get("formats"), tuple):
+        data["formats"] = tuple(_offer(entry) for entry in data["formats"])
+    if isinstance(data.get("search"), dict):
+        usual, entries = data["search"], data.setdefault("strategies", ({"strategy": "lagrange"},))
+        if isinstance(entries, tuple):
+            data["strategies"] = tuple({**usual, **entry} if isinstance(entry, dict) else entry for entry in entries)
+    return []
+
+
+def _offer(entry: Any) -> Any:
+    names = entry if isinstance(entry, tuple) else (entry,)
+    if not all(isinstance(name, str) for name in names):
+        return entry
+    return tuple(name for text in names for name in formats_on_offer(text))
+
+
+def _faults(sweep: SweepFile, root: yaml.Node, folder: Path, boards: Boards) -> list[Fault]:
+    faults: list[Fault] = []
+    named_things: list[tuple[Location, Callable[[], object]]] = [
+        *((("models", n), partial(find_model, located(folder, entry.model))) for n, entry in enumerate(sweep.models)),
+        *((("boards", n), partial(boards.board, board)) for n, board in enumerate(sweep.boards)),
+        *((("formats", n), partial(named, name)) for n, names in enumerate(sweep.formats) for name in names),
+        *((("strategies", n), partial(make_strategy, w.strategy, w.settings)) for n, w in enumerate(sweep.strategies)),
+    ]
+    for location, look in named_things:
+        try:
+            look()
+        except HilError as error:
+            faults.append((*mark(root, location), f"{'.'.join(map(str, location))}: {error}"))
+    for number, entry in enumerate(sweep.models):
+        for key in ("inputs", "calibrate", "held_out"):
+            value = getattr(entry, key)
+            if value is not None and not (folder / value).is_file():
+                faults.append((*mark(root, ("models", number, key)), f"models.{number}.{key}: {value}: no such file"))
+        if entry.held_out is not None and entry.inputs is None:
+            faults.append((*mark(root, ("models", number)), f"models.{number}: held_out needs inputs"))
+    faults += _twice(sweep, root)
+    ways = len(list(sweep.ways))
+    cells = len(sweep.models) * len(sweep.boards) * ways
+    if cells > MOST_CELLS:
+        said = f"{len(sweep.models)} models x {len(sweep.boards)} boards x {ways} formats and strategies"
+        faults.append((*mark(root, ()), f"{said} are {cells} cells, more than {MOST_CELLS}; make several sweeps of it"))
+    return faults
+
+
+def _twice(sweep: SweepFile, root: yaml.Node) -> Iterator[Fault]:
+    """Rows that nobody could tell from each other."""
+    models = [entry.model for entry in sweep.models]
+    titles = [entry.title for entry in sweep.strategies]
+    listed = {"models": models, "boards": sweep.boards, "formats": sweep.formats, "strategies": titles}
+    for key, values in listed.items():
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                remedy = "; give it a name of its own: name: ..." if key == "strategies" else ""
+                shown = value if isinstance(value, str) else ", ".join(value)
+                yield (*mark(root, (key, number)), f"{key}.{number}: {shown} is there twice{remedy}")
+
+
+def located(folder: Path, model: str) -> str:
+    """A model's file as an absolute path, a name of the zoo as it is."""
+    path = folder / model
+    return str(path.resolve()) if path.is_file() or "/" in model or path.suffix in SUFFIXES else model

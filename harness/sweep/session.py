@@ -1,0 +1,83 @@
+"""`hil sweep`: what is known already is read, what is not is computed, all of it becomes one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tinyhil.harness.config import Boards
+from tinyhil.harness.sweep.cell import Cell, cells_of
+from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.table import Row
+from tinyhil.harness.sweep.work import finished
+
+Say = Callable[[str], None]
+Outcome = dict[str, Any]
+
+
+class Executor(Protocol):
+    """Carries out cells somewhere. `boards`: those that it has and this machine need not have."""
+
+    @property
+    def boards(self) -> frozenset[str]: ...
+
+    def outcomes(
+        self, cells: Sequence[Cell], order: Callable[[Cell], dict[str, Any]]
+    ) -> Iterator[tuple[Cell, Outcome]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """What the user asked for. `boards_file`, `bench_file`: as given, for the processes that carry out cells."""
+
+    file: Path
+    results: Path = Path("results")
+    boards_file: Path | None = None
+    bench_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A row per cell, in the order of the file; `known` of them were there before."""
+
+    rows: tuple[Row, ...]
+    known: int
+
+    @property
+    def failed(self) -> int:
+        return sum(row.error is not None for row in self.rows)
+
+
+def run_sweep(request: SweepRequest, boards: Boards, executor: Executor, say: Say) -> Swept:
+    """Every cell, each computed once in all sweeps of this results folder. ConfigError for faults of the file; what
+    fails later is the failure of its cell."""
+    sweep = read_sweep(request.file, boards)
+    cells = cells_of(sweep, request.file.resolve().parent, boards, executor.boards)
+    found: dict[str, Mapping[str, Any]] = {}
+    for cell in cells:
+        outcome = finished(folder_of(request, cell), cell.key)
+        if outcome is not None:
+            found[cell.key] = outcome
+    known = len(found)
+    todo = [cell for cell in cells if cell.key not in found]
+    say(f"{request.file.name}: {len(cells)} cells, {known} of them finished before")
+    for number, (cell, outcome) in enumerate(executor.outcomes(todo, lambda cell: order_of(request, cell)), 1):
+        found[cell.key] = outcome
+        said = outcome["error"] or f"{outcome['seconds']:.1f} s"
+        say(f"{number} of {len(todo)}: {cell.title}: {said}")
+    rows = [Row.of(cell, found[cell.key], folder_of(request, cell)) for cell in cells]
+    return Swept(tuple(rows), known)
+
+
+def folder_of(request: SweepRequest, cell: Cell) -> Path:
+    """Its files, under its key: other sweeps find them there."""
+    return request.results / "sweep" / cell.key[:24]
+
+
+def order_of(request: SweepRequest, cell: Cell) -> dict[str, Any]:
+    """What a worker of this machine is told."""
+    files = {"boards_file": request.boards_file, "bench_file": request.bench_file}
+    given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
+    return {**cell.order, **given, "key": cell.key, "folder": str(folder_of(request, cell).resolve())}

@@ -1,0 +1,132 @@
+"""A sweep as one table: a row per cell, for a terminal, Markdown, a page and other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinyhil.harness.records.exports import FIGURES, MARKS, figures_of
+from tinyhil.harness.records.render import plain
+from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.records.verdict import verdict_of
+from tinyhil.harness.sweep.cell import Cell
+
+TITLES = ("model", "board", "formats", "strategy", *FIGURES, "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cell with what became of it. `folder`: where its files are. `record` None: it failed before there was one."""
+
+    cell: Cell
+    outcome: Mapping[str, Any]
+    folder: Path
+    record: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, cell: Cell, outcome: Mapping[str, Any], folder: Path) -> Row:
+        record = outcome.get("record")
+        return cls(cell, outcome, folder, None if record is None else read_record(folder / record))
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.outcome["exit_code"])
+
+    @property
+    def paths(self) -> list[Path]:
+        """Of its records: of the run, then of the search."""
+        return [self.folder / name for key in ("record", "search") if (name := self.outcome.get(key)) is not None]
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed."""
+        found: str | None = self.outcome["error"]
+        return found
+
+    @property
+    def failure(self) -> str:
+        """Its line."""
+        return f"{self.cell.title}: {self.error}"
+
+    @property
+    def result(self) -> str:
+        """The verdict, or that it failed."""
+        if self.record is None or self.error:
+            return f"failed ({self.exit_code})"
+        return str(verdict_of(self.record)["verdict"])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Under TITLES."""
+        cell = self.cell
+        figures = ["–"] * len(FIGURES) if self.record is None else figures_of(self.record)
+        board = cell.board + (
+            " (emulated)" if self.record and self.record["emulator"] and "@" not in cell.board else ""
+        )
+        return (cell.model, board, ", ".join(cell.formats), cell.strategy or "", *figures, self.result)
+
+    def as_json(self) -> dict[str, Any]:
+        """What the table says, as numbers, and where the files are."""
+        cell, record = self.cell, self.record
+        known: dict[str, Any] = {}
+        if record is not None:
+            latency, memory = record["latency"], record["memory"]
+            known = {key: record[key] for key in ("bit_exact", "samples", "accuracy", "float_accuracy", "flash_bytes")}
+            known |= {"latency": latency["median"], "unit": latency["unit"], "latency_us": latency["median_us"]}
+            known |= {"ram_bytes": memory["total_bytes"], "arena_bytes": memory["arena_bytes"]}
+        places = {key: self.outcome.get(key) for key in ("record", "search", "assignment")}
+        return {
+            **{"model": cell.model, "board": cell.board, "formats": list(cell.formats), "strategy": cell.strategy},
+            **{"key": cell.key, "exit_code": self.exit_code, "error": self.error, **known},
+            **{key: None if path is None else str(self.folder / path) for key, path in places.items()},
+            **{key: self.outcome.get(key) for key in ("seconds", "processor_s", "machine")},
+        }
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """For a pull request or $GITHUB_STEP_SUMMARY; why a cell failed follows below."""
+    right = ["---:" if title in FIGURES else "---" for title in TITLES]
+    lines = [f"| {' | '.join(TITLES)} |", f"|{'|'.join(right)}|"]
+    for row in rows:
+        mark = MARKS["invalid"] if row.error else MARKS[row.result]
+        *texts, result = map(plain, row.texts)
+        lines.append(f"| {' | '.join(texts)} | {mark} {result} |")
+    notes = [f"- {plain(row.failure)}" for row in rows if row.error]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def as_html(rows: Sequence[Row]) -> str:
+    """A section at the head of the report."""
+    from tinyhil.harness.report.html import Cell as Shown
+    from tinyhil.harness.report.html import section, table
+
+    def shown(row: Row) -> list[Shown]:
+        keys = [None] * len(TITLES)
+        if (record := row.record) is not None:
+            sizes = (record["memory"].get("total_bytes"), record["flash_bytes"])
+            figures = (record.get("equal_samples"), record["accuracy"], record["latency"]["median"], *sizes)
+            keys[4 : 4 + len(FIGURES)] = figures
+        texts = row.texts
+        cells = [Shown(text, key) for text, key in zip(texts, keys, strict=True)]
+        cells[-1] = Shown(texts[-1], note=row.error or "")
+        return cells
+
+    return section(
+        "Sweep", table(TITLES, map(shown, rows)), "Sorted by a click on a title; why a cell failed: point at it."
+    )
+
+
+def print_table(rows: Sequence[Row], width: int | None) -> None:
+    """On stdout. `width`: None for that of the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for title in TITLES:
+        table.add_column(title, overflow="fold", justify="right" if title in FIGURES else "left")
+    for row in rows:
+        table.add_row(*map(Text, row.texts))
+    Console(highlight=False, width=width).print(table)

@@ -1,0 +1,162 @@
+"""What carries out a cell: in a process of its own that does one after the other, so that one imports, and one dies.
+
+`python -m tinyhil.harness.sweep.work` reads an order a line from stdin and answers on stdout, JSON both:
+`{"say": LINE}` meanwhile, `{"outcome": {...}}` at the end. It ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from tinyhil import errors, files
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.harness import calls
+from tinyhil.harness.boards.bench_file import default_bench
+from tinyhil.harness.config import Boards, load_boards
+from tinyhil.harness.failure import failure
+from tinyhil.harness.job import Request
+from tinyhil.harness.search.task import SearchRequest
+from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
+
+FINISHED = "cell.json"
+PATHS = ("inputs", "calibrate", "held_out")
+NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
+Say = Callable[[str], None]
+
+
+def finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """The outcome of a cell that was finished in this folder, with a record that is still there; else None."""
+    try:
+        outcome = files.read_json(folder / FINISHED, "finished cell")
+    except DataError:
+        return None
+    known = isinstance(outcome, dict) and outcome.get("key") == key and outcome.get("schema_version") == SCHEMA_VERSION
+    record = outcome.get("record") if known else None
+    return outcome if isinstance(record, str) and (folder / record).is_file() else None
+
+
+def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """Search if the cell asks for it, then run; the outcome, which lies in the cell's folder if all went well.
+
+    A failure is an outcome, too: `exit_code` and `error`. Who finds the cell under way in another process waits for it.
+    """
+    folder, begin, before = Path(order["folder"]), time.monotonic(), _processor_s()
+    outcome = {
+        "schema_version": SCHEMA_VERSION,
+        "key": order["key"],
+        "record": None,
+        "search": None,
+        "assignment": None,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / "cell.lock"):
+            known = finished(folder, order["key"])
+            if known is not None:
+                return known
+            outcome |= _measured(order, folder, say)
+            outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
+            outcome["processor_s"] = round(_processor_s() - before, 3)
+            if outcome["exit_code"] in (errors.EXIT_OK, errors.EXIT_FLAKY):
+                files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        said, code = failure(error)
+        outcome |= {"exit_code": code, "error": said.replace("\n", "; ")}
+        outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
+    return outcome
+
+
+def _measured(order: Mapping[str, Any], folder: Path, say: Say) -> dict[str, Any]:
+    boards = load_boards(_path(order["boards_file"]), _path(order["bench_file"]) or default_bench())
+    expects = order["expects"]
+    _require("tinyhil", code_digest(), expects["code"], "install the same one everywhere")
+    _require("compiler", compiler(boards.board(order["board"])), expects["compiler"], "install the same one everywhere")
+    found: dict[str, Any] = {}
+    how: dict[str, Any] = {"format": order["formats"][0]}
+    if order["search"] is not None:
+        how = {"assignment": folder / "widths.yaml"}
+        search = _searched(order, folder, boards, how["assignment"], say)
+        found = {"search": search, "assignment": "widths.yaml"}
+    options = {NAMES.get(key, key): value for key, value in order["run"].items() if value is not None}
+    options |= {key: Path(options[key]) for key in PATHS if key in options}
+    request = Request(order["board"], order["model"], results=folder, load=options.pop("load", None), **how, **options)
+    record, path = calls.run(request, boards, say, lambda done, total: None)
+    if expects["data"] is not None:
+        _require("data", record["data"]["sha256"], expects["data"], "set HIL_DATA to the same samples everywhere")
+    found["record"] = path.relative_to(folder).as_posix()
+    if not record["bit_exact"]:
+        said = f"gate failed: {record['samples'] - record['equal_samples']} samples differ"
+        return {**found, "exit_code": errors.EXIT_GATE, "error": said}
+    return {**found, "exit_code": errors.EXIT_FLAKY if record["flaky"] else errors.EXIT_OK, "error": None}
+
+
+def _searched(order: Mapping[str, Any], folder: Path, boards: Boards, out: Path, say: Say) -> str:
+    """The search's record, below the cell's folder."""
+    options = {key: value for key, value in order["search"].items() if value is not None}
+    options |= {key: Path(options[key]) for key in PATHS if key in options}
+    options |= {key: order["run"][key] for key in ("calibrate_by", "prefer") if order["run"][key] is not None}
+    request = SearchRequest(
+        order["model"],
+        board=order["board"],
+        formats=",".join(order["formats"]),
+        strategy=order["strategy"]["name"],
+        set_=tuple(order["strategy"]["set"]),
+        out=out,
+        results=folder,
+        **options,
+    )
+    calls.search(request, boards, say, lambda trial, best: None)
+    return max(folder.glob("search/*/*.json"), key=lambda path: path.stat().st_mtime).relative_to(folder).as_posix()
+
+
+def _require(what: str, here: str, wanted: str, remedy: str) -> None:
+    """Figures of one table must mean the same thing, whoever measured them."""
+    if here != wanted:
+        shown = [text[:12] if len(text) == 64 else text or "none" for text in (here, wanted)]
+        raise ConfigError(f"{platform.node()}: {what} {shown[0]}, the sweep has {shown[1]}; {remedy}")
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _processor_s() -> float:
+    """Of this process and of those that it has waited for."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return time.process_time()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def main() -> None:
+    """Carry out orders until stdin ends, or until SIGTERM: then what is finished is kept, as after Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # nothing that anybody prints is an answer
+
+    def answer(content: dict[str, Any]) -> None:
+        answers.write(json.dumps(content) + "\n")
+
+    try:
+        for line in sys.stdin:
+            answer({"outcome": carry_out(json.loads(line), lambda said: answer({"say": said}))})
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(errors.EXIT_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`hil train`: a model trained for its number formats."""

@@ -1,0 +1,178 @@
+"""`hil train`: samples and formats to a trained ONNX file, judged by its integers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinyhil import data
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import save_ranges
+from tinyhil.errors import ConfigError, DataError
+from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
+from tinyhil.harness.inputs import read_inputs
+from tinyhil.harness.job import Opened, Say, open_model
+from tinyhil.search.engine.library import load_engine
+
+if TYPE_CHECKING:
+    from tinyhil.train.fit import Epoch, Trained
+
+OF_NO_RESULT = ("out", "threads")  # options that do not change the weights
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What the user asked for; the fields are the options of `hil train`."""
+
+    model: str
+    out: Path
+    data: Path | None = None
+    held_out: Path | None = None
+    format: str = "fixed16"
+    assignment: Path | None = None
+    epochs: int = 10
+    batch: int = 64
+    rate: float = 1e-3
+    seed: int = 0
+    samples: int | None = None
+    threads: int = 1
+
+    def check(self) -> None:
+        if self.out.suffix.lower() != ".onnx":
+            raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Samples to train on and, if there are any, others to report on."""
+
+    name: str
+    sha256: str
+    x: np.ndarray
+    y: np.ndarray | None
+    x_test: np.ndarray | None
+    y_test: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Accuracy on samples that training never saw: of the integers before and after, of the float model before."""
+
+    samples: int
+    before: float
+    after: float
+    float_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOutcome:
+    """`tested` is None where there are no samples that training never saw."""
+
+    request: TrainRequest
+    trained: Trained
+    tested: Tested | None
+    cpu_seconds: float
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            "out": str(self.request.out),
+            "best_epoch": self.trained.best.number,
+            "accuracy_held_back": self.trained.best.accuracy,
+            "test": None if self.tested is None else asdict(self.tested),
+            "epochs": [
+                {**asdict(epoch), "loss": epoch.loss if epoch.number else None} for epoch in self.trained.epochs
+            ],
+            "cpu_seconds": round(self.cpu_seconds, 1),
+        }
+
+
+def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
+    """Train, write the file and its ranges, judge it on samples that training never saw."""
+    request.check()
+    _require_torch()
+    from tinyhil.train.fit import Job, Schedule, train
+    from tinyhil.train.integers import Judge
+    from tinyhil.train.samples import divide
+
+    begin = time.process_time()
+    opened = open_model(request.model, say, without=(DEAD_CHANNELS.name,))
+    split = _split(opened, request, say)
+    samples = divide(split.x, split.y, request.seed)
+    assignment = opened.assignment(request.assignment, request.format)
+    judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
+    schedule = Schedule(request.epochs, request.batch, request.rate, request.seed, request.threads)
+    checkpoint = request.out.with_suffix(".checkpoint.npz")
+    request.out.parent.mkdir(parents=True, exist_ok=True)
+    job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment))
+    trained = train(job)
+    _write(request, opened, trained, split)
+    checkpoint.unlink(missing_ok=True)
+    tested = None
+    if split.x_test is not None and split.y_test is not None:
+        x, y = split.x_test, split.y_test
+        tested = Tested(
+            len(x),
+            judge.correct(judge.program({}, judge.ranges({})), x, y),
+            judge.correct(judge.program(trained.constants, trained.ranges), x, y),
+            judge.float_correct({}, x, y),
+        )
+    return TrainOutcome(request, trained, tested, time.process_time() - begin)
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ConfigError("`hil train` needs PyTorch; install it: pip install 'tinyhil[train]'") from None
+
+
+def _split(opened: Opened, request: TrainRequest, say: Say) -> Split:
+    """The files, or training and test part of the model's data set."""
+    if request.data is not None:
+        seen = read_inputs(request.data, opened.model)
+        unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model)
+        test = (None, None) if unseen is None else (unseen.x, unseen.y)
+        return _thinned(Split(seen.name, seen.sha256, seen.x, seen.y, *test), request.samples)
+    if opened.source.dataset is None:
+        raise DataError(f"{opened.source.path}: a model from a file needs --data train.npz (keys x and y)")
+    found = data.load(opened.source.dataset)
+    if found.message:
+        say(found.message)
+    return _thinned(
+        Split(found.name, found.sha256, found.x_train, found.y_train, found.x_test, found.y_test), request.samples
+    )
+
+
+def _thinned(split: Split, samples: int | None) -> Split:
+    """So many of the samples to train on, evenly spread."""
+    if samples is None or samples >= len(split.x):
+        return split
+    chosen = np.linspace(0, len(split.x) - 1, samples).astype(np.int64)
+    y = None if split.y is None else split.y[chosen]
+    return Split(split.name, split.sha256, split.x[chosen], y, split.x_test, split.y_test)
+
+
+def _identity(request: TrainRequest, opened: Opened, split: Split, assignment: Assignment) -> str:
+    """Of all that decides the weights."""
+    options = {f.name: str(getattr(request, f.name)) for f in fields(request) if f.name not in OF_NO_RESULT}
+    text = repr((opened.model.sha256, split.sha256, sorted(options.items()), assignment))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split) -> None:
+    """The model, and beside it the ranges it was judged with, where `hil run` finds them."""
+    from tinyhil.train.write import trained_onnx
+
+    content = trained_onnx(opened.model, trained.constants, request.out.stem)
+    request.out.write_bytes(content)
+    source = {"name": split.name, "sha256": split.sha256, "split": "train", "by": "hil train"}
+    digest = hashlib.sha256(content).hexdigest()
+    save_ranges(request.out.with_suffix(".ranges.json"), trained.ranges_with(source), digest)

@@ -1,0 +1,31 @@
+"""What `hil train` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tinyhil.harness.train.session import TrainOutcome
+
+if TYPE_CHECKING:
+    from tinyhil.train.fit import Epoch
+
+
+def told(epoch: Epoch) -> str:
+    """One line per epoch."""
+    loss = "before training" if epoch.number == 0 else f"loss {epoch.loss:.4f}"
+    return f"epoch {epoch.number}: {loss}, integers {100 * epoch.accuracy:.2f} % of the samples held back"
+
+
+def lines_of(outcome: TrainOutcome) -> Iterator[str]:
+    """The result: best epoch, accuracy on samples that training never saw, the file."""
+    best = outcome.trained.best
+    yield f"best epoch    {best.number} of {len(outcome.trained.epochs) - 1}, {100 * best.accuracy:.2f} % held back"
+    found = outcome.tested
+    if found is not None:
+        yield (
+            f"accuracy      {100 * found.after:.2f} % of {found.samples} test samples by the integers; before "
+            f"{100 * found.before:.2f} %, float {100 * found.float_before:.2f} %"
+        )
+    yield f"processor     {outcome.cpu_seconds:.1f} s"
+    yield f"model         {outcome.request.out}"

@@ -1,0 +1,150 @@
+"""`hil search --pareto` and several boards: points that no other beats, sensitivities measured once, limits of all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import hil_command
+import numpy as np
+import pytest
+from search_models import STRATEGY_NAMES, network_study
+
+from tinyhil.data import load
+from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.harness.search.device import Measured
+from tinyhil.program import Program
+from tinyhil.reference import ReferenceRun, run_reference
+from tinyhil.search.evaluator import NumpyExecutor
+from tinyhil.search.run import Budget, search
+from tinyhil.search.strategies import make_strategy
+from tinyhil.search.study import Study
+
+SWEEP = ("search", "--model", "digits_mlp", "--samples", "150", "--evaluations", "8", "--json")
+
+
+@dataclass
+class Counting:
+    """The reference, and how many samples it ran."""
+
+    samples: int = 0
+
+    def run(self, program: Program, inputs: np.ndarray, part: object = None) -> ReferenceRun:
+        self.samples += len(inputs)
+        return run_reference(program, inputs.astype(np.int64))
+
+    def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        return NumpyExecutor().values(program, inputs)
+
+
+def widest_bytes(study: Study) -> int:
+    return study.memory.planned_bytes(study.space.uniform(study.space.high))
+
+
+@pytest.mark.parametrize("limit_bytes", [18, 22])
+def test_what_was_told_before_costs_nothing(limit_bytes: int, tmp_path: Path) -> None:
+    """A second search under another limit runs no sample of what the first has asked; its answer is the same."""
+    alone, counted = Counting(), Counting()
+    separate = search(make_strategy("lagrange", ()), network_study(tmp_path, limit_bytes, executor=alone))
+    study = network_study(tmp_path, 26, executor=counted)
+    first = search(make_strategy("lagrange", ()), study)
+    before = counted.samples
+    second = search(make_strategy("lagrange", ()), replace(study, limit_bytes=limit_bytes))
+    assert second.best.candidate == separate.best.candidate
+    assert second.best.score == separate.best.score
+    asked = {trial.candidate for trial in first.trials if trial.kind == "probe"}
+    shared = [trial for trial in second.trials if trial.kind == "probe" and trial.candidate in asked]
+    assert len(shared) > 5
+    assert counted.samples - before <= alone.samples - sum(trial.score.samples for trial in shared)
+    assert second.evaluations < separate.evaluations
+
+
+@pytest.mark.parametrize("name", STRATEGY_NAMES)
+def test_every_strategy_keeps_the_limits_of_all_boards(name: str, tmp_path: Path) -> None:
+    """The second board needs three bytes beside the arena for each wide tensor, so that its limit is another one."""
+    own = network_study(tmp_path, 22)
+    high = own.space.high
+
+    def beside(candidate: tuple) -> int:
+        return 3 * sum(choice.format == high.format for choice in candidate)
+
+    other = replace(own, limit_bytes=28, beside=beside)
+    found = search(make_strategy(name, ()), replace(own, also=(other,)), budget=Budget(evaluations=25))
+    bytes_ = own.memory.planned_bytes(found.best.candidate)
+    assert bytes_ <= 22
+    assert bytes_ + beside(found.best.candidate) <= 28
+
+
+def sweep(folder: Path, *arguments: str) -> dict:
+    done = hil_command.hil(*SWEEP, *arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_the_front_of_a_real_model(tmp_path: Path) -> None:
+    """No point beats another, each file gives what its point says, and nothing is asked twice after an interruption."""
+    digits = load("digits")
+    np.savez(tmp_path / "unseen.npz", x=digits.x_test, y=digits.y_test)  # of the others none differs
+    unseen = ("--inputs", "unseen.npz", "--held-out", "unseen.npz")
+    formats = ("--formats", "fp8e5m2,fixed16", *unseen, "--samples", "450")
+    record = sweep(tmp_path, "--pareto", "ram,accuracy", "--levels", "4", *formats, "--plot", "front")
+    points = record["points"]
+    assert len(points) > 1
+    assert [p["arena_bytes"] for p in points] == sorted({p["arena_bytes"] for p in points})
+    differ = [p["searched_disagreements"] for p in points]
+    assert differ == sorted(set(differ), reverse=True)
+    assert (tmp_path / "front.svg").is_file()
+    for point in points:
+        run = hil_command.hil(
+            "run", "--board", "host", "--model", "digits_mlp", "--inputs", "unseen.npz", "--assignment",
+            point["assignment_file"], "--json",
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        measured = json.loads(run.stdout)
+        assert measured["memory"]["arena_bytes"] == point["arena_bytes"]
+        assert (measured["accuracy"], measured["disagreements"]) == (point["accuracy"], point["disagreements"])
+    logs = sorted((tmp_path / "results").rglob("pareto-*/*.jsonl"))
+    text = [path.read_text() for path in logs]
+    logs[-1].write_text("".join(text[-1].splitlines(keepends=True)[:-3]))
+    again = sweep(tmp_path, "--pareto", "ram,accuracy", "--levels", "4", *formats)
+    assert [path.read_text() for path in logs] == text
+    assert again["points"] == points
+    (path,) = (tmp_path / "results").rglob("pareto-*.json")
+    page = hil_command.hil("report", str(path), "-o", "page.html", cwd=tmp_path)
+    assert page.returncode == 0, page.stderr
+    assert all(point["assignment_file"] in (tmp_path / "page.html").read_text() for point in points)
+
+
+def test_one_assignment_for_two_boards(tmp_path: Path) -> None:
+    """Measured on both, within the RAM of both; the limit is that of the larger one's stack and statics."""
+    boards = ("--board", "uno", "--board", "due", "--ram", "1900")
+    done = hil_command.hil(*SWEEP, *boards, "--out", "widths.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "results" / "search").rglob("*.json")
+    found = [Measured(**board) for board in json.loads(path.read_text())["boards"]]
+    assert [board.board for board in found] == ["uno", "due"]
+    assert all((board.total_bytes or 0) <= 1900 for board in found)
+    assert all((tmp_path / "results" / board.board).is_dir() for board in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (("--pareto", "ram"), "two or three of", EXIT_USAGE),
+        (("--pareto", "ram,weight"), "two or three of", EXIT_USAGE),
+        (("--pareto", "ram,ram"), "two or three of", EXIT_USAGE),
+        (("--pareto", "ram,latency"), "needs a board", EXIT_USAGE),
+        (("--pareto", "ram,accuracy", "--minimize", "ram"), "exclude each other", EXIT_USAGE),
+        (("--pareto", "ram,accuracy", "--ram", "10"), "not feasible", EXIT_BUILD),
+        (("--board", "uno", "--board", "uno"), "given twice", EXIT_USAGE),
+        (("--board", "uno", "--board", "due", "--minimize", "ram"), "is for one board", EXIT_USAGE),
+        (("--board", "due", "--board", "reram"), "accelerator", EXIT_USAGE),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(arguments: tuple[str, ...], message: str, code: int, tmp_path: Path) -> None:
+    done = hil_command.hil(*SWEEP, *arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,252 @@
+"""`hil sweep`: one table, no cell computed twice, no failure that takes others along, one machine or many."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from farm_bench import farm
+from hil_command import Done, check_failure, hil, record_of, start_hil, wait_until
+from remote_bench import SerialServer
+from wire_bench import Bench, make_bench, powered
+
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.inputs import load_inputs
+from tinyhil.harness.sweep.cell import cells_of
+from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.worker import Workers
+from tinyhil.harness.zoo import find_model
+
+MLP = "models: [digits_mlp]\nboards: [host]\nformats: [fixed8, fixed16]\nrun: {samples: 4}\n"
+
+
+def sweep(folder: Path, text: str, *more: object, **environment: str) -> Any:
+    (folder / "sweep.yaml").write_text(text)
+    return hil("sweep", "sweep.yaml", *more, cwd=folder, **environment)
+
+
+def table_of(done: Any, code: int = 0) -> list[dict[str, Any]]:
+    """The rows but for what differs from machine to machine and from run to run."""
+    passing = ("seconds", "processor_s", "machine", "record", "search", "assignment", "latency", "latency_us")
+    rows = record_of(done, code)["cells"]
+    return [{name: value for name, value in row.items() if name not in passing} for row in rows]
+
+
+def cells_in(folder: Path) -> dict[str, int]:
+    """When each finished cell was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in (folder / "results" / "sweep").glob("*/cell.json")}
+
+
+def test_every_cell_is_computed_once(tmp_path: Path) -> None:
+    text = MLP + "strategies: [lagrange, {strategy: random, set: {trials: 3}, evaluations: 3}]\n"
+    text = (
+        text.replace("fixed16]", "fixed16, [fixed8, fixed16]]") + "search: {evaluations: 4, samples: 40, ram: 1000}\n"
+    )
+    first = sweep(tmp_path, text, "--jobs", 1, "--json", "--md", "table.md", "--out", "report.html")
+    rows = table_of(first)
+    assert [(row["formats"], row["strategy"]) for row in rows] == [
+        (["fixed8"], None),
+        (["fixed16"], None),
+        (["fixed8", "fixed16"], "lagrange"),
+        (["fixed8", "fixed16"], "random"),
+    ]
+    assert all(row["bit_exact"] and row["samples"] == 4 and row["exit_code"] == 0 for row in rows)
+    markdown = (tmp_path / "table.md").read_text()
+    assert markdown.count("✅ valid") == 4
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('class="sortable"') >= 5
+    assert page.count("<article") == 6, "a run each, and two searches"
+    assert "fixed16 → digits_mlp" not in page.split("<article")[0], "compared with the first of the same model"
+    before = cells_in(tmp_path)
+    again = sweep(tmp_path, text, "--json")
+    assert (table_of(again), json.loads(again.stdout)["known"], cells_in(tmp_path)) == (rows, 4, before)
+    more = sweep(tmp_path, MLP.replace("fixed8,", "posit8es1, fixed8,"), "--json")
+    assert json.loads(more.stdout)["known"] == 2, "another sweep knows what this one has computed"
+    assert {key: value for key, value in cells_in(tmp_path).items() if key in before} == before
+
+
+def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
+    """Anything that changes a figure makes another cell; patience, and the order of things, do not."""
+
+    boards = load_boards()
+    np.save(tmp_path / "x.npy", np.zeros((3, 64), np.float32))
+    np.save(tmp_path / "y.npy", np.ones((3, 64), np.float32))
+    usual = (
+        "models: [{model: digits_mlp, inputs: x.npy}]\nboards: [host]\nformats: [[fixed8, fixed16]]\n"
+        "strategies: [lagrange]\nrun: {samples: 2}\nsearch: {evaluations: 9, ram: 900}\n"
+    )
+
+    def key(text: str) -> str:
+        (tmp_path / "sweep.yaml").write_text(text)
+        (cell,) = cells_of(read_sweep(tmp_path / "sweep.yaml", boards), tmp_path, boards)
+        return cell.key
+
+    others = {
+        "digits_mlp": "digits_cnn",
+        "x.npy": "y.npy",
+        "[host]": "[due@emulated]",
+        "[[fixed8, fixed16]]": "[[fixed16, fixed8]]",
+        "[lagrange]": "[haunter]",
+        "samples: 2": "samples: 1",
+        "evaluations: 9": "evaluations: 8",
+        "ram: 900": "ram: 901",
+    }
+    assert all(word in usual for word in others)
+    keys = [key(usual), *(key(usual.replace(word, other)) for word, other in others.items())]
+    assert len(set(keys)) == len(keys)
+    assert key(usual.replace("samples: 2", "samples: 2, timeout: 77, retries: 3, wait: 5")) == keys[0]
+    np.save(tmp_path / "x.npy", np.ones((3, 64), np.float32))
+    assert key(usual) == key(usual.replace("x.npy", "y.npy")) != keys[0], "contents count, not names"
+
+
+def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+    bench = "boards:\n  left: {board: due, port: /dev/nowhere}\n"
+    (tmp_path / "bench.yaml").write_text(bench)
+    text = MLP.replace("[host]", "[left, host]").replace("fixed8, ", "")
+    done = sweep(tmp_path, text, "--json", "--md", "table.md", "--bench", "bench.yaml")
+    left, host = table_of(done, 3)
+    assert (left["exit_code"], host["exit_code"]) == (3, 0)
+    assert "/dev/nowhere does not exist" in left["error"]
+    failures = [line for line in done.stderr.splitlines() if line.startswith("hil: ")]
+    assert failures == [f"hil: digits_mlp on left, fixed16: {left['error']}"]
+    assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
+    assert len(cells_in(tmp_path)) == 1, "a failure is tried again"
+
+
+def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
+
+    workers = Workers()
+    try:
+        worker = workers._take()
+        os.kill(worker._process.pid, signal.SIGKILL)
+        outcome = worker.carry_out({"key": "k"}, print)
+        assert (outcome["exit_code"], outcome["error"]) == (130, "its process ended by signal 9")
+        assert not worker.is_alive
+    finally:
+        workers.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "sweep.yaml:1:1: the file is empty"),
+        ("[1, 2", "sweep.yaml:1:6"),
+        ("just words", "must be a mapping"),
+        ("models: [a, {b: &x [*x]}]", "contains itself"),
+        (MLP + "modles: []", "modles: unknown key"),
+        (MLP.replace("digits_mlp", "digits_mpl"), "1:10: models.0: no model 'digits_mpl'"),
+        (MLP.replace("digits_mlp", "x.onnx"), "no such file"),
+        (MLP.replace("host", "due, hots"), "boards.1: no board named 'hots'"),
+        (MLP.replace("fixed16", "fixed61"), "formats.1: unknown number format 'fixed61'"),
+        (MLP + "strategies: [lagrnage]", "unknown strategy 'lagrnage'"),
+        (MLP + "strategies: [{strategy: random, set: {trails: 1}}]", "has no option 'trails'"),
+        (MLP.replace("samples: 4", "samples: 0"), "run.samples"),
+        (MLP.replace("samples: 4", "timeout: .inf"), "run.timeout"),
+        (MLP.replace("fixed8,", "fixed16,"), "formats.1: fixed16 is there twice"),
+        (MLP.replace("formats", "formats: []\nf"), "formats"),
+        (MLP + "search: {minimize: weight}", "minimize"),
+    ],
+)
+def test_bad_files_are_refused_in_a_line_each(text: str, said: str, tmp_path: Path) -> None:
+    done = sweep(tmp_path, text)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+    assert done.stderr.startswith("hil: sweep.yaml:")
+    assert len(done.stderr.splitlines()) <= 3
+
+
+def test_a_huge_product_is_refused(tmp_path: Path) -> None:
+    formats = [f"fixed{bits}" for bits in range(2, 17)]
+    pairs = [f"[{a}, {b}]" for a in formats for b in formats if a != b]
+    ways = ", ".join(f"{{strategy: random, name: r{number}}}" for number in range(60))
+    text = f"models: [digits_mlp]\nboards: [host]\nformats: [{', '.join(pairs)}]\nstrategies: [{ways}]\n"
+    check_failure(sweep(tmp_path, text), 2, "are 12600 cells, more than 10000")
+
+
+@pytest.mark.slow
+def test_what_was_finished_outlives_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(MLP.replace("[host]", "[host, uno@emulated]"))
+    process = start_hil("sweep", "sweep.yaml", "--jobs", 1, cwd=tmp_path)
+    wait_until(lambda: len(cells_in(tmp_path)) >= 2)
+    process.kill()
+    process.communicate()
+    before = cells_in(tmp_path)
+    done = hil("sweep", "sweep.yaml", "--json", cwd=tmp_path)
+    assert record_of(done)["known"] == len(before) >= 2
+    assert {key: value for key, value in cells_in(tmp_path).items() if key in before} == before
+    assert len(cells_in(tmp_path)) == 4
+
+
+def test_a_scheduler_that_is_not_there(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes a connection and says nothing
+        port = silent.getsockname()[1]
+        for address in (f"tcp://127.0.0.1:{port}", "tcp://127.0.0.1:1"):
+            done = sweep(tmp_path, MLP, "--scheduler", address)
+            check_failure(done, 3, "no Dask scheduler answers there", address)
+    check_failure(sweep(tmp_path, MLP, "--scheduler", "tcp://x:1", "--jobs", 2), 2, "--jobs is for processes here")
+    check_failure(sweep(tmp_path, MLP, "--scheduler", "nonsense://there"), 2, "must be tcp://HOST:PORT")
+
+
+# ---- a farm: four workers on loopback, each with a cache of its own ----
+
+FARMED = """
+models: [digits_mlp]
+boards: [left, host, due@emulated, reram]
+formats: [fixed16]
+run: {samples: 100}
+"""
+
+
+@pytest.fixture(scope="module")
+def due() -> Bench:
+    """A Due behind a network can not be flashed: it runs the image of its cell."""
+    return make_bench("due", "digits_mlp", load_inputs(find_model("digits_mlp"), None, 4).x)
+
+
+def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> None:
+    """Three workers, two of them with a Due; a fourth when the first is killed amid a cell. The board that is asked
+    first dies amid its cell, which goes on to the other one."""
+    for name in ("alone", "farmed", "a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "farmed" / "sweep.yaml").write_text(FARMED)
+    with ExitStack() as stack:
+        servers = {}
+        for name in ("a", "b"):
+            device = stack.enter_context(powered(due, tmp_path / name))
+            servers[name] = stack.enter_context(SerialServer(device.port, True))
+            bench = f"boards:\n  left: {{board: due, address: '{servers[name].url}'}}\n"
+            (tmp_path / f"{name}.yaml").write_text(bench)
+        bench_file = ("--bench", tmp_path / "a.yaml")
+        single = table_of(sweep(tmp_path / "alone", FARMED, "--json", *bench_file))
+        running = stack.enter_context(farm(tmp_path / "farm"))
+        running.add("killed", {})
+        for name, server in servers.items():
+            running.add(f"with_{name}", {"left": 1}, HIL_BENCH=str(tmp_path / f"{name}.yaml"))
+            server.cut_after = 900
+        running.wait_for(3)
+        where = ("--scheduler", running.address, *bench_file)
+        process = start_hil("sweep", "sweep.yaml", "--json", *where, cwd=tmp_path / "farmed")
+        wait_until(lambda: running.has_begun("killed"))
+        running.kill("killed")
+        running.add("other", {})
+        wait_until(lambda: None in (server.cut_after for server in servers.values()))
+        for server in servers.values():
+            server.cut_after = None
+        out, err = process.communicate()
+        done = Done(process.args, process.wait(), out, err)
+    assert table_of(done) == single
+    assert [row["exit_code"] for row in single] == [0] * 4
+    assert done.stderr.count("another worker has such a board") == 1
+    assert {row["machine"] for row in json.loads(out)["cells"]} == {platform.node()}
+    folders = [Path(row["record"]) for row in json.loads(out)["cells"]]
+    assert all((tmp_path / "farmed" / path).is_file() for path in folders), "records came back"

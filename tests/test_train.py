@@ -1,0 +1,246 @@
+"""Training: the operators' float references in torch, the formats' own quantisers, integers that judge."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hil_command import hil
+from onnx_models import load, onnxruntime_outputs, samples_for
+
+torch = pytest.importorskip("torch")
+
+from test_ops_more import ALL, proto, shape_of  # noqa: E402
+
+from tinyhil import data  # noqa: E402
+from tinyhil.assignment import Assignment  # noqa: E402
+from tinyhil.calibrate import calibrate  # noqa: E402
+from tinyhil.errors import DataError, ModelError, TrainingError  # noqa: E402
+from tinyhil.evaluate import evaluate  # noqa: E402
+from tinyhil.formats.codec import dequantize  # noqa: E402
+from tinyhil.harness.job import open_model  # noqa: E402
+from tinyhil.lower import lower  # noqa: E402
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
+from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
+from tinyhil.train.fit import Epoch, Job, Schedule, loss_of, train  # noqa: E402
+from tinyhil.train.flow import Flowing  # noqa: E402
+from tinyhil.train.integers import Judge, on_grid  # noqa: E402
+from tinyhil.train.network import Network, network, with_constants  # noqa: E402
+from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
+from tinyhil.train.samples import divide  # noqa: E402
+
+DIGITS = data.load("digits")
+# of every family, and those with a scale per row
+FAMILIES = (
+    *("fixed3", "fixed4", "fixed8", "fixed16", "fixed32", "fixed4pc", "fixed8pc"),
+    *("posit6es1", "posit8es0", "posit16es1", "fp4e2m1", "fp8e4m3", "fp4e2m1pc", "fp8e4m3pc"),
+    *("float32", "bfloat16", "int8", "int16x8", "kmeans4", "kmeans16", "nf4", "binary", "ternary"),
+)
+
+
+def graph_of(name: str):  # type: ignore[no-untyped-def]
+    return open_model(name, without=("dead-channels",)).model.graph
+
+
+def unquantized(graph, weights=()) -> Network:  # type: ignore[no-untyped-def]
+    """Any graph, the constants in `weights` as they are."""
+    return Network(graph, {name: torch.tensor(a) for name, a in weights}, graph.outputs[0], False)
+
+
+def test_every_operator_flows_through_torch(tmp_path: Path) -> None:
+    strange = []
+    for name in ALL:
+        graph, x = load(proto(name), tmp_path), samples_for(shape_of(name), 4).astype(np.float32)
+        wanted = evaluate(graph, x).reshape(4, -1)
+        weights = [(n, a) for n, a in graph.all_constants().items() if a.dtype == np.float32]
+        try:
+            given = torch.tensor(x.reshape(4, *graph.shapes[graph.inputs[0]]))
+            got = unquantized(graph, weights).forward(given).numpy()
+        except ModelError as error:
+            if "not in decisions" not in str(error) or (wanted != np.rint(wanted)).any():
+                strange.append((name, str(error)))
+            continue
+        if not np.abs(got - wanted).max() < 1e-5 * max(1, np.abs(wanted).max()):
+            strange.append((name, float(np.abs(got - wanted).max())))
+    assert strange == []
+
+
+def test_what_has_no_gradient_is_refused_by_name() -> None:
+    with pytest.raises(ModelError, match="numpy's hypot"):
+        np.hypot(Flowing(torch.ones(2)), 1.0)
+    with pytest.raises(ModelError, match="leaves torch"):
+        np.asarray(Flowing(torch.ones(2)))
+
+
+ZOO = ("digits_mlp", "digits_cnn", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10", "lenet5_mnist")
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_forward_equals_onnxruntime_and_gradients_finite_differences(name: str) -> None:
+    import onnx
+
+    opened = open_model(name, without=("dead-channels",))
+    graph = opened.model.graph
+    net = network(graph)
+    shape = graph.shapes[graph.inputs[0]]
+    x = np.random.default_rng(1).normal(size=(4, *shape)).astype(np.float32)
+    y = torch.tensor([0, 1, 0, 1])
+    scores = net.forward(torch.tensor(x))
+    wanted = onnxruntime_outputs(onnx.load(opened.source.path), x)
+    assert np.abs(scores.detach().numpy() - wanted).max() < 1e-4 * max(1, np.abs(wanted).max())
+    loss_of(net, scores, y).backward()
+    moved = {n: w for n, w in net.weights.items() if w.grad is not None and w.grad.abs().max() > 0}
+    assert len(moved) >= len(net.weights) - 1  # of Bonsai the branches decide, hard
+    for weights in moved.values():
+        assert weights.grad is not None
+        way = weights.grad / weights.grad.norm()
+        step = min(1e-2, 1e-2 / float(weights.grad.norm()))
+        slope = float((weights.grad * way).sum())
+        with torch.no_grad():
+            ends = []
+            for side in (1, -1):
+                weights.add_(way * step * side)
+                ends.append(float(loss_of(net, net.forward(torch.tensor(x)), y)))
+                weights.sub_(way * step * side)
+        assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize("fmt", FAMILIES)
+def test_the_network_computes_what_the_integers_do(fmt: str) -> None:
+    graph, x = graph_of("digits_cnn"), DIGITS.x_test[:24]
+    ranges = calibrate(graph, DIGITS.x_train[:200], {})
+    used = quantizers(graph, Assignment(fmt), ranges)
+    program = used.program
+    codes, _ = quantize_inputs(program, x)
+    wanted = dequantize_outputs(program, run_reference(program, codes.astype(np.int64)).outputs)
+    held = dequantize(codes, program.tensors[program.input].format).reshape(len(x), 1, 1, 8, 8)
+    got = network(graph).forward(torch.tensor(held.astype(np.float32)), used, Assignment(fmt)).detach().numpy()
+    unit = np.abs(wanted).max() * 2.0**-12  # of longer formats, whose functions are approximated
+    assert (np.abs(got - wanted) > unit).mean() < 0.04  # here and there a rounding falls otherwise
+    assert (got.argmax(1) == wanted.argmax(1)).mean() > 0.9
+
+
+@pytest.mark.parametrize("fmt", FAMILIES)
+def test_weights_that_were_written_are_those_of_the_program(fmt: str) -> None:
+    """Lowering what `on_grid` gives makes the same integers again: no scale moves."""
+    graph = graph_of("digits_cnn")
+    ranges = calibrate(graph, DIGITS.x_train[:200], {})
+    net = network(graph)
+    given = {name: w.detach().numpy() for name, w in net.weights.items()}
+    first = quantizers(graph, Assignment(fmt), ranges)
+    made = with_constants(graph, on_grid(given, first, graph))
+    again = quantizers(made, Assignment(fmt), ranges)
+    second = on_grid({n: a for n, a in made.all_constants().items() if n in given}, again, made)
+    for name in given:
+        constant = made.all_constants()[name]
+        assert np.abs(second[name] - constant).max() <= 1e-4 * np.abs(constant).max(), name
+
+
+def test_gradients_stop_where_a_format_saturates() -> None:
+    from tinyhil.formats import named
+
+    x = torch.tensor([-3.0, -0.6, 0.3, 0.99, 3.0]).requires_grad_()
+    for name in ("fixed4", "posit6es0", "int8"):
+        x.grad = None
+        fmt = named(name).fit(0.999)
+        straight_through(x, fmt).sum().backward()
+        inside = [0.0, 1.0, 1.0, 1.0, 0.0] if name == "int8" else None
+        if name == "fixed4":
+            inside = [0.0, 1.0, 1.0, 0.0, 0.0]
+        if inside is not None:
+            assert x.grad is not None
+            assert x.grad.tolist() == inside
+
+
+def job(epochs: int, checkpoint: Path | None = None, tell=lambda epoch: None, **options: float) -> Job:  # type: ignore[no-untyped-def]
+    graph = graph_of("digits_mlp")
+    samples = divide(DIGITS.x_train[:300], DIGITS.y_train[:300], 0)
+    judge = Judge(graph, Assignment("fixed4"), samples.calibration, NumpyExecutor())
+    return Job(judge, samples, Schedule(epochs, rate=2e-3, **options), tell, checkpoint, "mine")
+
+
+def test_an_interrupted_training_gives_the_same_weights(tmp_path: Path) -> None:
+    whole = train(job(3))
+
+    class Interrupted(Exception):
+        pass
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train(job(3, tmp_path / "c.npz", stop))
+    seen: list[Epoch] = []
+    resumed = train(job(3, tmp_path / "c.npz", seen.append))
+    assert [epoch.number for epoch in seen] == [2, 3]
+    assert resumed.epochs[1:] == whole.epochs[1:]
+    assert all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
+    with pytest.raises(DataError, match="another model, data or options"):
+        train(replace(job(3, tmp_path / "c.npz"), identity="other"))
+
+
+def test_what_is_not_finite_is_named_with_step_and_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tinyhil.train.fit as fit
+
+    calls = [0]
+    plain = fit._project
+
+    def poisoned(run, used) -> None:  # type: ignore[no-untyped-def]
+        plain(run, used)
+        calls[0] += 1
+        if calls[0] == 6:  # 4 steps per epoch
+            run.net.weights["fc2_w"].data[0, 0] = float("nan")
+
+    monkeypatch.setattr(fit, "_project", poisoned)
+    with pytest.raises(TrainingError, match=r"epoch 2, step 2: .* tensor 'fc2_w'; epoch 1 is kept in .*c.npz") as told:
+        train(job(3, tmp_path / "c.npz", batch=60))
+    assert "\n" not in str(told.value)
+    assert (tmp_path / "c.npz").exists()
+
+
+def test_an_exploding_loss_ends_training() -> None:
+    with pytest.raises(TrainingError, match=r"epoch 1, step \d+: the loss (exploded|is)"):
+        train(
+            replace(
+                job(2), schedule=Schedule(2, rate=1e6), judge=replace(job(2).judge, assignment=Assignment("float32"))
+            )
+        )
+
+
+def test_hil_train_writes_what_hil_run_takes(tmp_path: Path) -> None:
+    x, y = DIGITS.x_train[:400], DIGITS.y_train[:400]
+    np.savez(tmp_path / "train.npz", x=x, y=y)
+    np.savez(tmp_path / "test.npz", x=DIGITS.x_test[:100], y=DIGITS.y_test[:100])
+    options = ["--format", "fixed4", "--epochs", "2", "--rate", "0.002", "--json", "--seed", "1"]
+    done = hil(
+        "train", "--model", "digits_cnn", "--data", tmp_path / "train.npz", "--held-out", tmp_path / "test.npz",
+        "--out", tmp_path / "tuned.onnx", *options, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [epoch["number"] for epoch in told["epochs"]] == [0, 1, 2]
+    opened = open_model(str(tmp_path / "tuned.onnx"))
+    program = lower(opened.model.graph, Assignment("fixed4"), opened.required_ranges(None))
+    codes, _ = quantize_inputs(program, DIGITS.x_test[:100])
+    outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+    assert (outputs.argmax(1) == DIGITS.y_test[:100]).mean() == pytest.approx(told["test"]["after"])
+    assert not (tmp_path / "tuned.checkpoint.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "x.tflite"], "ONNX file"),
+        (["--out", "x.onnx", "--format", "fixd4"], "did you mean fixed4"),
+        (["--out", "x.onnx", "--data", "missing.npz"], "missing.npz"),
+    ],
+)
+def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path) -> None:
+    done = hil("train", "--model", "digits_mlp", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

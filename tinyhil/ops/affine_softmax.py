@@ -1,0 +1,109 @@
+"""Softmax of 8-bit zero-skew integers in the integers of TensorFlow Lite (kernels/internal/reference/softmax.h).
+
+The exponential of the distance to the largest code is a number in 0..1 with 31 fraction bits: a table with an entry for
+each distance, made by gemmlowp's fixed-point exponential (fixedpoint.h). The sum has 19 fraction bits, its reciprocal
+comes from three steps of Newton's, and results are in units of 1/256 from code -128 up: the one grid for which there is
+such a kernel. Every product is rounded as SaturatingRoundingDoublingHighMul rounds it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinyhil.formats.affine import MULTIPLIER_BITS, Affine, multiplier, rescale
+from tinyhil.formats.format import Format
+from tinyhil.graph import Node, element_count
+from tinyhil.lowering import Lowering
+from tinyhil.ops import single, softmax
+from tinyhil.ops.affine import WORD
+from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of
+from tinyhil.program import Op
+
+ONE = (1 << MULTIPLIER_BITS) - 1
+INTEGER_BITS = 5  # of distances; beyond 31 the exponential counts as zero
+SUM_DROP = 12  # fraction bits that the sum leaves out
+RESULT = (1 / 256, -128)  # scale and zero point
+WORST_ERROR = 2.0**-18  # of a result y of n, times 1 + n * y: terms of the sum are cut to 2**-20
+# exp(-2**k) for k = -2..4, with 31 fraction bits
+POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+EXP_EIGHTH, THIRD = 1895147668, 715827883  # exp(-1/8), 1/3
+FORTY_EIGHT_17THS, MINUS_32_17THS = 1515870810, -1010580540  # with 29 fraction bits
+
+
+def _times(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+    return rescale(a, b, 0)
+
+
+def _halved(x: np.ndarray, times: int) -> np.ndarray:
+    """x / 2**times, ties away from zero (RoundingDivideByPOT)."""
+    return rescale(x, ONE + 1, -times)
+
+
+def exp_negative(a: np.ndarray) -> np.ndarray:
+    """exp(a) with 31 fraction bits, of a <= 0 with 26."""
+    quarter = 1 << (MULTIPLIER_BITS - INTEGER_BITS - 2)
+    part = (a & (quarter - 1)) - quarter  # -1/4..0; Taylor's series around -1/8
+    x = (part << INTEGER_BITS) + (1 << (MULTIPLIER_BITS - 3))
+    square = _times(x, x)
+    terms = _times(_halved(_times(square, square), 2) + _times(square, x), THIRD) + square
+    result = EXP_EIGHTH + _times(x + _halved(terms, 1), EXP_EIGHTH)
+    for bit, factor in enumerate(POWERS):
+        result = np.where((part - a) & (quarter << bit), _times(result, factor), result)
+    return np.where(a == 0, ONE, result)
+
+
+def exp_table(scale: float) -> np.ndarray:
+    """exp(-scale * d) for the distances d from 0 up that count."""
+    m, shift = multiplier(min(scale * 2.0 ** (MULTIPLIER_BITS - INTEGER_BITS), float(ONE)))
+    most = math.floor(math.ldexp((1 << INTEGER_BITS) - 1, MULTIPLIER_BITS - INTEGER_BITS - shift))
+    return exp_negative(_times(-np.arange(min(most, 255) + 1) << shift, m))
+
+
+def reciprocal(total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(r, over): 1 / total = r * 2**-(over + 31), of sums 2**19 <= total < 2**31 in units of 2**-19."""
+    zeros = 31 - np.floor(np.log2(total.astype(np.float64))).astype(np.int64)
+    half = (total << zeros) >> 1
+    x = FORTY_EIGHT_17THS + _times(half, MINUS_32_17THS)
+    for _ in range(3):
+        x = x + (_times(x, (1 << (MULTIPLIER_BITS - 2)) - _times(half, x)) << 2)
+    return np.minimum(x << 1, ONE), SUM_DROP - zeros
+
+
+def _execute(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]:
+    x = arrays[1].reshape(len(arrays[1]), op.params["outer"], op.params["count"])
+    table, distance = arrays[0].reshape(-1), x.max(axis=2, keepdims=True) - x
+    counts = distance < table.size
+    e = np.where(counts, table[np.minimum(distance, table.size - 1)], 0)
+    r, over = reciprocal(np.where(counts, _halved(e, SUM_DROP), 0).sum(axis=2, keepdims=True))
+    codes = rescale(_times(e, r), ONE + 1, -(over + MULTIPLIER_BITS - 8)) + RESULT[1]
+    return np.minimum(codes, 127).reshape(len(x), -1), np.zeros((len(x), 0), bool)
+
+
+def _lower(operator: Operator, node: Node, lowering: Lowering) -> None:
+    x, shape = lowering.format(node.inputs[0]), lowering.shape(node.inputs[0])
+    out = lowering.format(node.outputs[0])
+    assert isinstance(x, Affine)
+    assert isinstance(out, Affine)
+    last = axis_of(node, attr(node, "axis", -1), len(shape)) == len(shape) - 1
+    if (out.scale, out.zero) != RESULT or not last or shape[-1] >= softmax.MAX_COUNT or x.scale < 2.0**-26:
+        single.LOWER["Softmax"](operator, node, lowering)
+        return
+    defined = lowering.define(node.outputs[0])
+    table = lowering.add_codes(f"{defined.name}.exponentials", exp_table(x.scale), WORD)
+    params = {"outer": element_count(shape[:-1]), "count": shape[-1]}
+    params["entries"] = lowering.tensors[table].count
+    names = (table, lowering.operand(node.inputs[0]))
+    lowering.emit(node, Op(SOFTMAX.name, node.name, names, defined.name, params))
+
+
+SOFTMAX = Kernel(
+    "softmax_affine",
+    "TensorFlow Lite's integers: exponentials by table, the reciprocal of their sum by Newton's method",
+    _execute,
+    ("outer", "count", "entries"),
+    codes=(0, 1),
+)
+KERNELS = (SOFTMAX,)
+LOWER = {"Softmax": _lower}

@@ -1,0 +1,268 @@
+"""Training epoch by epoch: straight-through gradients, integers that judge, a checkpoint after each epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from tinyhil.calibrate import Ranges
+from tinyhil.errors import TrainingError
+from tinyhil.formats.codec import dequantize
+from tinyhil.formats.fixed import Fixed
+from tinyhil.reference import quantize_inputs
+from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.network import Network, network, with_constants
+from tinyhil.train.quantize import Quantizers, quantizers
+from tinyhil.train.samples import Samples
+
+EXPLODED = 1e3  # times the first loss
+SPARSE = 0.2  # zeros of a matrix from which on they stay zero
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`rate` is the first learning rate; it falls along a cosine to a hundredth."""
+
+    epochs: int = 10
+    batch: int = 64
+    rate: float = 1e-3
+    seed: int = 0
+    threads: int = 1
+
+    def rate_at(self, progress: float) -> float:
+        return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """`loss`: the mean of its steps; `accuracy`: of the integer program on the samples held back. Epoch 0 is before
+    training."""
+
+    number: int
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The best epoch: its constants, the ranges they were judged with, and how it went."""
+
+    constants: Arrays
+    ranges: Ranges
+    best: Epoch
+    epochs: tuple[Epoch, ...]
+
+    def ranges_with(self, source: Mapping[str, Any]) -> Ranges:
+        """The ranges, with where their samples come from."""
+        return replace(self.ranges, source={**source, **self.ranges.source})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be trained, on what; `tell` is told each epoch. `checkpoint`: the file that an interrupted
+    training goes on from, for runs of this `identity`."""
+
+    judge: Judge
+    samples: Samples
+    schedule: Schedule
+    tell: Callable[[Epoch], None] = lambda epoch: None
+    checkpoint: Path | None = None
+    identity: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Lives for one training."""
+
+    job: Job
+    net: Network
+    optimizer: torch.optim.Adam
+    masks: dict[str, torch.Tensor]
+    epochs: list[Epoch] = field(default_factory=list)
+    kept: Arrays = field(default_factory=dict)
+    first_loss: float = math.inf
+
+
+def train(job: Job) -> Trained:
+    """Move the weights of the judge's graph; the best epoch. TrainingError for values that are not finite."""
+    torch.set_num_threads(job.schedule.threads)
+    net = network(job.judge.graph)
+    run = _Run(job, net, torch.optim.Adam(net.weights.values(), job.schedule.rate), _masks(net))
+    _resume(run)
+    if not run.epochs:
+        given = {name: value.detach().numpy() for name, value in net.weights.items()}
+        _judge(run, Epoch(0, math.nan, 0.0), given)
+    for number in range(len(run.epochs), job.schedule.epochs + 1):
+        used = _quantizers(run)
+        loss = _epoch(run, number, used)
+        _judge(run, Epoch(number, loss, 0.0), on_grid(_latents(run), used, job.judge.graph))
+        if job.checkpoint is not None:
+            save_checkpoint(job.checkpoint, _state(run))
+    best = _best(run)
+    return Trained(run.kept, job.judge.ranges(run.kept), best, tuple(run.epochs))
+
+
+def _best(run: _Run) -> Epoch:
+    """Of equal ones the last, whose loss is the lowest."""
+    return max(run.epochs, key=lambda epoch: (epoch.accuracy, epoch.number))
+
+
+def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
+    """Note the accuracy of the integers, and keep the constants if they are the best."""
+    judge, samples = run.job.judge, run.job.samples
+    program = judge.program(constants, judge.ranges(constants))
+    accuracy = judge.correct(program, samples.x_chosen_by, samples.y_chosen_by)
+    judged = Epoch(epoch.number, epoch.loss, accuracy)
+    if not run.epochs or accuracy >= _best(run).accuracy:
+        run.kept = {name: array.copy() for name, array in constants.items()}
+    run.epochs.append(judged)
+    run.job.tell(judged)
+
+
+def _latents(run: _Run) -> Arrays:
+    return {name: value.detach().numpy().copy() for name, value in run.net.weights.items()}
+
+
+def _quantizers(run: _Run) -> Quantizers:
+    """Formats for an epoch: of weights from what moves, of values from the model as the integers have it."""
+    judge, latents = run.job.judge, _latents(run)
+    graph = judge.graph
+    first = quantizers(with_constants(graph, latents), judge.assignment, judge.ranges(latents))
+    ranges = judge.ranges(on_grid(latents, first, graph))
+    return quantizers(with_constants(graph, latents), judge.assignment, ranges)
+
+
+def _epoch(run: _Run, number: int, used: Quantizers) -> float:
+    """One pass over the samples in an order that seed and number decide; the mean loss."""
+    samples, schedule = run.job.samples, run.job.schedule
+    x = _inputs(run, used)
+    y = torch.as_tensor(samples.y.astype(np.int64))
+    losses = []
+    for step, rows in enumerate(_batches(len(x), schedule, number)):
+        steps = max(1, len(x) // schedule.batch)
+        for group in run.optimizer.param_groups:
+            group["lr"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
+        losses.append(_step(run, (number, step), (x[rows], y[rows]), used))
+    return float(np.mean(losses))
+
+
+def _inputs(run: _Run, used: Quantizers) -> torch.Tensor:
+    """All samples as the program holds them."""
+    graph, program = run.job.judge.graph, used.program
+    codes, _ = quantize_inputs(program, run.job.samples.x)
+    held = dequantize(codes, program.tensors[program.input].format)
+    return torch.as_tensor(held.astype(np.float32)).reshape(len(held), *graph.shapes[graph.inputs[0]])
+
+
+def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tensor]:
+    order = torch.as_tensor(np.random.default_rng([schedule.seed, epoch]).permutation(count))
+    size = min(schedule.batch, count)
+    for begin in range(0, count - size + 1, size):
+        yield order[begin : begin + size]
+
+
+def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tensor], used: Quantizers) -> float:
+    x, y = given
+    assignment = run.job.judge.assignment
+    loss = loss_of(run.net, run.net.forward(x, used, assignment), y)
+    value = float(loss.detach())
+    if run.first_loss == math.inf:
+        run.first_loss = value
+    if not math.isfinite(value):
+        raise _stopped(run, at, f"the loss is {value}", _first_strange(run, x, used))
+    if value > EXPLODED * max(run.first_loss, 1.0):
+        raise _stopped(run, at, f"the loss exploded from {run.first_loss:.3g} to {value:.3g}", _largest(run, x, used))
+    run.optimizer.zero_grad()
+    loss.backward()
+    strange = [name for name, w in run.net.weights.items() if w.grad is not None and not torch.isfinite(w.grad).all()]
+    if strange:
+        raise _stopped(run, at, "a gradient is not finite", strange[0])
+    torch.nn.utils.clip_grad_norm_([w for w in run.net.weights.values() if w.grad is not None], 1.0)
+    run.optimizer.step()
+    _project(run, used)
+    return value
+
+
+def loss_of(net: Network, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of classes; of one score, whether it lies above zero."""
+    if scores.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(scores[:, 0], y.to(scores.dtype))
+    return functional.cross_entropy(scores, y)
+
+
+@torch.no_grad()
+def _project(run: _Run, used: Quantizers) -> None:
+    """Weights that leave the range of their format have no gradient any more: they stay at its ends. Zeros that were
+    pruned stay zeros."""
+    for name, weights in run.net.weights.items():
+        fmt = used.constants.get(name)
+        if isinstance(fmt, Fixed):
+            unit = 2.0**fmt.exponent
+            weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
+        if name in run.masks:
+            weights.mul_(run.masks[name])
+
+
+def _masks(net: Network) -> dict[str, torch.Tensor]:
+    zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
+    return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}
+
+
+def _first_strange(run: _Run, x: torch.Tensor, used: Quantizers) -> str:
+    """The first tensor that is not finite."""
+    found = [name for name, weights in run.net.weights.items() if not torch.isfinite(weights).all()]
+
+    def watch(name: str, value: torch.Tensor) -> None:
+        if not torch.isfinite(value).all():
+            found.append(name)
+
+    run.net.forward(x, used, run.job.judge.assignment, watch)
+    return found[0] if found else run.net.scores
+
+
+def _largest(run: _Run, x: torch.Tensor, used: Quantizers) -> str:
+    """The tensor of the largest magnitude."""
+    sizes: dict[str, float] = {}
+    run.net.forward(x, used, run.job.judge.assignment, lambda n, v: sizes.update({n: float(v.detach().abs().max())}))
+    return max(sizes, key=lambda name: sizes[name])
+
+
+def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str) -> TrainingError:
+    last = len(run.epochs) - 1
+    best = _best(run)
+    kept = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
+    return TrainingError(
+        f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{kept} (best so far: epoch "
+        f"{best.number}, {100 * best.accuracy:.2f} %); try a smaller --rate"
+    )
+
+
+def _state(run: _Run) -> Checkpoint:
+    moments: Arrays = {}
+    for name, weights in run.net.weights.items():
+        for key, value in run.optimizer.state.get(weights, {}).items():
+            moments[f"{key}/{name}"] = value.numpy()
+    epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
+    return Checkpoint(run.job.identity, epochs, run.first_loss, _latents(run), run.kept, moments)
+
+
+def _resume(run: _Run) -> None:
+    """Go on from the checkpoint, if there is one of this training."""
+    if run.job.checkpoint is None or not run.job.checkpoint.exists():
+        return
+    found = load_checkpoint(run.job.checkpoint, run.job.identity)
+    run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
+    run.kept, run.first_loss = found.best, found.first_loss
+    for name, weights in run.net.weights.items():
+        weights.data.copy_(torch.as_tensor(found.latents[name]))
+        keys = [key for key in found.moments if key.partition("/")[2] == name]
+        if keys:
+            run.optimizer.state[weights] = {key.partition("/")[0]: torch.as_tensor(found.moments[key]) for key in keys}

@@ -1,0 +1,131 @@
+"""A graph as a differentiable function of its constants, in the numbers that its program computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tinyhil.assignment import Assignment
+from tinyhil.columns import scaled_columns
+from tinyhil.errors import ModelError
+from tinyhil.evaluate import replay
+from tinyhil.graph import Graph, Node
+from tinyhil.ops import OPERATOR_BY_NAME
+from tinyhil.train.flow import Flowing
+from tinyhil.train.quantize import Quantizers, straight_through
+
+Tensor = torch.Tensor
+Watch = Callable[[str, Tensor], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`weights`: the constants that training moves, by name. `scores`: the value that a loss looks at, `is_softmax`
+    whether the output is its Softmax."""
+
+    graph: Graph
+    weights: Mapping[str, Tensor]
+    scores: str
+    is_softmax: bool
+
+    def forward(
+        self,
+        x: Tensor,
+        quantizers: Quantizers | None = None,
+        assignment: Assignment | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """Scores (samples, elements) of inputs (samples, *shape), as the program holds them if `quantizers` are given:
+        each value in its format. `watch` sees every value."""
+        graph = with_constants(self.graph, {name: Flowing(weights) for name, weights in self.weights.items()})
+        if quantizers is not None:
+            graph = _held(graph, quantizers, assignment)
+        found: dict[str, Tensor] = {}
+
+        def take(node: Node, arrays: list[Any], results: list[Any]) -> list[Any]:
+            taken = [self._taken(name, value, quantizers) for name, value in zip(node.outputs, results, strict=False)]
+            for name, value in zip((*node.inputs, *node.outputs), (*arrays, *taken), strict=False):
+                if name == self.scores:
+                    found[name] = value
+            for name, value in zip(node.outputs, taken, strict=False):
+                if watch is not None and isinstance(value, Flowing):
+                    watch(name, value.tensor)
+            return taken
+
+        output = replay(graph, Flowing(x), take)  # type: ignore[arg-type]
+        made = found.get(self.scores, output)
+        if not isinstance(made, Flowing):
+            raise ModelError(
+                "training: the output has no gradient; train a model that ends in scores, not in decisions"
+            )
+        scores = made.tensor.reshape(len(made), -1)
+        if quantizers is not None and quantizers.program.output_scale is not None and made is output:
+            scores = scores / torch.as_tensor(quantizers.program.output_scale)
+        return scores.expand(len(x), -1)
+
+    def _taken(self, name: str, value: Any, quantizers: Quantizers | None) -> Any:
+        if quantizers is None or name not in quantizers.values or not isinstance(value, Flowing):
+            return value
+        return Flowing(straight_through(value.tensor, quantizers.values[name]))
+
+
+def network(graph: Graph) -> Network:
+    """`graph` with its float constants as weights; ModelError for one that holds integers."""
+    if graph.pinned or graph.steps:
+        raise ModelError(f"model '{graph.name}' is quantized already; train the float model it was made of")
+    arrays = {name: array for name, array in graph.all_constants().items() if name in trainable(graph)}
+    weights = {name: torch.tensor(array).requires_grad_() for name, array in arrays.items()}
+    if not weights:
+        raise ModelError(f"model '{graph.name}' has no weights to train")
+    scores = _behind_views(graph, graph.outputs[0])
+    maker = next((node for node in graph.nodes if scores in node.outputs), None)
+    if maker is not None and maker.op == "Softmax":
+        return Network(graph, weights, maker.inputs[0], True)
+    return Network(graph, weights, scores, False)
+
+
+def trainable(graph: Graph) -> set[str]:
+    """Constants with several elements, but for what loops begin with. What has no gradient stays what it is."""
+    starts: set[str] = set()
+    for node in graph.walk():
+        if node.body is not None:
+            starts.update(node.inputs[: len(node.inputs) - int(node.attrs["num_scan_inputs"])])
+    return {
+        name
+        for name, array in graph.all_constants().items()
+        if array.dtype == np.float32 and array.size > 1 and name not in starts
+    }
+
+
+def _behind_views(graph: Graph, name: str) -> str:
+    for node in reversed(graph.nodes):
+        if name in node.outputs and node.body is None and OPERATOR_BY_NAME[node.op].is_view:
+            name = node.inputs[0]
+    return name
+
+
+def with_constants(graph: Graph, constants: Mapping[str, Any]) -> Graph:
+    """`graph` with other constants of these names, on all levels."""
+    nodes = tuple(
+        node if node.body is None else replace(node, body=with_constants(node.body, constants)) for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes, constants={n: constants.get(n, array) for n, array in graph.constants.items()})
+
+
+def _held(graph: Graph, quantizers: Quantizers, assignment: Assignment | None) -> Graph:
+    """The graph over the input's columns as the program has them, each constant in its format."""
+    if quantizers.program.columns is not None and assignment is not None:
+        graph = scaled_columns(graph, assignment, quantizers.ranges).graph
+    constants = graph.all_constants()
+    tensors = {
+        name: value if isinstance(value, Flowing) else Flowing(torch.as_tensor(value))
+        for name, value in constants.items()
+        if value.dtype.kind == "f"
+    }
+    return with_constants(
+        graph, {name: Flowing(quantizers.constant(name, value.tensor, tensors)) for name, value in tensors.items()}
+    )
