@@ -324,7 +324,7 @@ def _needed(example: Any, what: str) -> Any:
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Record]:
-    """What differs from record `a` in record `b`: `name`, `text`, `fails` (a gate would), `better`.
+    """What differs from record `a` in record `b`: `what`, `text`, `fails` (a gate would), `better`.
 
     DataError if one is no record of a run.
     """

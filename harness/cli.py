@@ -38,8 +38,10 @@ from tinyhil.harness.commands import (
     sweep,
     train,
 )
+from tinyhil.harness.commands.common import say
 from tinyhil.harness.failure import defect, failure
 from tinyhil.harness.text import printable
+from tinyhil.notice import telling
 
 
 class _Commands(click.Group):
@@ -71,6 +73,8 @@ def hil(context: click.Context) -> None:
     """Fit a trained model into a microcontroller and prove on the board that it fits."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    else:
+        context.with_resource(telling(say))
 
 
 GROUPS = {

@@ -11,7 +11,6 @@ from typing import Any
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.clipping import METHODS, require_method
-from tinyhil.data.fetch import telling
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.formats import named
 from tinyhil.frontend.listing import Model
@@ -20,6 +19,7 @@ from tinyhil.frontend.ports import Stream
 from tinyhil.graph import element_count
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs, training_part
 from tinyhil.harness.zoo import ModelSource, find_model
+from tinyhil.notice import telling
 from tinyhil.preference import BALANCED
 
 Say = Callable[[str], None]

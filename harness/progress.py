@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -34,7 +34,6 @@ class Progress:
     stage: str = ""
     finished: int = 0
     total: int = 0
-    begin: float = field(default_factory=time.monotonic)
 
     def __call__(self, finished: int, total: int) -> None:
         self.finished, self.total = finished, total
@@ -71,7 +70,8 @@ def progress_on(console: Console, title: str) -> Iterator[Progress]:
         yield Progress(lambda p: console.print(f"{LINE} {p.finished} {p.total} {p.stage}", markup=False))
         return
     if not console.is_terminal:
-        with _beating(console, title) as progress:
+        progress = Progress()
+        with beating(console, lambda seconds: heartbeat(title, progress, seconds)):
             yield progress
         return
     with bars(console) as add:
@@ -79,18 +79,19 @@ def progress_on(console: Console, title: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _beating(console: Console, title: str) -> Iterator[Progress]:
-    progress, every_s, over = Progress(), heartbeat_s(), threading.Event()
+def beating(console: Console, line: Callable[[float], str]) -> Iterator[None]:
+    """Meanwhile prints `line(seconds since the beginning)` every `heartbeat_s()` seconds."""
+    begin, every_s, over = time.monotonic(), heartbeat_s(), threading.Event()
 
     def beat() -> None:
         while not over.wait(every_s):
-            console.print(heartbeat(title, progress, time.monotonic() - progress.begin), markup=False)
+            console.print(line(time.monotonic() - begin), markup=False)
 
     thread = threading.Thread(target=beat, daemon=True)
     if every_s:
         thread.start()
     try:
-        yield progress
+        yield
     finally:
         over.set()
         if every_s:

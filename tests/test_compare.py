@@ -95,6 +95,17 @@ def test_one_change_is_one_difference(name: str, record: dict[str, Any]) -> None
     assert (found.fails, found.better) == (fails, better)
 
 
+def test_codes_of_another_format_are_not_other_samples(record: dict[str, Any]) -> None:
+    changed = {**copy.deepcopy(record), "format": "fixed4"}
+    changed["raw"]["inputs_crc32"][0] = "0"
+    (found,) = compare(figures(record), figures(changed))
+    assert (
+        str(found)
+        == f"inputs: codes in fixed4 instead of {record['format']}: outputs and cycles are not held to each other"
+    )
+    assert not found.fails
+
+
 def test_equal_records_and_prefixes_do_not_differ(record: dict[str, Any]) -> None:
     assert compare(figures(record), figures(record)) == []
     short = copy.deepcopy(record)

@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hil_command import hil
 
 from tinyhil.data import DATASETS, fetch, har, har_archive, har_download, load, load_har6
 from tinyhil.data.dataset import hash_arrays
 from tinyhil.data.har_archive import CHANNELS, CLASSES, FOLDER, ZIP_NAMES
 from tinyhil.errors import DataError
+from tinyhil.notice import telling
 
 COUNTS = {"train": 7, "test": 5}
 SHARED_DATA = os.environ.get("HIL_DATA", "")
@@ -370,7 +372,7 @@ def test_unknown_name() -> None:
 
 def test_what_ships_is_real_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
-    with fetch.telling(lines.append):
+    with telling(lines.append):
         data = load_har6()
     assert (data.x_test.shape, data.x_train.shape) == ((119, 128, 9), (60, 128, 9))
     assert np.bincount(data.y_test).min() >= 15
@@ -382,6 +384,26 @@ def test_what_ships_is_real_and_says_so(capfd: pytest.CaptureFixture[str]) -> No
     (line,) = lines
     assert "2 s" in line
     assert "127.0.0.1" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--board", "host", "--model"),
+        ("search", "--arena", "999999", "--model"),
+        ("generate", "--calibrate-by", "mse", "--out", "project"),
+        ("calibrate",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_command_says_what_it_waits_for(command: tuple[str, ...], tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"  # the discard port: nobody answers
+    told = hil(
+        *(*command, "lenet5_mnist"), cwd=tmp_path, HIL_DATA=None, HIL_CACHE=str(tmp_path), http_proxy=nowhere,
+        https_proxy=nowhere,
+    )  # fmt: skip
+    lines = [line for line in told.stderr.splitlines() if line.startswith("asking ")]
+    assert (told.returncode, len(lines)) == (2, 1), told.stderr
 
 
 # The synthetic stream, on demand

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ HEAVY = {
     "rich",
     "unicorn",
 }
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+TABLE = PAGE[PAGE.index("## Where things are") : PAGE.index("## One run")]
 FILES = sorted(
     path
     for top in ("tinyhil", *FOLDERS, "tools")
@@ -155,3 +158,19 @@ def test_tests_and_benchmarks_import_each_other_as_packages() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if mentions in path.read_text()
     ]
+
+
+def test_the_table_of_folders_names_every_folder() -> None:
+    """Of the first two levels; of the second none of tests, of data and of chips, which are said in one line."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    folders = {"/".join(path.split("/")[:depth]) for path in files for depth in (1, 2) if path.count("/") >= depth}
+    ours = {name for name in folders if not (ROOT / name).is_symlink()}
+    below = {name for name in ours if not name.startswith(("tests/", "models/", "results/", ".ci/", ".github/"))}
+    unnamed = [
+        name
+        for name in sorted(below)
+        if f"`{name}/`" not in TABLE and not all(f"`{part}/" in TABLE for part in name.split("/"))
+    ]
+    assert unnamed == []
+    named = re.findall(r"`([a-z_/.]+)/`", TABLE)
+    assert [name for name in named if "/" in name and not (ROOT / name).is_dir()] == []

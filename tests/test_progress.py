@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_lines_come_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         while "1 of 2" not in text.getvalue():
             pass
     assert "due: running, 1 of 2 samples, 0 s" in text.getvalue()
+
+
+def test_a_search_that_nobody_watches_tells_where_it_is(tmp_path: Path) -> None:
+    words = ("search", "--model", "digits_mlp", "--arena", "100", "--evaluations", "20")
+    done = hil(*words, cwd=tmp_path, HIL_HEARTBEAT_S="0.001")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^search: preparing, 0 s$", done.stderr, re.MULTILINE)
+    assert re.search(r"^search: trial \d+: (best \d+ differ, \d+ B|none fits yet), \d+ s$", done.stderr, re.MULTILINE)
 
 
 def test_what_a_parent_reads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,15 @@ def test_differences_stand_in_front(records: list[Path], tmp_path: Path) -> None
     assert escape(HOSTILE) in page
 
 
+def test_a_model_too_large_for_sensitivities_says_so(records: list[Path], tmp_path: Path) -> None:
+    record = json.loads(records[0].read_text())
+    assert "No sensitivity" not in make_page(records)
+    for layer in record["layers"]:
+        layer["sensitivity"] = None
+    (tmp_path / "large.json").write_text(json.dumps(record))
+    assert "No sensitivity" in make_page([tmp_path / "large.json"])
+
+
 def test_a_record_without_the_parts_that_reports_show(tmp_path: Path) -> None:
     """A golden record of before: what it lacks is left out."""
     path = next((ROOT / "results" / "golden" / "due").glob("digits_cnn-fixed8.json"))

@@ -45,7 +45,7 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
         found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])
         found += _per_sample("saturations", before.saturations[:common], now.saturations[:common])
     elif len(before.inputs) == len(now.inputs):
-        found.append(Difference("inputs", "other samples: outputs can not be compared", fails=False))
+        found.append(Difference("inputs", _other_inputs(before, now), fails=False))
     else:
         found.append(Difference("inputs", "other samples, and another number of them", fails=False))
     same_compiler = before.compiler == now.compiler
@@ -56,6 +56,13 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
     if before.inputs == now.inputs:
         found += _accuracy(before.accuracy, now.accuracy)
     return found
+
+
+def _other_inputs(before: Figures, now: Figures) -> str:
+    """The boards were sent other codes: of other samples, or of any samples in another format."""
+    if before.format != now.format:
+        return f"codes in {now.format} instead of {before.format}: outputs and cycles are not held to each other"
+    return "other samples: outputs can not be compared"
 
 
 def _accuracy(before: float | None, now: float | None) -> list[Difference]:

@@ -13,6 +13,10 @@ from tinyhil.harness.report.samples import worst_samples
 
 RecordLike = Mapping[str, Any]
 UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."
+UNFELT = (
+    " No sensitivity: it takes a run of the float model for each operation, and a model of this size computes too many "
+    "values for that."
+)
 COLUMNS: tuple[str | tuple[str, str], ...] = (
     "#",
     "operation",
@@ -38,7 +42,7 @@ def run_article(record: RecordLike, source: str, anchor: str) -> str:
         _head(record, found, source),
         _tiles(record),
         section("Graph", _graph(record), _about_graph(record)),
-        section("Layers", _layers(record), "Click a title to sort."),
+        section("Layers", _layers(record), _about_layers(record)),
         section("Memory over time", _memory(record), "Point at a buffer to see it alone; click to keep it."),
         section("RAM and flash by part", _parts(record)),
         section("Time of the samples", _times(record)),
@@ -140,6 +144,12 @@ def _layers(record: RecordLike) -> str:
     total = sum(tick for tick in ticks if tick is not None) or 1.0
     rows = [_layer(place, layer, tick, total) for place, (layer, tick) in enumerate(zip(layers, ticks, strict=True))]
     return table(COLUMNS, rows)
+
+
+def _about_layers(record: RecordLike) -> str:
+    layers = record.get("layers") or []
+    known = {name for layer in layers for name in ("error", "sensitivity") if layer.get(name) is not None}
+    return "Click a title to sort." + (UNFELT if known == {"error"} else "")
 
 
 def _layer(place: int, layer: Mapping[str, Any], tick: float | None, total: float) -> Sequence[Cell]:

@@ -12,6 +12,7 @@ from tinyhil import data
 from tinyhil.errors import DataError
 from tinyhil.harness.inputs import Inputs, read_inputs
 from tinyhil.harness.job import Opened
+from tinyhil.notice import telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: 
         return Split(given.name, given.source, given.sha256, given.x[:half], y[0], given.x[half:], y[1], given.x)
     if source.dataset is None:
         raise DataError(f"{source.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
-    found = data.load(source.dataset)
+    with telling(say):
+        found = data.load(source.dataset)
     if found.message:
         say(found.message)
     return Split(

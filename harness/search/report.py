@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def search_progress(console: Console, evaluations: int | None) -> Iterator[Callable[[Trial, Trial | None], None]]:
-    """Yields `on_trial`; nothing is shown where nobody watches."""
+    """Yields `on_trial`: a bar on a terminal, a line now and then elsewhere."""
     if not console.is_terminal:
-        yield lambda trial, best: None
+        from tinyhil.harness.progress import beating
+
+        told = "preparing"
+
+        def tell(trial: Trial, best: Trial | None) -> None:
+            nonlocal told
+            told = _standing(trial, best)
+
+        with beating(console, lambda seconds: f"search: {told}, {seconds:.0f} s"):
+            yield tell
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -28,12 +37,15 @@ def search_progress(console: Console, evaluations: int | None) -> Iterator[Calla
         task = bar.add_task("search", total=evaluations)
 
         def on_trial(trial: Trial, best: Trial | None) -> None:
-            known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
-            bar.update(
-                task, advance=0 if trial.kind == "probe" else 1, description=f"trial {trial.number + 1}: {known}"
-            )
+            bar.update(task, advance=0 if trial.kind == "probe" else 1, description=_standing(trial, best))
 
         yield on_trial
+
+
+def _standing(trial: Trial, best: Trial | None) -> str:
+    """`trial 12: best 3 differ, 192 B`."""
+    known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
+    return f"trial {trial.number + 1}: {known}"
 
 
 def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> None:
@@ -119,7 +131,7 @@ def _costs(r: dict[str, Any]) -> dict[str, str]:
     if r["latency_us"] is not None:
         limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
         known = "modelled" if "crossbars" in r else "worst sample measured"
-        lines["latency"] = f"{r['latency_us']:,.4g} us{limit} ({known})"
+        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
     for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
         if name in r:
             limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""

@@ -6,9 +6,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tinyhil.errors import DataError
+from tinyhil.notice import tell
 
 # The probe bounds name resolution too, which no socket time-out covers.
 PROBE_TIMEOUT_S = 2.0
@@ -23,7 +22,6 @@ READ_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 120.0
 
 _failures: dict[str, str] = {}  # address -> reason
-_notice: ContextVar[Callable[[str], None] | None] = ContextVar("notice", default=None)
 
 T = TypeVar("T")
 
@@ -34,23 +32,10 @@ def cache_folder() -> Path:
     return Path(setting).expanduser() if setting else Path.home() / ".cache" / "tinyhil"
 
 
-@contextmanager
-def telling(say: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile `say` is told what a download waits for."""
-    token = _notice.set(say)
-    try:
-        yield
-    finally:
-        _notice.reset(token)
-
-
 def attempt(url: str, get: Callable[[], T]) -> T | str:
     """What `get` returns, or the reason why nothing could be had from `url`."""
     if url not in _failures:
-        say = _notice.get()
-        if say is not None:
-            server = urlsplit(url).hostname
-            say(f"asking {server} for data, {PROBE_TIMEOUT_S:g} s at most for its answer")
+        tell(f"asking {urlsplit(url).hostname} for data, {PROBE_TIMEOUT_S:g} s at most for its answer")
         try:
             return get()
         except DataError as error:

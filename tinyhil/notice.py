@@ -1,0 +1,26 @@
+"""Who is told what something waits for: set once by who listens, so that the way there needs no parameter for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def telling(say: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile `say` gets the lines."""
+    token = _listener.set(say)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def tell(line: str) -> None:
+    """To whoever listens, if anybody does."""
+    say = _listener.get()
+    if say is not None:
+        say(line)
