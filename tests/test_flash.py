@@ -54,6 +54,13 @@ def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
     return board.model_copy(update={"upload": board.chip.emulator.upload, **changes})
 
 
+def comes_up(image: Image, board: BoardSpec, port: str) -> bool:
+    """As `runs`, with the patience that an emulated board needs on a busy computer."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("tinyhil.harness.boards.flash.PROBE_S", 600.0)
+        return runs(image, board, port)
+
+
 @pytest.fixture(scope="module")
 def boards() -> Boards:
     return load_boards()
@@ -90,7 +97,7 @@ def test_a_flashed_board_runs_and_keeps_its_flash(
         emulator.finish()
     assert log.read_text().startswith(f"$ {TOOLS[board.upload].program} ")
     with Emulator(name, tmp_path) as emulator:  # switched off and on
-        assert runs(image, board, emulator.port)
+        assert comes_up(image, board, emulator.port)
 
 
 def test_a_board_with_another_image_is_told_apart_and_flashed_again(
@@ -106,7 +113,7 @@ def test_a_board_with_another_image_is_told_apart_and_flashed_again(
         with pytest.raises(WrongFirmware, match="flash again"):
             confirm(images["due"], board, emulator.port)
         flash(images["due"], board, emulator.port, tmp_path / "log")
-        assert runs(images["due"], board, emulator.port)
+        assert comes_up(images["due"], board, emulator.port)
 
 
 def outcome_of(boards: Boards, said: list[str], results: Path, **options: Any) -> Outcome:
@@ -214,7 +221,7 @@ def test_a_reset_by_bossac_loses_the_boot_bit(boards: Boards, images: dict[str, 
         assert not runs(image, board, emulator.port)
         assert "Boot Flash   : false" in bossac(emulator.port, "--info")
         leave_boot_loader(image, board, emulator.port, log)
-        assert runs(image, board, emulator.port)
+        assert comes_up(image, board, emulator.port)
     assert "--boot=1" in log.with_name("flash-boot.log").read_text()
 
 
@@ -222,7 +229,7 @@ def test_ours_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path)
     with Emulator("due", tmp_path) as emulator:
         flash(images["due"], boards.board("due"), emulator.port, tmp_path / "flash.log")
         assert not (tmp_path / "flash-boot.log").exists()
-        assert runs(images["due"], boards.board("due"), emulator.port)
+        assert comes_up(images["due"], boards.board("due"), emulator.port)
         emulator.finish()
     assert emulator.flash_file.read_bytes()[-1] == 1 << 1  # GPNVM1
     assert "--reset" not in (tmp_path / "flash.log").read_text()
@@ -235,7 +242,7 @@ def test_platformio_s_upload_keeps_it(boards: Boards, images: dict[str, Image], 
     with Emulator("due", tmp_path) as emulator:
         touch(emulator.port)
         bossac(emulator.port, *line[1].split(), str(images["due"].load_path))
-        assert runs(images["due"], boards.board("due"), emulator.port)
+        assert comes_up(images["due"], boards.board("due"), emulator.port)
 
 
 # ---- failures ----
@@ -399,7 +406,7 @@ def test_an_atmega328pb_is_named(boards: Boards, images: dict[str, Image], tmp_p
     with Emulator("uno", tmp_path, "--boot", str(tmp_path / "pb.hex")) as emulator:
         assert "programmer_part: m328pb" in failure(images["uno"], board, emulator.port, tmp_path / "log")
         flash(images["uno"], board.model_copy(update={"programmer_part": "m328pb"}), emulator.port, tmp_path / "log")
-        assert runs(images["uno"], board, emulator.port)
+        assert comes_up(images["uno"], board, emulator.port)
 
 
 @pytest.mark.parametrize(("port", "mode"), [("/dev/ttyUSB0", "8e1"), ("/dev/pts/3", "8n1")])
