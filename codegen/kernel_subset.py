@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 
 FOLDER = "firmware/kernels/"
 ALL = "kernels.hpp"
+CALLS = {"(": "(", "<": "(<"}  # by what stands behind a name: which functions may be called
 NAMESPACES = frozenset({"single", "twin"})  # those within hil
 _INCLUDE = re.compile(r'#include "firmware/kernels/(?:\w+/)?(\w+\.hpp)"')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(
-    r"(?<![.\w])[A-Za-z_]\w*(?:\s*[(<])?"
+    r"(?<![.\w])[A-Za-z_]\w*(?:\s*\(|<)?"
 )  # no member of an object; with what follows a function's name
 _CONDITION = re.compile(r"#(if|ifdef|ifndef|else|elif|endif)\b")
 _OPENS = re.compile(r"#(if|ifdef|ifndef)\b")
@@ -117,7 +118,7 @@ def _parsed(text: str) -> Header:
             found = _invocation(called, macros) if called else _declared(lines[at : end + 1])
             words = _words([*lines[at : end + 1], *inside])
             if called:  # a macro may call what it is given, be it in assembler
-                words |= {f"{name}(" for name in _WORD.findall(called[2])}
+                words |= {f"{name}{end}" for name in _WORD.findall(called[2]) for end in "(<"}
             item = Declaration((*pending, *lines[at : end + 1]), found.names, found.is_class, found.gates, words)
             header.items.append(replace(item, gates=item.gates | set(inside)))
         pending, at = [], end + 1
@@ -171,14 +172,15 @@ def _end_of(lines: list[str], at: int) -> int:
 
 
 def _words(lines: Iterable[str]) -> frozenset[str]:
-    """What lines mention: names, and names with `(` where they may be those of functions."""
+    """What lines mention: names, and names with `(` where they may be those of functions, with `<` where these
+    are given a template's parameters."""
     found = set()
     for line in lines:
         if line.startswith("using ") and "=" not in line:  # of a function, from a namespace within ours
-            found.add(f"{_WORD.findall(line)[-1]}(")
+            found |= {f"{_WORD.findall(line)[-1]}{end}" for end in "(<"}
         for mention in _MENTION.findall(line.split("//")[0]):
             name = mention.rstrip("(< \t")
-            found |= {name, f"{name}("} if mention != name else {name}
+            found |= {name, *(f"{name}{end}" for end in CALLS.get(mention[-1], ""))}
     return frozenset(found)
 
 
@@ -187,14 +189,17 @@ def _declared(lines: list[str]) -> Declaration:
     text = _ATTRIBUTE.sub("", " ".join(line.split("//")[0] for line in lines if not line.startswith("#")))
     head = re.split(r"[{;]", text, maxsplit=1)[0].strip()
     parameters: set[str] = set()
+    first = ""
     while (rest := _without_template(head).strip()) != head:
-        parameters |= set(_PARAMETER.findall(head.removesuffix(rest)))
+        found_here = _PARAMETER.findall(head.removesuffix(rest))
+        first = first or (found_here[0] if found_here and "=" not in head.split(found_here[0])[1][:3] else "")
+        parameters |= set(found_here)
         head = rest
     if head.startswith("enum"):
         return Declaration((), _words([text]))
     if head.startswith("using"):
         words = _WORD.findall(head)
-        return Declaration((), frozenset({words[1]} if "=" in head else {words[-1], f"{words[-1]}("}))
+        return Declaration((), frozenset({words[1]} if "=" in head else {words[-1], f"{words[-1]}(", f"{words[-1]}<"}))
     found = _CLASS.match(head)
     if found:
         special = head[found.end() :].lstrip().startswith("<")
@@ -205,8 +210,10 @@ def _declared(lines: list[str]) -> Declaration:
         return Declaration((), frozenset({member[1]}))
     called = re.search(r"(\w+)\s*\(", head)
     if called:
+        told = set(_WORD.findall(head[called.end() :]))
+        explicit = first and first not in told  # no argument tells the first parameter: it is called as name<...>
         return Declaration(
-            (), frozenset({f"{called[1]}("}), gates=frozenset(_WORD.findall(head[called.end() :])) - parameters
+            (), frozenset({f"{called[1]}{'<' if explicit else '('}"}), gates=frozenset(told - parameters)
         )
     return Declaration((), frozenset(_WORD.findall(part)[-1] for part in _variables(text)))
 
@@ -233,7 +240,7 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
     """Identities of the declarations that are kept."""
     waiting = [item for header in headers.values() for item in header.declarations]
     classes = {name for item in waiting if item.is_class for name in item.names} | NAMESPACES
-    names, kept = {*used, *(f"{name}(" for name in used)}, set()
+    names, kept = {f"{name}{end}" for name in used for end in ("", "(", "<")}, set()
     grown = True
     while grown:
         grown = False

@@ -62,6 +62,13 @@ def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> Tra
     return run_train(request, default_cache_dir(), say, tell)
 
 
+def assist(request: SearchRequest, boards: Boards, say: Say) -> int:
+    """Help the same search that is under way elsewhere, until it ends; how many answers were given."""
+    from tinyhil.harness.search.workers import assist as helping
+
+    return helping(request, boards if request.board is not None else None, say)
+
+
 def export(wanted: Wanted, boards: Boards, say: Say) -> Library:
     """Write the archive of a library; what it holds."""
     from tinyhil.harness.offline.export import export_model

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from math import ceil, floor, log10
 from typing import Any
 
 from tinyhil.errors import ConfigError, Infeasible, ModelError
 from tinyhil.formats import named
-from tinyhil.formats.fixed import Fixed
 from tinyhil.reram.cost import Cost, LayerCost, cost_of, crossbar_mw, executed, layer_cost, total_cost
 from tinyhil.reram.hardware import Hardware
 from tinyhil.reram.mapping import Matrix, matrix_of
 from tinyhil.search.anchor import least
 from tinyhil.search.space import Candidate, Choice, Space, stored_names
 
-REFERENCE = "fixed8"  # for weights and inputs: what `cost` is a share of
+REFERENCE_BITS = 8  # of weights and inputs: what `cost` is a share of
 NAMED = 3
 UNITS = {"latency_us": "us", "energy_uj": "uJ", "crossbars": "crossbars", "cost": "of the cost with 8 bits"}
 
@@ -68,7 +68,7 @@ class AcceleratorCosts:
     _known: dict[Candidate, Cost | None] = field(default_factory=dict)
 
     def fits(self, candidate: Candidate) -> bool:
-        return not self.limits or self.excess(candidate) <= 0.0
+        return self.excess(candidate) <= 0.0
 
     def excess(self, candidate: Candidate) -> float:
         """By which share the limits are exceeded, the worst of them; at most 0 where they hold."""
@@ -103,7 +103,7 @@ class AcceleratorCosts:
 
     @cached_property
     def reference(self) -> Cost:
-        cost = self._by_sites([Fixed(8, 0).bits] * len(self.space.groups), 8)
+        cost = self._by_sites([REFERENCE_BITS] * len(self.space.groups), REFERENCE_BITS)
         if not cost.layers:
             raise ConfigError("search: the model has no layer that crossbars could hold; search it for another board")
         return cost
@@ -136,12 +136,9 @@ class AcceleratorCosts:
             cost = self.cost(lowest)
             if cost is not None and self.value(cost, name) > most:
                 found = self.value(cost, name)
-                option, text = f"--{name.replace('_', '-')}", f"{found:.4g}"
-                if float(text) < found:
-                    text = f"{found + 10 ** (len(str(int(found))) - 4):.4g}"
                 return (
                     f"search: {most:g} {UNITS[name]} are not reachable on this accelerator, the least is {found:.4g}: "
-                    f"{_largest(cost, name)}; try {option} {text}"
+                    f"{_largest(cost, name)}; try --{name.replace('_', '-')} {_rounded_up(found):.10g}"
                 )
         return "search: each limit can be kept alone, but not all of them together; raise one of them"
 
@@ -204,6 +201,12 @@ def _bits(choice: Choice) -> int | None:
     """The width of plain fixed point; None for all else."""
     digits = choice.format.removeprefix("fixed")
     return int(digits) if choice.format.startswith("fixed") and digits.isdigit() and int(digits) <= 16 else None
+
+
+def _rounded_up(value: float) -> float:
+    """To four significant digits."""
+    unit = 10.0 ** (floor(log10(value)) - 3)
+    return ceil(value / unit - 1e-9) * unit
 
 
 def _largest(cost: Cost, name: str) -> str:

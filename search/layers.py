@@ -60,8 +60,7 @@ class LayerSpace:
         if excess <= 0.0:
             return
         costs, least = self.study.costs, f"{100 * excess:.1f} % more than allowed"
-        cost = costs.cost(narrowest) if isinstance(costs, AcceleratorCosts) else None
-        if cost is not None and isinstance(costs, AcceleratorCosts):
+        if isinstance(costs, AcceleratorCosts) and (cost := costs.cost(narrowest)) is not None:
             least = ", ".join(f"{key} {costs.value(cost, key):.4g} of {most:g}" for key, most in costs.limits.asked())
         raise Infeasible(
             f"{name}: the limits are not reachable, the least is {least}, with {self.choices[0]} for every layer but "

@@ -15,6 +15,8 @@ from tinyhil.memplan import Plan, Problem
 from tinyhil.program import Program
 from tinyhil.search.space import Candidate, Choice, Space
 
+UNLIMITED = 1 << 40  # bytes, beside an accelerator, or where limits are swept over
+
 
 class Placement(Protocol):
     """What the compiler decides about the arena of a program."""

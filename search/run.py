@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tinyhil.search.evaluator import Score, joined
+from tinyhil.search.journal import Query
 from tinyhil.search.space import Candidate
 from tinyhil.search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
 from tinyhil.search.trial import Trial, TrialLog
@@ -163,18 +165,32 @@ class _Session:
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
 
     def _score(self, ask: Ask) -> tuple[str, Score]:
-        program = self.study.space.lower(ask.candidate)
         if ask.probe is not None:
-            return "probe", self.study.evaluator.probe(program, ask.probe)
+            return "probe", self._answer(Query(ask.candidate, probe=ask.probe))
         if ask.part == VALIDATION:
             other = self.ask(Ask(ask.candidate, part=FIT, complete=True))
-            return "full", joined([other.score, self.study.part(VALIDATION).score(program)])
-        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
+            return "full", joined([other.score, self._answer(Query(ask.candidate, part=VALIDATION))])
         best = None if self.best is None else self.best.score.disagreements
         above = None if ask.complete else ask.above if ask.part is not None else best
-        score = evaluator.score(program, above)
+        score = self._answer(Query(ask.candidate, part=ask.part, above=above))
+        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
         whole = "full" if ask.part is None else ask.part
         return whole if score.samples == len(evaluator.examples) else "stopped", score
+
+    def _answer(self, question: Query) -> Score:
+        journal = self.study.journal
+        if journal is None:
+            return answered(self.study, question)
+        return journal.answer(question, partial(answered, self.study))
+
+
+def answered(study: Study, question: Query) -> Score:
+    """The score that a question asks for; who answers it does not matter."""
+    program = study.space.lower(question.candidate)
+    if question.probe is not None:
+        return study.evaluator.probe(program, question.probe)
+    evaluator = study.evaluator if question.part is None else study.part(question.part)
+    return evaluator.score(program, question.above)
 
 
 def suits(trial: Trial, ask: Ask) -> bool:

@@ -15,7 +15,8 @@ from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.costs import Costs
 from tinyhil.search.evaluator import Evaluator, Score
 from tinyhil.search.executions import executions
-from tinyhil.search.memory import Memory
+from tinyhil.search.journal import Journal, Query
+from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.space import ARENA, INPUT, Candidate, Choice, Space
 from tinyhil.search.trial import Trial
 
@@ -63,7 +64,7 @@ class Study:
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
     candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts). `also`:
     the same model on other boards, whose limits must be kept as well. `answers`: what earlier searches were told; those
-    of one session share it, so that sensitivities are measured once."""
+    of one session share it, so that sensitivities are measured once. `journal`: where processes share what is asked."""
 
     space: Space
     memory: Memory
@@ -74,6 +75,7 @@ class Study:
     costs: Costs | AcceleratorCosts | None = None
     anchor: Candidate | None = None
     beside: Callable[[Candidate], int] | None = None
+    journal: Journal | None = None
     also: tuple[Study, ...] = ()
     answers: dict[Question, tuple[str, Score]] = field(default_factory=dict)
     _parts: dict[str, Evaluator] = field(default_factory=dict)
@@ -83,6 +85,12 @@ class Study:
         """Accuracy of the float model on these samples; 1 without labels."""
         accuracy = self.evaluator.examples.float_accuracy
         return 1.0 if accuracy is None else accuracy
+
+    def foresee(self, candidates: Iterable[Candidate], probe: int | None = None) -> None:
+        """What will be asked, on all samples or `probe` of them: other processes may answer it before."""
+        if self.journal is not None:
+            asked = None if probe is None or probe >= len(self.evaluator.examples) else probe
+            self.journal.post(Query(candidate, asked) for candidate in candidates)
 
     def part(self, name: str) -> Evaluator:
         """The evaluator on the samples of one part."""
@@ -116,7 +124,14 @@ class Study:
         return all(
             board.memory.fits(candidate, int(board.limit_bytes * factor) - board.beside_bytes(candidate))
             for board in self.boards
+            if board.limits_ram
         )
+
+    @property
+    def limits_ram(self) -> bool:
+        """Not where an arena without a limit lies beside an accelerator, whose costs say what can not be held:
+        strategies made for it ask thousands of times per trial."""
+        return self.limit_bytes < UNLIMITED or not isinstance(self.costs, AcceleratorCosts)
 
     def beside_bytes(self, candidate: Candidate) -> int:
         return 0 if self.beside is None else self.beside(candidate)

@@ -83,7 +83,7 @@ def test_the_clipped_loss_and_its_step_are_those_of_stable_baselines3() -> None:
     (policy_loss + value_loss).backward()
     for step in steps:
         step.step()
-    agent.settings = PpoSettings(hidden=16, iterations=1, target_kl=1e9)
+    agent.settings = PpoSettings(hidden=16, iterations=1, target_kl=1.0)
     agent.update(batch)
     for mine, its in zip((*ours[0], *ours[1]), (*theirs[0], *theirs[1]), strict=True):
         assert torch.allclose(mine, its, atol=1e-6)

@@ -81,3 +81,14 @@ def test_every_declaration_of_the_kernels_has_a_name() -> None:
         before = [line for line in kernels[name].splitlines() if line and not line.startswith(("//", "#include"))]
         after = [line for line in text.splitlines() if line and not line.startswith(("//", "#include"))]
         assert after == before, name
+
+
+@pytest.mark.parametrize(
+    ("model", "format_"), [("digits_mlp", "fixed8"), ("fastgrnn_har", "fixed16"), ("digits_cnn", "int8")]
+)
+def test_no_kernel_is_brought_that_nothing_calls(model: str, format_: str) -> None:
+    """Kernels are told from helpers of the same name: they are called with their accumulator."""
+    text = "\n".join(export(model, format_).files.values())
+    kernels = set(re.findall(r"template <class Acc, class Out[^;{]*?\bvoid (\w+)\(", text))
+    assert len(kernels) > 1
+    assert kernels - set(re.findall(r"\b(\w+)<", text)) == set()

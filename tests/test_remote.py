@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,10 @@ needs_labgrid = pytest.mark.skipif(not LABGRID.is_dir(), reason="labgrid is not 
 class Farm:
     """A coordinator with one exporter, whose only resource is a serial port; place `due-1` matches it."""
 
-    def __init__(self, folder: Path, server: SerialServer) -> None:
+    def __init__(self, folder: Path, resource: str) -> None:
         self.coordinator = f"127.0.0.1:{free_port()}"
         self.folder = folder
-        port, protocol = server.url.rpartition(":")[2], "rfc2217" if server.rfc2217 else "raw"
-        resource = f"{{cls: NetworkSerialPort, host: 127.0.0.1, port: {port}, protocol: {protocol}}}"
-        (folder / "exporter.yaml").write_text(f"desk:\n  NetworkSerialPort: {resource}\n")
+        (folder / "exporter.yaml").write_text(f"desk:\n  {resource}\n")
         self.processes = [self._start("coordinator", "-l", self.coordinator)]
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -154,7 +153,8 @@ class Farm:
 
     def __enter__(self) -> Farm:
         wait_until(lambda: self.client("places").returncode == 0)
-        self.processes.append(self._start("exporter", "-c", self.coordinator, "-n", "desk", "exporter.yaml"))
+        names = ("-n", "desk", "--hostname", "127.0.0.1")
+        self.processes.append(self._start("exporter", "-c", self.coordinator, *names, "exporter.yaml"))
         wait_until(lambda: "NetworkSerialPort" in self.client("resources").stdout)
         for arguments in (["create"], ["add-match", "desk/desk/NetworkSerialPort"]):
             done = self.client("-p", "due-1", *arguments)
@@ -169,19 +169,24 @@ class Farm:
 
 @pytest.fixture
 def farm(due: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Farm]:
-    with (
-        powered(due, tmp_path) as device,
-        SerialServer(device.port, request.param) as server,
-        Farm(tmp_path, server) as running,
-    ):
-        labgrid = f"{{place: due-1, coordinator: '{running.coordinator}', client: {LABGRID / 'labgrid-client'}}}"
-        (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {labgrid}\n")
+    """`request.param`: who serves the port: pyserial's code by a protocol, or ser2net, which the exporter starts."""
+    with ExitStack() as stack:
+        device = stack.enter_context(powered(due, tmp_path))
+        resource = f"RawSerialPort: {{port: {os.path.realpath(device.port)}, speed: 115200}}"
+        if request.param != "ser2net":
+            server = stack.enter_context(SerialServer(device.port, request.param == "rfc2217"))
+            port = server.url.rpartition(":")[2]
+            resource = f"NetworkSerialPort: {{host: 127.0.0.1, port: {port}, protocol: {request.param}}}"
+        running = stack.enter_context(Farm(tmp_path, resource))
+        labgrid = f"place: due-1, coordinator: '{running.coordinator}', client: {LABGRID / 'labgrid-client'}"
+        labgrid += ", options: ign_set_control" if request.param == "ser2net" else ""  # ptys have no modem lines
+        (tmp_path / "bench.yaml").write_text(f"boards:\n  far:\n    board: due\n    labgrid: {{{labgrid}}}\n")
         yield running
 
 
 @pytest.mark.slow
 @needs_labgrid
-@pytest.mark.parametrize("farm", [True, False], ids=["rfc2217", "raw"], indirect=True)
+@pytest.mark.parametrize("farm", ["rfc2217", "raw", "ser2net"], indirect=True)
 def test_a_labgrid_place_is_acquired_used_and_released(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
     record = record_of(run_far(tmp_path, state))
     assert record["bit_exact"]
@@ -191,7 +196,7 @@ def test_a_labgrid_place_is_acquired_used_and_released(farm: Farm, state: dict[s
 
 @pytest.mark.slow
 @needs_labgrid
-@pytest.mark.parametrize("farm", [True], ids=["rfc2217"], indirect=True)
+@pytest.mark.parametrize("farm", ["rfc2217"], indirect=True)
 def test_a_labgrid_place_of_somebody_else_is_not_taken(farm: Farm, state: dict[str, str], tmp_path: Path) -> None:
     assert farm.client("-p", "due-1", "acquire", user="alice").returncode == 0
     check_failure(run_far(tmp_path, state, "--wait", 0), 3, "due-1", "alice", logs=True)

@@ -265,6 +265,16 @@ def test_bad_input_is_one_line(arguments: list[str], inputs: str, message: str, 
         ("shiftry", "lowest_offset=3", "lowest_input_offset 0 or less"),
         ("shiftry", "points=nan", "points must be 0 or more"),
         ("random", "trials=0", "trials must be 1 or more"),
+        ("ppo", "trials=0", "trials and batch must be 1 or more"),
+        ("ppo", "hidden=100000", "hidden must be 1 to 4096"),
+        ("ppo", "actor_rate=nan", "actor_rate, critic_rate and target_kl must be above 0"),
+        ("ppo", "target_kl=inf", "actor_rate, critic_rate and target_kl must be above 0"),
+        ("ppo", "scale=nan", "scale must be above 0"),
+        ("ppo", "penalty=inf", "penalty 0 or more"),
+        ("ddpg", "noise=1e9", "noise must be 0 to 10"),  # nothing drawn would ever lie within 0..1
+        ("ddpg", "noise=inf", "noise must be 0 to 10"),
+        ("ddpg", "critic_rate=nan", "tau, actor_rate and critic_rate must be above 0"),
+        ("ddpg", "scale=inf", "scale must be above 0"),
     ],
 )
 def test_options_of_strategies_that_make_no_sense(strategy: str, option: str, message: str) -> None:

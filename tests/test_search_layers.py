@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
 from tinyhil.search.layers import layer_space
-from tinyhil.search.memory import Memory
+from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
@@ -59,7 +60,7 @@ def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats
         space,
         Memory(space, lambda program: placed(program, None, "ram")),
         evaluator,
-        1 << 40,
+        UNLIMITED,
         seed,
         costs=costs,
         anchor=costs.anchor(),
@@ -110,6 +111,21 @@ def test_the_mask_forbids_what_makes_the_limits_unreachable_and_nothing_else() -
         for taken in {one[:length] for one in feasible}:
             allowed = layers.allowed(list(taken)).tolist()
             assert allowed == [any(one[: length + 1] == (*taken, number) for one in feasible) for number in options]
+
+
+def test_what_is_allowed_is_arithmetic_alone() -> None:
+    """Without a limit of RAM nothing is lowered or planned, however often a strategy asks."""
+
+    def forbidden(*_: object) -> object:
+        raise AssertionError("planned")
+
+    study = study_of("digits_cnn", samples=4, cost=0.8)
+    layers = layer_space(replace(study, memory=Memory(study.space, forbidden, forbidden, forbidden)), "ppo")
+    taken: list[int] = []
+    for _ in layers.decisions:
+        taken.append(int(np.flatnonzero(layers.allowed(taken))[-1]))
+    assert layers.study.fits(layers.candidate(taken))
+    assert 0 < sum(taken) < len(taken) * (len(layers.choices) - 1)
 
 
 def test_ddpg_decrements_until_the_limits_hold() -> None:

@@ -22,6 +22,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
 from tinyhil.harness.sweep.cell import cells_of
 from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
 from tinyhil.harness.zoo import find_model
 
@@ -35,7 +36,8 @@ def sweep(folder: Path, text: str, *more: object, **environment: str) -> Any:
 
 def table_of(done: Any, code: int = 0) -> list[dict[str, Any]]:
     """The rows but for what differs from machine to machine and from run to run."""
-    passing = ("seconds", "processor_s", "machine", "record", "search", "assignment", "latency", "latency_us")
+    passing = ("seconds", "processor_s", "machine", "process", "latency", "latency_us")
+    passing += ("record", "search", "assignment")
     rows = record_of(done, code)["cells"]
     return [{name: value for name, value in row.items() if name not in passing} for row in rows]
 
@@ -46,7 +48,7 @@ def cells_in(folder: Path) -> dict[str, int]:
 
 
 def test_every_cell_is_computed_once(tmp_path: Path) -> None:
-    text = MLP + "strategies: [lagrange, {strategy: random, set: {trials: 3}, evaluations: 3}]\n"
+    text = MLP + "strategies: [lagrange, {strategy: random, set: {trials: 2}, evaluations: 2}]\n"
     text = (
         text.replace("fixed16]", "fixed16, [fixed8, fixed16]]") + "search: {evaluations: 4, samples: 40, ram: 1000}\n"
     )
@@ -65,12 +67,13 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
     assert page.count('class="sortable"') >= 5
     assert page.count("<article") == 6, "a run each, and two searches"
     assert "fixed16 → digits_mlp" not in page.split("<article")[0], "compared with the first of the same model"
+    assert len(list(tmp_path.glob("results/sweep/searches/search/digits_mlp/journal-*"))) == 2, "one, and its lock"
     before = cells_in(tmp_path)
     again = sweep(tmp_path, text, "--json")
     assert (table_of(again), json.loads(again.stdout)["known"], cells_in(tmp_path)) == (rows, 4, before)
-    more = sweep(tmp_path, MLP.replace("fixed8,", "posit8es1, fixed8,"), "--json")
-    assert json.loads(more.stdout)["known"] == 2, "another sweep knows what this one has computed"
-    assert {key: value for key, value in cells_in(tmp_path).items() if key in before} == before
+    other = sweep(tmp_path, MLP.replace("fixed8, ", ""), "--json")
+    assert json.loads(other.stdout)["known"] == 1, "another sweep knows what this one has computed"
+    assert cells_in(tmp_path) == before
 
 
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
@@ -119,6 +122,21 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert failures == [f"hil: digits_mlp on left, fixed16: {left['error']}"]
     assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
     assert len(cells_in(tmp_path)) == 1, "a failure is tried again"
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[]", "{}", '{"key": 1}', "gone", '"exit_code": 7', '"record": "../../../x.json"', '"record": 3']
+)
+def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str, tmp_path: Path) -> None:
+    record = Path(__file__).parent.parent / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json"
+    whole = {"schema_version": 1, "key": "k", "exit_code": 0, "error": None, "record": str(record)}
+    (tmp_path / "cell.json").write_text(json.dumps(whole))
+    assert finished(tmp_path, "k") == whole
+    assert finished(tmp_path, "another") is None
+    if damage.startswith('"'):
+        damage = json.dumps({**whole, **json.loads("{" + damage + "}")})
+    (tmp_path / "cell.json").write_text(damage)
+    assert finished(tmp_path, "k") is None
 
 
 def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
@@ -213,6 +231,7 @@ def due() -> Bench:
     return make_bench("due", "digits_mlp", load_inputs(find_model("digits_mlp"), None, 4).x)
 
 
+@pytest.mark.slow
 def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> None:
     """Three workers, two of them with a Due; a fourth when the first is killed amid a cell. The board that is asked
     first dies amid its cell, which goes on to the other one."""
@@ -250,3 +269,16 @@ def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> No
     assert {row["machine"] for row in json.loads(out)["cells"]} == {platform.node()}
     folders = [Path(row["record"]) for row in json.loads(out)["cells"]]
     assert all((tmp_path / "farmed" / path).is_file() for path in folders), "records came back"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_ends_the_sweep_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(MLP.replace("host", "uno@emulated").replace("samples: 4", "samples: 400"))
+    with farm(tmp_path / "farm") as running:
+        running.add("one", {})
+        running.wait_for(1)
+        process = start_hil("sweep", "sweep.yaml", "--scheduler", running.address, cwd=tmp_path)
+        wait_until(lambda: process.poll() is not None or running.has_begun("one"))
+        running.kill_scheduler()
+        out, err = process.communicate()
+    check_failure(Done(process.args, process.wait(), out, err), 3, "it has gone", logs=True)

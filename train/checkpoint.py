@@ -17,12 +17,13 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """After an epoch. `identity`: of model, data and options; `epochs` rows of number, loss, accuracy; `moments` of the
-    optimizer by key/name."""
+    """After an epoch. `identity`: of model, data and options; `epochs` rows of number, loss, accuracy; `scale` of the
+    loss and the steps since it was changed; `moments` of the optimizer by key/name."""
 
     identity: str
     epochs: np.ndarray
     first_loss: float
+    scale: np.ndarray
     latents: Arrays
     best: Arrays
     moments: Arrays
@@ -36,7 +37,14 @@ def save_checkpoint(path: Path, state: Checkpoint) -> None:
     }
     beside = path.with_name(f"{path.name}.new")
     with beside.open("wb") as file:
-        np.savez(file, identity=np.array(state.identity), epochs=state.epochs, first_loss=state.first_loss, **arrays)
+        np.savez(
+            file,
+            identity=np.array(state.identity),
+            epochs=state.epochs,
+            first_loss=state.first_loss,
+            scale=state.scale,
+            **arrays,
+        )
     os.replace(beside, path)
 
 
@@ -56,6 +64,7 @@ def load_checkpoint(path: Path, identity: str) -> Checkpoint:
         identity,
         np.asarray(arrays["epochs"]),
         float(arrays["first_loss"]),
+        np.asarray(arrays["scale"]),
         groups["latent"],
         groups["best"],
         groups["moment"],

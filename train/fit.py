@@ -17,23 +17,26 @@ from tinyhil.errors import TrainingError
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
+from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.integers import Arrays, Judge, on_grid
-from tinyhil.train.network import Network, network, with_constants
+from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
 
 EXPLODED = 1e3  # times the first loss
+LEAST_SCALE = 2.0**-24  # of a loss: gradients that overflow below it are no matter of scale
 SPARSE = 0.2  # zeros of a matrix from which on they stay zero
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`rate` is the first learning rate; it falls along a cosine to a hundredth."""
+    """`rate` is the first learning rate, as a share of each tensor's own size, since units of tensors differ a
+    hundredfold; it falls along a cosine to a hundredth."""
 
     epochs: int = 10
     batch: int = 64
-    rate: float = 1e-3
+    rate: float = 3e-3
     seed: int = 0
     threads: int = 1
 
@@ -76,6 +79,7 @@ class Job:
     tell: Callable[[Epoch], None] = lambda epoch: None
     checkpoint: Path | None = None
     identity: str = ""
+    arithmetic: Arithmetic | None = None  # of the training itself; None: float32, and the program's own formats
 
 
 @dataclass(slots=True)
@@ -89,13 +93,14 @@ class _Run:
     epochs: list[Epoch] = field(default_factory=list)
     kept: Arrays = field(default_factory=dict)
     first_loss: float = math.inf
+    scale: LossScale = field(default_factory=LossScale)
 
 
 def train(job: Job) -> Trained:
     """Move the weights of the judge's graph; the best epoch. TrainingError for values that are not finite."""
     torch.set_num_threads(job.schedule.threads)
     net = network(job.judge.graph)
-    run = _Run(job, net, torch.optim.Adam(net.weights.values(), job.schedule.rate), _masks(net))
+    run = _Run(job, net, torch.optim.Adam(_groups(net)), _masks(net), scale=first_scale(job.arithmetic))
     _resume(run)
     if not run.epochs:
         given = {name: value.detach().numpy() for name, value in net.weights.items()}
@@ -149,16 +154,19 @@ def _epoch(run: _Run, number: int, used: Quantizers) -> float:
     for step, rows in enumerate(_batches(len(x), schedule, number)):
         steps = max(1, len(x) // schedule.batch)
         for group in run.optimizer.param_groups:
-            group["lr"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
-        losses.append(_step(run, (number, step), (x[rows], y[rows]), used))
+            group["share"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
+            group["lr"] = group["size"] * group["share"]
+        losses.append(_step(run, (number, step), (x[rows], y[rows]), _holder(run, (number, step), used)))
+        _project(run, used)
     return float(np.mean(losses))
 
 
 def _inputs(run: _Run, used: Quantizers) -> torch.Tensor:
-    """All samples as the program holds them."""
-    graph, program = run.job.judge.graph, used.program
-    codes, _ = quantize_inputs(program, run.job.samples.x)
-    held = dequantize(codes, program.tensors[program.input].format)
+    """All samples, as the program holds them unless the training has an arithmetic of its own."""
+    graph, program, held = run.job.judge.graph, used.program, run.job.samples.x
+    if run.job.arithmetic is None:
+        codes, _ = quantize_inputs(program, held)
+        held = dequantize(codes, program.tensors[program.input].format)
     return torch.as_tensor(held.astype(np.float32)).reshape(len(held), *graph.shapes[graph.inputs[0]])
 
 
@@ -169,7 +177,11 @@ def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tenso
         yield order[begin : begin + size]
 
 
-def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tensor], used: Quantizers) -> float:
+def _holder(run: _Run, at: tuple[int, int], used: Quantizers) -> Holder:
+    return used if run.job.arithmetic is None else holder(run.job.arithmetic, (run.job.schedule.seed, *at))
+
+
+def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tensor], used: Holder) -> float:
     x, y = given
     assignment = run.job.judge.assignment
     loss = loss_of(run.net, run.net.forward(x, used, assignment), y)
@@ -181,14 +193,31 @@ def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tenso
     if value > EXPLODED * max(run.first_loss, 1.0):
         raise _stopped(run, at, f"the loss exploded from {run.first_loss:.3g} to {value:.3g}", _largest(run, x, used))
     run.optimizer.zero_grad()
-    loss.backward()
+    (loss * run.scale.factor).backward()
     strange = [name for name, w in run.net.weights.items() if w.grad is not None and not torch.isfinite(w.grad).all()]
-    if strange:
+    run.scale.after(run.job.arithmetic, not strange)
+    if not strange:
+        _update(run, used)
+    elif not isinstance(run.job.arithmetic, Half) or run.scale.factor < LEAST_SCALE:
         raise _stopped(run, at, "a gradient is not finite", strange[0])
-    torch.nn.utils.clip_grad_norm_([w for w in run.net.weights.values() if w.grad is not None], 1.0)
-    run.optimizer.step()
-    _project(run, used)
     return value
+
+
+@torch.no_grad()
+def _update(run: _Run, used: Holder) -> None:
+    """Adam; plain descent where updates are rounded, as its small steps are the point."""
+    moved = [weights for weights in run.net.weights.values() if weights.grad is not None]
+    if isinstance(used, Arithmetical) and isinstance(used.arithmetic, Limited):
+        for weights in moved:
+            assert weights.grad is not None
+            step = used.converted(run.optimizer.param_groups[0]["share"] * used.converted(weights.grad))
+            weights.copy_(used.converted(weights - step))
+        return
+    for weights in moved:
+        assert weights.grad is not None
+        weights.grad /= run.scale.factor
+    torch.nn.utils.clip_grad_norm_(moved, 1.0)
+    run.optimizer.step()
 
 
 def loss_of(net: Network, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -211,12 +240,22 @@ def _project(run: _Run, used: Quantizers) -> None:
             weights.mul_(run.masks[name])
 
 
+def _groups(net: Network) -> list[dict[str, Any]]:
+    """Each tensor with its root mean square, of small ones at least a tenth of the usual."""
+    sizes = [float(weights.detach().square().mean().sqrt()) for weights in net.weights.values()]
+    least = 0.1 * float(np.mean(sizes))
+    return [
+        {"params": [weights], "size": max(size, least)}
+        for weights, size in zip(net.weights.values(), sizes, strict=True)
+    ]
+
+
 def _masks(net: Network) -> dict[str, torch.Tensor]:
     zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
     return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}
 
 
-def _first_strange(run: _Run, x: torch.Tensor, used: Quantizers) -> str:
+def _first_strange(run: _Run, x: torch.Tensor, used: Holder) -> str:
     """The first tensor that is not finite."""
     found = [name for name, weights in run.net.weights.items() if not torch.isfinite(weights).all()]
 
@@ -228,7 +267,7 @@ def _first_strange(run: _Run, x: torch.Tensor, used: Quantizers) -> str:
     return found[0] if found else run.net.scores
 
 
-def _largest(run: _Run, x: torch.Tensor, used: Quantizers) -> str:
+def _largest(run: _Run, x: torch.Tensor, used: Holder) -> str:
     """The tensor of the largest magnitude."""
     sizes: dict[str, float] = {}
     run.net.forward(x, used, run.job.judge.assignment, lambda n, v: sizes.update({n: float(v.detach().abs().max())}))
@@ -251,7 +290,8 @@ def _state(run: _Run) -> Checkpoint:
         for key, value in run.optimizer.state.get(weights, {}).items():
             moments[f"{key}/{name}"] = value.numpy()
     epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
-    return Checkpoint(run.job.identity, epochs, run.first_loss, _latents(run), run.kept, moments)
+    scale = np.array([run.scale.factor, run.scale.steps])
+    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, _latents(run), run.kept, moments)
 
 
 def _resume(run: _Run) -> None:
@@ -261,6 +301,7 @@ def _resume(run: _Run) -> None:
     found = load_checkpoint(run.job.checkpoint, run.job.identity)
     run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
     run.kept, run.first_loss = found.best, found.first_loss
+    run.scale = LossScale(float(found.scale[0]), int(found.scale[1]))
     for name, weights in run.net.weights.items():
         weights.data.copy_(torch.as_tensor(found.latents[name]))
         keys = [key for key in found.moments if key.partition("/")[2] == name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,10 +16,18 @@ from tinyhil.evaluate import replay
 from tinyhil.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.train.flow import Flowing
-from tinyhil.train.quantize import Quantizers, straight_through
+from tinyhil.train.quantize import Quantizers
 
 Tensor = torch.Tensor
 Watch = Callable[[str, Tensor], None]
+
+
+class Holder(Protocol):
+    """What a network's numbers are held in: formats, or the arithmetic of its training."""
+
+    def value(self, name: str, x: Tensor) -> Tensor: ...
+
+    def constant(self, name: str, value: Tensor, others: Mapping[str, Any]) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +43,19 @@ class Network:
     def forward(
         self,
         x: Tensor,
-        quantizers: Quantizers | None = None,
+        holder: Holder | None = None,
         assignment: Assignment | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """Scores (samples, elements) of inputs (samples, *shape), as the program holds them if `quantizers` are given:
-        each value in its format. `watch` sees every value."""
+        """Scores (samples, elements) of inputs (samples, *shape), each value as `holder` holds it: quantizers, or the
+        arithmetic of the training. `watch` sees every value."""
         graph = with_constants(self.graph, {name: Flowing(weights) for name, weights in self.weights.items()})
-        if quantizers is not None:
-            graph = _held(graph, quantizers, assignment)
+        if holder is not None:
+            graph = _held(graph, holder, assignment)
         found: dict[str, Tensor] = {}
 
         def take(node: Node, arrays: list[Any], results: list[Any]) -> list[Any]:
-            taken = [self._taken(name, value, quantizers) for name, value in zip(node.outputs, results, strict=False)]
+            taken = [_taken(name, value, holder) for name, value in zip(node.outputs, results, strict=False)]
             for name, value in zip((*node.inputs, *node.outputs), (*arrays, *taken), strict=False):
                 if name == self.scores:
                     found[name] = value
@@ -63,14 +71,13 @@ class Network:
                 "training: the output has no gradient; train a model that ends in scores, not in decisions"
             )
         scores = made.tensor.reshape(len(made), -1)
-        if quantizers is not None and quantizers.program.output_scale is not None and made is output:
-            scores = scores / torch.as_tensor(quantizers.program.output_scale)
+        if isinstance(holder, Quantizers) and holder.program.output_scale is not None and made is output:
+            scores = scores / torch.as_tensor(holder.program.output_scale)
         return scores.expand(len(x), -1)
 
-    def _taken(self, name: str, value: Any, quantizers: Quantizers | None) -> Any:
-        if quantizers is None or name not in quantizers.values or not isinstance(value, Flowing):
-            return value
-        return Flowing(straight_through(value.tensor, quantizers.values[name]))
+
+def _taken(name: str, value: Any, holder: Holder | None) -> Any:
+    return value if holder is None or not isinstance(value, Flowing) else Flowing(holder.value(name, value.tensor))
 
 
 def network(graph: Graph) -> Network:
@@ -116,10 +123,10 @@ def with_constants(graph: Graph, constants: Mapping[str, Any]) -> Graph:
     return replace(graph, nodes=nodes, constants={n: constants.get(n, array) for n, array in graph.constants.items()})
 
 
-def _held(graph: Graph, quantizers: Quantizers, assignment: Assignment | None) -> Graph:
+def _held(graph: Graph, holder: Holder, assignment: Assignment | None) -> Graph:
     """The graph over the input's columns as the program has them, each constant in its format."""
-    if quantizers.program.columns is not None and assignment is not None:
-        graph = scaled_columns(graph, assignment, quantizers.ranges).graph
+    if isinstance(holder, Quantizers) and holder.program.columns is not None and assignment is not None:
+        graph = scaled_columns(graph, assignment, holder.ranges).graph
     constants = graph.all_constants()
     tensors = {
         name: value if isinstance(value, Flowing) else Flowing(torch.as_tensor(value))
@@ -127,5 +134,5 @@ def _held(graph: Graph, quantizers: Quantizers, assignment: Assignment | None) -
         if value.dtype.kind == "f"
     }
     return with_constants(
-        graph, {name: Flowing(quantizers.constant(name, value.tensor, tensors)) for name, value in tensors.items()}
+        graph, {name: Flowing(holder.constant(name, value.tensor, tensors)) for name, value in tensors.items()}
     )

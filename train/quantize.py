@@ -18,6 +18,7 @@ from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.single import FLOAT32
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.fuse.sparse import SPARSE
 from tinyhil.graph import Graph, Node
@@ -52,11 +53,13 @@ def straight_through(x: Tensor, fmt: Format) -> Tensor:
 
 
 def _held(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
-    """What `fmt` holds of `x`, and where it did not saturate. Fixed point, as most are, without leaving torch."""
+    """What `fmt` holds of `x`, and where it did not saturate. What torch can do itself, it does."""
     if isinstance(fmt, Fixed) and fmt.domain == INTEGER:
         whole = torch.floor(torch.ldexp(x, torch.tensor(-fmt.exponent)) + 0.5)
         clipped = whole.clamp(fmt.lowest, fmt.highest)
         return torch.ldexp(clipped, torch.tensor(fmt.exponent)), clipped == whole
+    if fmt == FLOAT32 and x.dtype == torch.float32:
+        return x.clone(), torch.isfinite(x)
     codes, saturated = quantize(x.detach().numpy(), fmt)
     return torch.as_tensor(dequantize(codes, fmt)).to(x.dtype), torch.as_tensor(~saturated)
 
@@ -119,6 +122,10 @@ class Quantizers:
     constants: Mapping[str, Format]
     rows: Mapping[str, RowWise]
     ranges: Ranges
+
+    def value(self, name: str, x: Tensor) -> Tensor:
+        """Value `name` as the program holds it, if it does."""
+        return straight_through(x, self.values[name]) if name in self.values else x
 
     def constant(self, name: str, value: Tensor, others: Mapping[str, Any]) -> Tensor:
         """Constant `name` as the program holds it; `others`: all constants, of which a layer's bias may count."""

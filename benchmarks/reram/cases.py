@@ -24,13 +24,12 @@ from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 from tinyhil.search.layers import layer_space
-from tinyhil.search.memory import Memory
+from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.study import Study
 
 WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
 CALIBRATION = 500
-UNLIMITED = 1 << 40
 HARDWARE = load_boards().board("reram").hardware
 assert HARDWARE is not None
 

@@ -70,7 +70,7 @@ def figure6(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any
     for name in models:
         model = tested(name)
         for fmt in UNIFORM:
-            plan = placed(lower(model.graph, Assignment(fmt), model.ranges)).plan
+            plan = placed(lower(model.graph, Assignment(fmt), model.ranges), None, "ram").plan
             yield {"model": name, "format": fmt, "ram": plan.peak_bytes, "points_lost": None}
         for family, formats in SEARCHED.items():
             yield {**_least(name, formats, evaluations), "model": name, "format": family}
@@ -81,7 +81,7 @@ def _least(name: str, formats: str, evaluations: int) -> dict[str, Any]:
     wide = formats.split(",")[-1]
     model = tested(name)
     widest = f"{wide}es1" if wide.startswith("posit") else wide
-    limit = placed(lower(model.graph, Assignment(widest), model.ranges)).plan.peak_bytes
+    limit = placed(lower(model.graph, Assignment(widest), model.ranges), None, "ram").plan.peak_bytes
     kept: dict[str, Any] = {"ram": None, "points_lost": None}
     while True:
         found = measured(SearchRequest(name, limit, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES))

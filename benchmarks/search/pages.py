@@ -43,7 +43,8 @@ def _cell(row: dict[str, Any] | None) -> str:
         return "-"
     if "error" in row:
         return "not feasible"
-    return f"{row['points_lost']:+.2f} ({row['disagreements']}; {row['evaluations']:.0f}; {row['seconds']:.0f})"
+    spent = f"{row['evaluations']:.0f}; {row['seconds']:.0f}"
+    return f"{row['points_lost']:+.2f} ({row['ram']} B; {row['disagreements']}; {spent})"
 
 
 def _plain(rows: Rows) -> str:

@@ -26,7 +26,7 @@ from tinyhil.harness.search.session import SearchRequest, placed, run_search
 from tinyhil.harness.zoo import find_model
 from tinyhil.search.space import make_space
 
-STRATEGIES = ("lagrange", "haunter", "shiftry", "accuracy_only", "size_only")
+STRATEGIES = ("lagrange", "haunter", "shiftry", "shiftry until_it_fits=true", "accuracy_only", "size_only")
 EVERY = (*STRATEGIES, "layerwise", "random", "nsga2")
 POSITS = "posit8,posit16"
 MIXES = (
@@ -60,19 +60,20 @@ SMALL = ("protonn_usps2", "protonn_usps10", "protonn_letter26", "digits_mlp")
 
 
 def measured(request: SearchRequest) -> dict[str, Any]:
-    """One search; what it found, or why there is nothing to find."""
+    """One search; what it found, or why there is nothing to find. Seconds are of the processor."""
+    name = Path(request.model).stem
+    strategy = " ".join((request.strategy, *request.set_))
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             inside = replace(request, results=Path(folder))
             record = run_search(inside, default_cache_dir(), lambda line: None, lambda *_: None).record
         except ConfigError as error:
-            name = Path(request.model).stem
-            return {"model": name, "strategy": request.strategy, "limit": request.ram, "error": str(error)}
-    seconds = time.perf_counter() - begin
+            return {"model": name, "strategy": strategy, "limit": request.ram, "error": str(error)}
+    seconds = time.process_time() - begin
     found = {
-        "model": Path(request.model).stem,
-        "strategy": request.strategy,
+        "model": name,
+        "strategy": strategy,
         "limit": request.ram,
         "ram": record["ram_bytes"],
         "points_lost": round(100 * (record["float_accuracy"] - record["accuracy"]), 3),
@@ -87,13 +88,17 @@ def measured(request: SearchRequest) -> dict[str, Any]:
     return found
 
 
+def _request(model: str, limit: int, strategy: str, evaluations: int) -> SearchRequest:
+    """`strategy`: its name and its options, spaces between."""
+    name, *options = strategy.split()
+    return SearchRequest(model, limit, name, tuple(options), evaluations=evaluations, samples=SEARCH_SAMPLES)
+
+
 def table1(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Every strategy at MinUn's limits for fixed point."""
     for model in models:
         for strategy in STRATEGIES:
-            yield measured(
-                SearchRequest(model, LIMITS[model][0], strategy, evaluations=evaluations, samples=SEARCH_SAMPLES)
-            )
+            yield measured(_request(model, LIMITS[model][0], strategy, evaluations))
 
 
 def tight(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -119,7 +124,9 @@ def _uniform_bytes(model: str) -> tuple[int, int]:
     loaded = load_model(source.path)
     assert source.ranges is not None
     space = make_space(loaded.graph, load_ranges(source.ranges, loaded.sha256), ("fixed8", "fixed16"))
-    low, high = (placed(space.lower(space.uniform(choice))).plan.peak_bytes for choice in (space.low, space.high))
+    low, high = (
+        placed(space.lower(space.uniform(choice)), None, "ram").plan.peak_bytes for choice in (space.low, space.high)
+    )
     return low, high
 
 
@@ -136,10 +143,7 @@ def posit(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
     """The same with posits, at MinUn's limits for posits."""
     for model in models:
         for strategy in STRATEGIES:
-            limit = LIMITS[model][1]
-            yield measured(
-                SearchRequest(model, limit, strategy, formats=POSITS, evaluations=evaluations, samples=SEARCH_SAMPLES)
-            )
+            yield measured(replace(_request(model, LIMITS[model][1], strategy, evaluations), formats=POSITS))
 
 
 def mixed(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -158,7 +162,7 @@ def strategies(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, 
     for model in models:
         for limit in _limits_between(model)[-1:]:
             for strategy in EVERY:
-                yield measured(SearchRequest(model, limit, strategy, evaluations=evaluations, samples=SEARCH_SAMPLES))
+                yield measured(_request(model, limit, strategy, evaluations))
 
 
 def peers(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -33,6 +33,7 @@ class Labgrid(Record):
     place: NonEmpty
     coordinator: NonEmpty | None = None
     client: NonEmpty = "labgrid-client"  # program, in an environment of its own
+    options: Word | None = None  # of pyserial's URL: ign_set_control, for a port without modem lines
 
 
 class Instance(Record):

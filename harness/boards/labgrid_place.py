@@ -82,16 +82,17 @@ def _ports(shown: str) -> Iterator[Mapping[str, Any]]:
 def _reachable(name: str, place: Labgrid, port: Mapping[str, Any]) -> Iterator[str]:
     """pyserial's URL of the port, through ssh if its exporter asks for a proxy."""
     scheme, extra = SCHEMES[port.get("protocol", "rfc2217")], port.get("extra") or {}
+    options = f"?{place.options}" if place.options else ""
     proxy = extra.get("proxy") if extra.get("proxy_required") else os.environ.get("LG_PROXY")
     if not proxy:
-        yield f"{scheme}://{port['host']}:{port['port']}"
+        yield f"{scheme}://{port['host']}:{port['port']}{options}"
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
     forward = f"127.0.0.1:{local}:{port['host']}:{port['port']}"
-    options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"]
+    how = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes"]
     tunnel = Started(
-        ["ssh", *options, "-N", "-L", forward, "--", str(proxy)],
+        ["ssh", *how, "-N", "-L", forward, "--", str(proxy)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -99,7 +100,7 @@ def _reachable(name: str, place: Labgrid, port: Mapping[str, Any]) -> Iterator[s
     )
     try:
         _await_tunnel(f"{name}: labgrid place {place.place}: ssh {proxy}", tunnel, local)
-        yield f"{scheme}://127.0.0.1:{local}"
+        yield f"{scheme}://127.0.0.1:{local}{options}"
     finally:
         tunnel.end()
         if tunnel.stderr is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = {
@@ -31,6 +34,12 @@ def completion(context: click.Context, shell: str) -> None:
     click.echo(f"# for {FILES[shell]}", err=True)
 
 
+def _item(value: str, kind: str = "plain") -> CompletionItem:
+    from click.shell_completion import CompletionItem
+
+    return CompletionItem(value, type=kind)
+
+
 class _Names(click.ParamType):
     """Text as before; completed by names."""
 
@@ -40,7 +49,7 @@ class _Names(click.ParamType):
         return str(click.STRING.convert(value, param, ctx))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in self.names(ctx) if name.startswith(incomplete)]
+        return [_item(name) for name in self.names(ctx) if name.startswith(incomplete)]
 
     def names(self, context: click.Context) -> Iterable[str]:
         raise NotImplementedError
@@ -67,7 +76,7 @@ class ModelNames(_Names):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Names of the zoo, else files."""
-        return super().shell_complete(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, param, incomplete) or [_item(incomplete, "file")]
 
 
 class FormatNames(_Names):
@@ -79,7 +88,7 @@ class FormatNames(_Names):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Of a list with commas its last."""
         before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(f"{before}{comma}{name}") for name in self.names(ctx) if name.startswith(last)]
+        return [_item(f"{before}{comma}{name}") for name in self.names(ctx) if name.startswith(last)]
 
 
 COMPLETED: dict[str, click.ParamType] = {

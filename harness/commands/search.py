@@ -92,11 +92,22 @@ from tinyhil.preference import RAM
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=64),
+    help="Processes that share its questions in a journal below --results, where those of --assist find them, too.",
+)
+@click.option("--assist", is_flag=True, help="Answer questions of this very search under way elsewhere, until it ends.")
 @common.WAIT_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
 def search(
-    as_json: bool, boards_file: Path | None, bench_file: Path | None, boards: tuple[str, ...], **options: Any
+    as_json: bool,
+    assist: bool,
+    boards_file: Path | None,
+    bench_file: Path | None,
+    boards: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
     import json
@@ -108,6 +119,10 @@ def search(
     from tinyhil.harness.search.session import SearchRequest
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
+    if assist:
+        answers = calls.assist(request, read_boards(boards_file, bench_file), say)
+        say(f"search: over; {answers} answers were given from here")
+        return
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         ask = calls.pareto if request.pareto is not None else calls.search
         outcome = ask(request, read_boards(boards_file, bench_file), say, progress)

@@ -21,8 +21,21 @@ from tinyhil.harness.commands.common import say
 @click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), default=1e-3, show_default=True, help="First learning rate."
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3e-3,
+    show_default=True,
+    help="First learning rate, as a share of each tensor's size.",
 )
+@click.option("--arithmetic", help="Train in fixed16:IL.FL or fp16, instead of in the formats; see docs/training.md.")
+@click.option(
+    "--rounding",
+    type=click.Choice(["nearest", "stochastic"]),
+    default="nearest",
+    show_default=True,
+    help="Of --arithmetic fixed16.",
+)
+@click.option("--loss-scale", default="dynamic", show_default=True, help="Of --arithmetic fp16: a number, or dynamic.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--samples", type=click.IntRange(min=10), help="Train on so many samples, evenly spread.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of torch.")

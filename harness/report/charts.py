@@ -163,7 +163,7 @@ def latencies(ticks: Sequence[int], unit: str) -> Spec | None:
     """How the samples' times are distributed; None where all are the same."""
     if len(set(ticks)) < 2:
         return None
-    x = {"bin": {"maxbins": 40}, "field": "ticks", "type": "quantitative", "title": f"{unit} per sample"}
+    x = {"bin": {"maxbins": 40, "minstep": 1}, "field": "ticks", "type": "quantitative", "title": f"{unit} per sample"}
     return _spec(
         [{"ticks": tick} for tick in ticks],
         160,

@@ -30,6 +30,7 @@ from tinyhil.harness.search.task import (
     write_assignment,
 )
 from tinyhil.harness.search.uniform import arena_limits, as_records, held_out, undominated, uniforms
+from tinyhil.harness.search.workers import helped
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.run import Found
 from tinyhil.search.space import Candidate, Space
@@ -70,8 +71,8 @@ def run_search(
     """Search, measure on the board if asked, evaluate on held-out data, write the assignment and the record."""
     request.check()
     task = load_task(request, cache_dir, say, progress, boards)
-    with _alone(task):
-        return _searched(task)
+    with _alone(task), helped(task) as shared:
+        return _searched(shared)
 
 
 def run_pareto(
@@ -80,7 +81,7 @@ def run_pareto(
     """Sweep the limits, measure the front on the board if one is named, write an assignment for every point."""
     request.check()
     task = load_task(request, cache_dir, say, progress, boards)
-    with _alone(task):
+    with _alone(task), helped(task) as task:
         beside = uniforms(task)
         task = limited(task, arena_limits(task, beside))
         outcome = sweep(task, make_meters(task) if request.costs else (), beside)

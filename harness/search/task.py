@@ -34,7 +34,7 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.costs import Limits
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
-from tinyhil.search.memory import Memory
+from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
@@ -44,7 +44,6 @@ from tinyhil.search.trial import Trial, TrialLog
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-UNLIMITED = 1 << 40  # bytes of RAM beside an accelerator, or where limits are swept over
 OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
@@ -52,7 +51,8 @@ PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is n
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
-    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each."""
+    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
+    `workers`: processes that share a journal; None: no journal."""
 
     model: str
     ram: int | None = None
@@ -93,6 +93,7 @@ class SearchRequest:
     results: Path = Path("results")
     states: tuple[str, ...] | None = None
     steps: int | None = None
+    workers: int | None = None
 
     @property
     def streamed(self) -> Streamed:

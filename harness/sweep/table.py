@@ -81,7 +81,7 @@ class Row:
             **{"model": cell.model, "board": cell.board, "formats": list(cell.formats), "strategy": cell.strategy},
             **{"key": cell.key, "exit_code": self.exit_code, "error": self.error, **known},
             **{key: None if path is None else str(self.folder / path) for key, path in places.items()},
-            **{key: self.outcome.get(key) for key in ("seconds", "processor_s", "machine")},
+            **{key: self.outcome.get(key) for key in ("seconds", "processor_s", "machine", "process")},
         }
 
 

@@ -38,10 +38,13 @@ class TrainRequest:
     assignment: Path | None = None
     epochs: int = 10
     batch: int = 64
-    rate: float = 1e-3
+    rate: float = 3e-3
     seed: int = 0
     samples: int | None = None
     threads: int = 1
+    arithmetic: str | None = None
+    rounding: str = "nearest"
+    loss_scale: str = "dynamic"
 
     def check(self) -> None:
         if self.out.suffix.lower() != ".onnx":
@@ -98,6 +101,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     """Train, write the file and its ranges, judge it on samples that training never saw."""
     request.check()
     _require_torch()
+    from tinyhil.train.arithmetic import parse
     from tinyhil.train.fit import Job, Schedule, train
     from tinyhil.train.integers import Judge
     from tinyhil.train.samples import divide
@@ -111,7 +115,8 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     schedule = Schedule(request.epochs, request.batch, request.rate, request.seed, request.threads)
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)
-    job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment))
+    own = None if request.arithmetic is None else parse(request.arithmetic, request.rounding, request.loss_scale)
+    job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment), own)
     trained = train(job)
     _write(request, opened, trained, split)
     checkpoint.unlink(missing_ok=True)

@@ -11,6 +11,8 @@ import numpy as np
 from tinyhil.errors import ConfigError
 
 FORBIDDEN = -1e9  # the logit of an action that is masked
+MOST_HIDDEN = 4096
+MOST_REWARD = 1e6
 
 
 def require_torch() -> Any:
@@ -94,12 +96,24 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class PpoSettings:
+    """Of the learner; a strategy's options begin with them. ConfigError for what can not be learnt with."""
+
     hidden: int = 256
     clip: float = 0.2
+    gamma: float = 0.99
+    gae: float = 0.97
     actor_rate: float = 3e-4
     critic_rate: float = 1e-3
     iterations: int = 80
     target_kl: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.hidden <= MOST_HIDDEN and self.iterations >= 1):
+            raise ConfigError(f"ppo: hidden must be 1 to {MOST_HIDDEN}, iterations 1 or more")
+        if not (0 < self.clip < 1 and 0 <= self.gamma <= 1 and 0 <= self.gae <= 1):
+            raise ConfigError("ppo: clip must lie between 0 and 1, gamma and gae from 0 to 1")
+        if not all(0 < value <= 1 for value in (self.actor_rate, self.critic_rate, self.target_kl)):
+            raise ConfigError("ppo: actor_rate, critic_rate and target_kl must be above 0 and at most 1")
 
 
 class PpoAgent:
@@ -161,12 +175,22 @@ class PpoAgent:
 
 @dataclass(frozen=True, slots=True)
 class DdpgSettings:
+    """Of the learner; a strategy's options begin with them. ConfigError for what can not be learnt with."""
+
     batch: int = 64
     memory: int = 2000
     actor_rate: float = 1e-4
     critic_rate: float = 1e-3
     tau: float = 0.01
     gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.batch, self.memory) < 1:
+            raise ConfigError("ddpg: batch and memory must be 1 or more")
+        if not all(0 < value <= 1 for value in (self.tau, self.actor_rate, self.critic_rate)):
+            raise ConfigError("ddpg: tau, actor_rate and critic_rate must be above 0 and at most 1")
+        if not 0 <= self.gamma <= 1:
+            raise ConfigError("ddpg: gamma must lie from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +249,7 @@ class DdpgAgent:
 
     def update(self) -> None:
         """One step of critic and actor on a sample of what was seen, then of their targets."""
-        batch = self.sample()
-        self.learn(batch)
+        self.learn(self.sample())
 
     def losses(self, batch: list[Transition]) -> tuple[Any, Any]:
         """Of the critic and of the actor."""

@@ -7,12 +7,14 @@ from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, LayerSpace, layer_space
-from tinyhil.search.strategies.agents import DdpgAgent, DdpgSettings
+from tinyhil.search.strategies.agents import MOST_REWARD, DdpgAgent, DdpgSettings
 from tinyhil.search.study import Ask, Asking, Study
+
+MOST_NOISE = 10.0  # more is hardly ever drawn within 0..1
 
 
 @dataclass(frozen=True, slots=True)
-class Ddpg:
+class Ddpg(DdpgSettings):
     """`trials` episodes, the first `warmup` of them at random. Where the limits are exceeded, one width after the other
     is decremented until they hold (HAQ, section 3.2). Reward: `scale` (quality - quality of float)."""
 
@@ -21,27 +23,23 @@ class Ddpg:
     scale: float = 10.0
     noise: float = 0.5
     decay: float = 0.99
-    batch: int = 64
-    memory: int = 2000
-    actor_rate: float = 1e-4
-    critic_rate: float = 1e-3
-    tau: float = 0.01
-    gamma: float = 1.0
 
     name: ClassVar[str] = "ddpg"
     source: ClassVar[str] = "HAQ (Wang et al., CVPR 2019)"
 
     def __post_init__(self) -> None:
-        if min(self.trials, self.batch, self.memory) < 1 or self.warmup < 0:
-            raise ConfigError("ddpg: trials, batch and memory must be 1 or more, warmup 0 or more")
-        if not (0 < self.tau <= 1 and 0 <= self.gamma <= 1 and self.noise >= 0 and 0 < self.decay <= 1):
-            raise ConfigError("ddpg: tau and decay must lie in (0, 1], gamma from 0 to 1, noise from 0")
+        DdpgSettings.__post_init__(self)
+        if self.trials < 1 or self.warmup < 0:
+            raise ConfigError("ddpg: trials must be 1 or more, warmup 0 or more")
+        if not (0 <= self.noise <= MOST_NOISE and 0 < self.decay <= 1):
+            raise ConfigError(f"ddpg: noise must be 0 to {MOST_NOISE:g}, decay above 0 and at most 1")
+        if not 0 < self.scale <= MOST_REWARD:
+            raise ConfigError(f"ddpg: scale must be above 0 and at most {MOST_REWARD:g}")
 
     def propose(self, study: Study) -> Asking:
         layers = layer_space(study, self.name)
         layers.require_reachable(self.name)
-        settings = DdpgSettings(self.batch, self.memory, self.actor_rate, self.critic_rate, self.tau, self.gamma)
-        agent = DdpgAgent(FEATURES, settings, study.seed)
+        agent = DdpgAgent(FEATURES, self, study.seed)
         most = len(layers.choices) - 1
         for episode in range(self.trials):
             noise = self.noise * self.decay ** max(0, episode - self.warmup)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.space import Choice
 from tinyhil.search.study import Ask, Asking, Study
+
+FORESEEN = 64  # before the first of them is asked, for several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,11 @@ class Exhaustive:
             )
         wide = space.uniform(space.high)
         choices = [Choice(name) for name in reversed(space.formats)]
-        for combination in product(choices, repeat=len(free)):
-            candidate = space.having(wide, dict(zip(free, combination, strict=True)))
-            if study.fits(candidate):
+        combinations = product(choices, repeat=len(free))
+        while several := list(islice(combinations, FORESEEN)):
+            candidates = [space.having(wide, dict(zip(free, chosen, strict=True))) for chosen in several]
+            fitting = [candidate for candidate in candidates if study.fits(candidate)]
+            study.foresee(fitting)
+            for candidate in fitting:
                 yield Ask(candidate)
         return None

@@ -83,15 +83,16 @@ def measure(study: Study, wide: Choice, probe: int, lowest_offset: int, most: fl
     present = space.present(everywhere)
     asked = [index for index in study.free() if index in present]
     probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // (1 + len(asked) * len(offered))))
+    alone = {(index, choice): space.having(everywhere, {index: choice}) for index in asked for choice in offered}
+    study.foresee((everywhere, *alone.values()), probe)
     base = (yield Ask(everywhere, probe=probe)).score
     losses = {(index, choice): 0.0 for index in study.free() for choice in offered}
     silent = set(losses)
-    for index in asked:
-        for choice in offered:
-            score = (yield Ask(space.having(everywhere, {index: choice}), probe=probe)).score
-            losses[index, choice] = max(0.0, score.loss - base.loss)
-            if score != base:
-                silent.discard((index, choice))
+    for which, candidate in alone.items():
+        score = (yield Ask(candidate, probe=probe)).score
+        losses[which] = max(0.0, score.loss - base.loss)
+        if score != base:
+            silent.discard(which)
     rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in study.free()}
     return Ladders(wide, rungs, losses, frozenset(silent))
 

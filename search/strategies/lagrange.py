@@ -108,7 +108,9 @@ class Lagrange:
         """The best after the neighbours that promise most were tried, one random jump if none was better; and the
         number of the newest trial."""
         near, newest = [], -1
-        for candidate in neighbours(study, ladders, best.full.candidate, self.screened):
+        around = list(neighbours(study, ladders, best.full.candidate, self.screened))
+        study.foresee(around, self.probe)
+        for candidate in around:
             trial = yield Ask(candidate, probe=self.probe)
             newest = max(newest, trial.number)
             near.append((trial.score.loss, trial.number, candidate))

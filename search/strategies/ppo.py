@@ -12,12 +12,12 @@ import numpy as np
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, layer_space
-from tinyhil.search.strategies.agents import PpoAgent, PpoSettings, Rollout
+from tinyhil.search.strategies.agents import MOST_REWARD, PpoAgent, PpoSettings, Rollout
 from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
-class Ppo:
+class Ppo(PpoSettings):
     """`trials` episodes, `batch` of them per update. `mask`: widths after which no others could keep the limits are
     never drawn. `scale` and `penalty` are lambda and mu of the reward."""
 
@@ -26,33 +26,23 @@ class Ppo:
     mask: bool = True
     scale: float = 10.0
     penalty: float = 2.0
-    hidden: int = 256
-    clip: float = 0.2
-    gamma: float = 0.99
-    gae: float = 0.97
-    actor_rate: float = 3e-4
-    critic_rate: float = 1e-3
-    iterations: int = 80
-    target_kl: float = 0.01
 
     name: ClassVar[str] = "ppo"
     source: ClassVar[str] = "Schulman et al. (2017); reward and settings of the ReRAM paper"
 
     def __post_init__(self) -> None:
-        if min(self.trials, self.batch, self.hidden, self.iterations) < 1:
-            raise ConfigError("ppo: trials, batch, hidden and iterations must be 1 or more")
-        if not (0 < self.clip < 1 and 0 <= self.gamma <= 1 and 0 <= self.gae <= 1):
-            raise ConfigError("ppo: clip must lie between 0 and 1, gamma and gae from 0 to 1")
+        PpoSettings.__post_init__(self)
+        if min(self.trials, self.batch) < 1:
+            raise ConfigError("ppo: trials and batch must be 1 or more")
+        if not (0 < self.scale <= MOST_REWARD and 0 <= self.penalty <= MOST_REWARD):
+            raise ConfigError(f"ppo: scale must be above 0, penalty 0 or more, both at most {MOST_REWARD:g}")
 
     def propose(self, study: Study) -> Asking:
         layers = layer_space(study, self.name)
         if self.mask:
             layers.require_reachable(self.name)
         count = len(layers.choices)
-        settings = PpoSettings(
-            self.hidden, self.clip, self.actor_rate, self.critic_rate, self.iterations, self.target_kl
-        )
-        agent = PpoAgent(FEATURES, count, settings, study.seed)
+        agent = PpoAgent(FEATURES, count, self, study.seed)
         rollout = Rollout(self.gamma, self.gae)
         for episode in range(1, self.trials + 1):
             taken: list[int] = []

@@ -8,8 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.space import Choice
+from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.study import Ask, Asking, Study
+
+FORESEEN = 16  # drawn before the first of them is asked, for several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,21 @@ class RandomWidths:
             raise ConfigError("random: trials must be 1 or more")
 
     def propose(self, study: Study) -> Asking:
-        space = study.space
         random = np.random.default_rng(study.seed)
-        for _ in range(self.trials):
-            drawn = random.integers(0, len(space.formats), len(space.groups))
-            candidate = tuple(Choice(space.formats[number]) for number in drawn)
-            for index in random.permutation(len(space.groups)):
-                if study.fits(candidate):
-                    break
-                candidate = space.having(candidate, {int(index): space.low})
-            yield Ask(candidate)
+        for start in range(0, self.trials, FORESEEN):
+            several = [_drawn(study, random) for _ in range(min(FORESEEN, self.trials - start))]
+            study.foresee(several)
+            for candidate in several:
+                yield Ask(candidate)
         return None
+
+
+def _drawn(study: Study, random: np.random.Generator) -> Candidate:
+    space = study.space
+    drawn = random.integers(0, len(space.formats), len(space.groups))
+    candidate = tuple(Choice(space.formats[number]) for number in drawn)
+    for index in random.permutation(len(space.groups)):
+        if study.fits(candidate):
+            break
+        candidate = space.having(candidate, {int(index): space.low})
+    return candidate

@@ -1,0 +1,272 @@
+"""What training is worth: `python -m benchmarks.training NAME` measures a table of docs/training.md and puts it there.
+
+Figures go to results/training/NAME.json; `--page` renews the tables from these files alone. Accuracy is that of integer
+programs on test samples, run by the host engine; seconds are of the processor. Needs torch, and the data in HIL_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from tinyhil import data
+from tinyhil.assignment import Assignment
+from tinyhil.frontend.load import load_model
+from tinyhil.frontend.onnx import model_of
+from tinyhil.graph import Graph
+from tinyhil.harness.job import open_model
+from tinyhil.native import default_cache_dir
+from tinyhil.search.engine.library import load_engine
+from tinyhil.train.arithmetic import Arithmetic, Limited
+from tinyhil.train.fit import Job, Schedule, Trained, train
+from tinyhil.train.integers import Judge
+from tinyhil.train.samples import Samples, divide
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
+Rows = list[dict[str, Any]]
+CALIBRATED = 200  # samples, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Samples to train on and to report on, and the graph they are for."""
+
+    graph: Graph
+    samples: Samples
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+    def judge(self, assignment: Assignment) -> Judge:
+        return Judge(self.graph, assignment, self.samples.calibration[:CALIBRATED], load_engine(default_cache_dir()))
+
+    def trained(
+        self, assignment: Assignment, schedule: Schedule, arithmetic: Arithmetic | None = None
+    ) -> tuple[Trained, float, float]:
+        """The training, the accuracy of its integers on the test samples, and the processor's seconds."""
+        begin, judge = time.process_time(), self.judge(assignment)
+        told = lambda epoch: print(epoch, flush=True)  # noqa: E731
+        found = train(Job(judge, self.samples, schedule, told, arithmetic=arithmetic))
+        accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
+        return found, accuracy, time.process_time() - begin
+
+    def untrained(self, assignment: Assignment, constants: dict[str, np.ndarray]) -> float:
+        """Accuracy of the integers of these constants as they are."""
+        judge = self.judge(assignment)
+        return judge.correct(judge.program(constants, judge.ranges(constants)), self.x_test, self.y_test)
+
+
+def zoo_bench(name: str, seed: int) -> Bench:
+    opened = open_model(name, without=("dead-channels",))
+    assert opened.source.dataset is not None
+    found = data.load(opened.source.dataset)
+    assert found.y_test is not None
+    return Bench(opened.model.graph, divide(found.x_train, found.y_train, seed), found.x_test, found.y_test)
+
+
+# ---- a limit of RAM
+
+AT_EIGHT_BITS = (
+    ("fastgrnn_fsdd", "fixed8", Schedule(epochs=12, batch=50, rate=1.5e-3)),
+    ("fastgrnn_dsa19", "fixed8", Schedule(epochs=4, batch=100, rate=1.5e-3)),
+    ("digits_cnn", "fixed4", Schedule(epochs=20, rate=5e-3)),
+    ("protonn_letter26", "fixed6", Schedule(epochs=10, rate=3e-3)),
+    ("bonsai_usps10", "fixed4", Schedule(epochs=15, rate=3e-3)),
+)
+
+
+def ram() -> Rows:
+    rows = []
+    for name, fmt, schedule in AT_EIGHT_BITS:
+        bench = zoo_bench(name, schedule.seed)
+        _, after, seconds = bench.trained(Assignment(fmt), schedule)
+        judge = bench.judge(Assignment(fmt))
+        rows.append(
+            {
+                "model": name,
+                "format": fmt,
+                "float": judge.float_correct({}, bench.x_test, bench.y_test),
+                "as it is": bench.untrained(Assignment(fmt), {}),
+                "trained": after,
+                "test samples": len(bench.y_test),
+                "epochs": schedule.epochs,
+                "seed": schedule.seed,
+                "seconds": round(seconds),
+            }
+        )
+    return rows
+
+
+# ---- networks of 1 to 8 bits from scratch
+
+QNN = Schedule(epochs=8, batch=100, rate=3e-2)
+WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
+
+
+def mlp(sizes: tuple[int, ...], activation: str, seed: int) -> Graph:
+    """Gemm after Gemm, weights uniform, with a hard tanh or the sign between them."""
+    random, value, nodes, constants = np.random.default_rng(seed), "flat", [], {}
+    nodes.append(helper.make_node("Flatten", ["x"], ["flat"], name="flat"))
+    constants["low"], constants["high"] = np.float32(-1), np.float32(1)
+    for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
+        reach = (3 / inputs) ** 0.5
+        constants[f"fc{number}_w"] = random.uniform(-reach, reach, (inputs, outputs)).astype(np.float32)
+        constants[f"fc{number}_b"] = np.zeros(outputs, np.float32)
+        last = number == len(sizes) - 1
+        result = "logits" if last else f"fc{number}"
+        nodes.append(helper.make_node("Gemm", [value, f"fc{number}_w", f"fc{number}_b"], [result], name=result))
+        if not last:
+            more = ["low", "high"] if activation == "Clip" else []
+            nodes.append(helper.make_node(activation, [result, *more], [f"act{number}"], name=f"act{number}"))
+        value = f"act{number}"
+    ends = [("x", [1, sizes[0]]), ("logits", [1, sizes[-1]])]
+    source, output = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends)
+    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    proto = helper.make_model(helper.make_graph(nodes, "mlp", [source], [output], weights))
+    onnx.checker.check_model(proto)
+    return model_of(proto, Path("mlp.onnx"), "").graph
+
+
+def of_bits(bits: int) -> Assignment:
+    """Hidden weights and activations of `bits`; the input has 8, the last layer's weights too, sums and biases 16."""
+    values = {"x": "fixed8", "flat": "fixed8", "fc1_w": WIDTHS[bits], "fc2_w": WIDTHS[bits], "fc3_w": "fixed8"}
+    hidden = {} if bits == 1 else {"act1": WIDTHS[bits], "act2": WIDTHS[bits]}
+    return Assignment("fixed16", {**values, **hidden})
+
+
+def qnn() -> Rows:
+    found = data.load("mnist")
+    assert found.y_train is not None
+    assert found.y_test is not None
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:20000], found.x_test))
+    samples = divide(x, found.y_train[:20000], QNN.seed)
+    bench = Bench(mlp((784, 256, 256, 10), "Clip", QNN.seed), samples, x_test, found.y_test)
+    floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
+    rows: Rows = [{"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}]
+    for bits in WIDTHS:
+        assignment = of_bits(bits)
+        own = replace(bench, graph=mlp((784, 256, 256, 10), "Sign", QNN.seed)) if bits == 1 else bench
+        before = None if bits == 1 else bench.untrained(assignment, floats.constants)
+        _, accuracy, seconds = own.trained(assignment, QNN)
+        rows.append({"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)})
+    return rows
+
+
+# ---- clustered weights
+
+CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3)
+CLUSTER_FORMATS = ("kmeans16",)
+PICTURES = 2500
+
+
+def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first pictures (count, 3, 32, 32) of a file of JPEGs, 0 to 255, and their labels."""
+    with np.load(Path(os.environ["HIL_DATA"]) / "large" / name, allow_pickle=False) as file:
+        jpeg, offsets, labels = file["jpeg"], file["offsets"], file["y"][:count]
+    found = [Image.open(io.BytesIO(jpeg[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB") for i in range(count)]
+    return np.stack([np.asarray(image) for image in found]).transpose(0, 3, 1, 2).astype(np.float32), labels
+
+
+def clusters() -> Rows:
+    graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
+    samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
+    bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
+    rows = []
+    for name in CLUSTER_FORMATS:
+        formats = Assignment(name)
+        _, after, seconds = bench.trained(formats, CLUSTERED)
+        rows.append(
+            {
+                "weights": name,
+                "float": bench.judge(formats).float_correct({}, bench.x_test, bench.y_test),
+                "post-training": bench.untrained(formats, {}),
+                "retrained": after,
+                "seconds": round(seconds),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+# ---- training in limited precision
+
+PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
+FRACTIONS = (8, 10, 12, 14)
+TINY = 2.0**-22  # of the last layer's weights: gradients behind it are below 2^-24
+
+
+def arithmetic() -> Rows:
+    """An MLP by plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+    found = data.load("mnist")
+    assert found.y_train is not None
+    assert found.y_test is not None
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:10000], found.x_test))
+    samples = divide(x, found.y_train[:10000], PLAIN.seed)
+    bench = Bench(mlp((784, 128, 128, 10), "Relu", PLAIN.seed), samples, x_test, found.y_test)
+    plain = bench.trained(Assignment("float32"), PLAIN, Limited(8, 16, False))[1]
+    rows: Rows = [{"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}]
+    for fraction in FRACTIONS:
+        row: dict[str, Any] = {"arithmetic": f"fixed16:{16 - fraction}.{fraction}"}
+        begin = time.process_time()
+        for way in ("nearest", "stochastic"):
+            limited = Limited(16 - fraction, fraction, way == "stochastic")
+            row[way] = bench.trained(Assignment("float32"), PLAIN, limited)[1]
+        rows.append({**row, "seconds": round(time.process_time() - begin)})
+        print(rows[-1], flush=True)
+    return rows
+
+
+TABLES: dict[str, Callable[[], Rows]] = {"ram": ram, "qnn": qnn, "clusters": clusters, "arithmetic": arithmetic}
+
+
+def table(rows: Rows) -> str:
+    heads = list(rows[0])
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(cell(row[head]) for head in heads) + " |" for row in rows)])
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if isinstance(value, float) else str(value)
+
+
+def page() -> None:
+    """The tables of the page, from what was measured."""
+    text = PAGE.read_text()
+    for name in TABLES:
+        file = RESULTS / f"{name}.json"
+        if file.is_file():
+            made = f"<!-- {name} -->\n{table(json.loads(file.read_text()))}\n<!-- end -->"
+            text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, made=made: made, text, flags=re.DOTALL)
+    PAGE.write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="tables to measure")
+    parser.add_argument("--page", action="store_true")
+    for name in parser.parse_args().names:
+        rows = TABLES[name]()
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        print(table(rows), flush=True)
+    page()
+
+
+if __name__ == "__main__":
+    main()

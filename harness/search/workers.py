@@ -1,0 +1,101 @@
+"""Several processes that answer the questions of one search (search/journal.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import Boards
+from tinyhil.harness.search.task import SearchRequest, Task, load_task
+from tinyhil.processes import Started
+from tinyhil.search.journal import Journal
+from tinyhil.search.run import answered
+
+POLL_S = 0.02
+WAIT_S = 60.0  # of one who comes before the search that it is to help
+END_S = 5.0
+COMMAND = (sys.executable, "-m", "tinyhil.harness.search.workers")
+Say = Callable[[str], None]
+
+
+@contextmanager
+def helped(task: Task) -> Iterator[Task]:
+    """The task with a journal, and `--workers` processes less one that answer what it will ask. They end with us."""
+    workers = task.request.workers
+    if workers is None:
+        yield task
+        return
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(journal_path(task)))
+        journal.lead()
+        for _ in range(workers - 1):
+            helper = Started(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            stack.callback(helper.end, END_S)
+            assert helper.stdin is not None
+            helper.stdin.write(json.dumps(_told(task)))
+            helper.stdin.close()
+        yield replace(task, study=replace(task.study, journal=journal))
+
+
+def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
+    """Answer the questions of the same search, on this machine or on another with the same results folder, until it
+    ends; how many were answered."""
+    request.check()
+    task = load_task(request, default_cache_dir(), say, lambda trial, best: None, boards)
+    answers, deadline = 0, time.monotonic() + WAIT_S
+    with Journal(journal_path(task)) as journal:
+        while not journal.is_led() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        while (question := journal.take()) is not None or journal.is_led():
+            if question is None:
+                time.sleep(POLL_S)
+                continue
+            journal.tell(question, answered(task.study, question))
+            answers += 1
+    return answers
+
+
+def journal_path(task: Task) -> Path:
+    """One for all searches, whatever their strategies and limits, that ask about the same things."""
+    split, space = task.split, task.study.space
+    ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
+    how = (
+        f"{task.opened.model.sha256} {split.sha256} {len(split.x)} {space.formats} {task.request.calibrate_by} {ranges}"
+    )
+    how += "" if task.board is None else f" {task.board.hardware}"
+    return task.folder / f"journal-{hashlib.sha256(how.encode()).hexdigest()[:12]}.jsonl"
+
+
+def _told(task: Task) -> dict[str, Any]:
+    """What a helper needs to load the same task."""
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(task.request).items()}
+    return {"request": given, "boards": None if task.boards is None else task.boards.model_dump_json()}
+
+
+def _request(data: Mapping[str, Any]) -> SearchRequest:
+    values: dict[str, Any] = {}
+    for field in fields(SearchRequest):
+        value = data[field.name]
+        if value is not None and "Path" in str(field.type):
+            value = Path(value)
+        values[field.name] = tuple(value) if isinstance(value, list) else value
+    return SearchRequest(**values)
+
+
+def main() -> None:
+    told = json.loads(sys.stdin.read())
+    boards = None if told["boards"] is None else Boards.model_validate_json(told["boards"])
+    assist(_request(told["request"]), boards, lambda line: None)
+
+
+if __name__ == "__main__":
+    main()

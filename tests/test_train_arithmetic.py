@@ -1,0 +1,109 @@
+"""Training in limited precision: the rounding of values, gradients and updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_train import job  # noqa: E402
+
+from tinyhil.errors import ConfigError  # noqa: E402
+from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
+from tinyhil.train.fit import Epoch, Schedule, loss_of, train  # noqa: E402
+from tinyhil.train.network import network, with_constants  # noqa: E402
+
+NUMBERS = torch.tensor([-9.0, -0.375, -0.25, -0.1, 0.0, 0.124, 0.125, 0.126, 0.375, 0.5, 9.0])
+
+
+def test_nearest_takes_the_lower_of_two_and_saturates() -> None:
+    found = holder(Limited(3, 2, False), (0,)).converted(NUMBERS)
+    assert found.tolist() == [-4.0, -0.5, -0.25, 0.0, 0.0, 0.0, 0.0, 0.25, 0.25, 0.5, 3.75]
+
+
+def test_stochastic_rounding_is_right_on_average_and_repeats() -> None:
+    arithmetic, x = Limited(3, 2, True), torch.full((40000,), 0.3)
+    first, again, other = (holder(arithmetic, seeds).converted(x) for seeds in ((1, 2), (1, 2), (1, 3)))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert set(first.tolist()) == {0.25, 0.5}
+    assert float(first.mean()) == pytest.approx(0.3, abs=4 * 0.1 / 200)  # four standard errors
+
+
+def test_gradients_and_values_are_rounded() -> None:
+    x = torch.tensor([0.3]).requires_grad_()
+    held = holder(Limited(4, 2, False), (0,)).value("v", x)
+    (held * 0.6).sum().backward()
+    assert held.item() == 0.25
+    assert x.grad is not None
+    assert x.grad.item() == 0.5
+
+
+def test_layers_behind_tiny_weights_learn_with_a_scaled_loss_alone() -> None:
+    """Gradients of the first layer lie below 2^-24: float16 loses them, unless the loss is scaled."""
+    given = job(1)
+    graph = given.judge.graph
+    tiny = with_constants(graph, {"fc2_w": graph.all_constants()["fc2_w"] * np.float32(2.0**-24)})
+    x, y = torch.tensor(given.samples.x[:64]).reshape(64, 1, 8, 8), torch.as_tensor(given.samples.y[:64].astype(int))
+    for scale, alive in ((1.0, False), (2.0**20, True)):
+        net = network(tiny)
+        x = x.reshape(64, *tiny.shapes[tiny.inputs[0]])
+        held = holder(Half(scale), (0,))
+        (loss_of(net, net.forward(x, held), y) * scale).backward()
+        gradient = net.weights["fc1_w"].grad
+        assert gradient is not None
+        assert bool(gradient.abs().max() > 0) is alive
+
+
+def test_scaling_the_loss_saves_gradients_below_the_smallest_half() -> None:
+    x = torch.tensor([1.0]).requires_grad_()
+    for scale, alive in ((1.0, False), (2.0**16, True)):
+        x.grad = None
+        held = holder(Half(scale), (0,)).value("v", x)
+        (held * 2.0**-30 * scale).sum().backward()
+        assert x.grad is not None
+        assert bool(x.grad.item() / scale == 2.0**-30) is alive
+
+
+def test_a_dynamic_scale_halves_at_overflow_and_doubles_after_a_while() -> None:
+    scale = LossScale(2.0**10)
+    scale.after(Half(), finite=False)
+    assert scale.factor == 2.0**9
+    for _ in range(200):
+        scale.after(Half(), finite=True)
+    assert scale.factor == 2.0**10
+    scale.after(Half(8.0), finite=False)
+    assert scale.factor == 2.0**10
+
+
+@pytest.mark.parametrize("arithmetic", [Limited(4, 12, True), Half()])
+def test_resumed_training_draws_the_same(arithmetic: Limited | Half, tmp_path: Path) -> None:
+    given = replace(job(2), arithmetic=arithmetic, schedule=Schedule(2, rate=0.01))
+    whole = train(given)
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(given, checkpoint=tmp_path / "c.npz", tell=stop))
+    resumed = train(replace(given, checkpoint=tmp_path / "c.npz"))
+    assert resumed.epochs[1:] == whole.epochs[1:]
+    assert all(np.array_equal(resumed.constants[name], array) for name, array in whole.constants.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "message"),
+    [
+        ("fixed16:4.13", "dynamic", "4 and 13 bits are not 16"),
+        ("fixed16", "dynamic", "fixed16:IL.FL"),
+        ("fp16", "lots", "a number, or dynamic"),
+    ],
+)
+def test_what_is_no_arithmetic_is_refused(text: str, scale: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(text, "nearest", scale)
