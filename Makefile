@@ -39,7 +39,8 @@ test-slow: setup-dev
 
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
 tables: setup-dev
-	$(BIN)/python -m tools.tables && $(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.tables && $(BIN)/python -m benchmarks.zoo accuracy && $(BIN)/python -m tools.docs
+	@echo "networks of other systems (HIL_DATA): python -m benchmarks.peers, python -m benchmarks.peers_models --measure"
 
 # The site of docs/, into site/; fails on what leads nowhere.
 docs: setup-dev

@@ -1,10 +1,10 @@
-"""The networks of the peer comparison and MLPerf Tiny's on the emulated boards; a Markdown table of wins and losses.
+"""The networks of the peer comparison and MLPerf Tiny's on the emulated boards, wins and losses alike.
 
+`python -m benchmarks.peers` writes results/networks.json, which docs/measured/peers.md shows (python -m tools.docs).
 Cycles on the Uno, instructions on Cortex-M3 and M7. Needs HIL_DATA with `models/peer_bench/` (an MLP 64-32-10 and a
 small CNN on digits, and a FastGRNN with H = 32 over 128 x 9, here as a Scan instead of unrolled, same weights) and
 `models/mlperftiny_*.onnx`. The peers' figures on the same files are from one measurement with the same compilers and
-flags (docs/measured/peers.md); X-CUBE-AI is closed: its figures are published cycles, and our modelled cycles are held
-against them.
+flags; X-CUBE-AI is closed: its figures are published cycles, and our modelled cycles are held against them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import store
+from tools.measured import provenance, write
 
 
 def fastgrnn_as_scan(weights: Path) -> onnx.ModelProto:
@@ -118,23 +119,35 @@ def _saved(path: Path, x: np.ndarray, y: np.ndarray | None = None) -> Path:
 
 
 def main() -> None:
-    boards = load_boards()
+    measured_at, boards, rows = provenance(), load_boards(), []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        print(
-            "| network | board | " + " | ".join(FORMATS) + " | int8 / fixed8 | fastest peer | won | RAM B | flash B |"
-        )
-        print("|---|---|" + "---|" * (len(FORMATS) + 5))
         for network in networks(work):
             for board in network.boards:
-                records = [_record(network, board, fmt, boards, work) for fmt in FORMATS]
-                print(_row(network, board, records), flush=True)
+                costs = {fmt: _costs(_record(network, board, fmt, boards, work)) for fmt in FORMATS}
+                peer, cost = network.peers.get(board, (None, None))
+                rows.append({"network": network.title, "board": board, "formats": costs, "peer": peer, "cost": cost})
+                print(rows[-1], flush=True)
+    write("networks", measured_at, rows)
+
+
+def _costs(record: Mapping[str, Any] | None) -> dict[str, int] | None:
+    """Cycles and instructions of one inference, RAM and flash of the whole firmware in bytes."""
+    if record is None:
+        return None
+    latency = record["latency"]
+    return {
+        "cycles": round(latency["median"]),
+        "instructions": round(latency.get("instructions", 0)),
+        "ram_bytes": record["memory"]["total_bytes"],
+        "flash_bytes": record["flash_bytes"],
+    }
 
 
 def _record(network: Network, board: str, fmt: str, boards: Boards, work: Path) -> dict[str, Any] | None:
     """None where it does not fit."""
-    inputs = network.inputs
-    request = Request(board, str(network.model), fmt, None, inputs, inputs, network.samples, results=work / "results")
+    files = {"inputs": network.inputs, "calibrate": network.inputs, "results": work / "results"}
+    request = Request(board, str(network.model), fmt, samples=network.samples, **files)
     try:
         record = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))[0]
     except DoesNotFit:
@@ -142,28 +155,6 @@ def _record(network: Network, board: str, fmt: str, boards: Boards, work: Path) 
     if not record["bit_exact"]:
         raise SystemExit(f"{network.title} on {board} in {fmt}: other outputs than the reference")
     return record
-
-
-def _cost(record: dict[str, Any]) -> float:
-    latency = record["latency"]
-    return float(latency["median"] if record["board"] == "uno" else latency["instructions"])
-
-
-def _row(network: Network, board: str, records: list[dict[str, Any] | None]) -> str:
-    costs = [None if record is None else _cost(record) for record in records]
-    name, peer = network.peers.get(board, ("none", None))
-    first = records[0]
-    ratio = f"{costs[1] / costs[0]:.2f}" if costs[0] and costs[1] else ""
-    ours = first["latency"]["median"] if first is not None and name == ST else costs[0]
-    won = "" if peer is None or ours is None else "yes" if ours < peer else "no"
-    beside = "none measured" if peer is None else f"{_short(peer)} ({name})"
-    sizes = ("", "") if first is None else (f"{first['memory']['total_bytes']:,}", f"{first['flash_bytes']:,}")
-    cells = ["does not fit" if cost is None else _short(cost) for cost in costs]
-    return "| " + " | ".join([network.title, board, *cells, ratio, beside, won, *sizes]) + " |"
-
-
-def _short(count: float) -> str:
-    return f"{count / 1e6:.3g}M" if count >= 1e6 else f"{count / 1e3:.3g}k"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The four networks Shiftry was measured on, as ONNX: the same weights, hence comparable accuracy, RAM and cycles.
 
-    python benchmarks/peers_models.py --out DIR      writes <name>.onnx, <name>.npz (x, y: all 2007 test points) and
+    python -m benchmarks.peers_models --out DIR      writes <name>.onnx, <name>.npz (x, y: all 2007 test points) and
                                                      <name>_train.npz (7291 points to calibrate and search on)
-    python benchmarks/peers_models.py                prints the float accuracies only
-    python benchmarks/peers_models.py --measure      writes results/peers.json: accuracy on all test points, and what
+    python -m benchmarks.peers_models                prints the float accuracies only
+    python -m benchmarks.peers_models --measure      writes results/peers.json: accuracy on all test points, and what
                                                      the emulated Uno takes (then: python -m tools.docs)
 
 Needs onnxruntime, and HIL_DATA with models/shiftry_peers.npz and small/usps.npz. The weights stay there: they are for
@@ -13,7 +13,6 @@ tests and benchmarks only.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -27,6 +26,8 @@ import onnx
 from models.training.graphs import Bonsai, FastGrnn, ProtoNn, bonsai, fastgrnn, protonn
 from tinyhil.data import load
 from tinyhil.errors import DataError
+from tools.measured import provenance
+from tools.measured import write as write_table
 
 FILE = "models/shiftry_peers.npz"
 USPS_SHAPE = (1, 16, 16)
@@ -224,11 +225,12 @@ def measure(name: str, peer: Peer, folder: Path) -> dict[str, Any]:
 
 
 def measure_all() -> None:
+    measured_at = provenance()
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(name, peer, Path(folder)) for name, peer in build_peers().items()]
     if not all(row["bit_exact"] for row in rows):
         raise SystemExit("outputs of the Uno differ from the reference; nothing written")
-    (ROOT / "results" / "peers.json").write_text(json.dumps(rows, indent=1) + "\n")
+    write_table("peers", measured_at, rows)
 
 
 def main() -> None:

@@ -25,16 +25,17 @@ SWEEP = """
 models: [digits_mlp, protonn_usps2, bonsai_usps2, digits_cnn]
 boards: [host, uno@emulated]
 formats: [fixed8, fixed16]
-run: {samples: 60}
+run: {samples: 1000}
 """
 CELLS, SEED = 512, 0  # of the simulated sweep
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 ON_BOARDS, BOARDS = 0.5, 8  # share of cells that need one of so many boards, in the second simulation
 
 
-def measured(jobs: int, folder: Path) -> dict[str, Any]:
-    """One sweep of its own results folder; what is built before is found in the cache."""
-    (folder / "sweep.yaml").write_text(SWEEP)
+def measured(jobs: int, folder: Path, text: str = SWEEP) -> dict[str, Any]:
+    """One sweep of its own results folder; what is built before is found in the cache. Processor time of a process
+    counts from its start, that of `hil sweep` itself is what is left."""
+    (folder / "sweep.yaml").write_text(text)
     begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "tinyhil.harness.cli", "sweep", "sweep.yaml", "--json", "--jobs", str(jobs)]
     done = subprocess.run(
@@ -45,7 +46,8 @@ def measured(jobs: int, folder: Path) -> dict[str, Any]:
     cells = json.loads(done.stdout)["cells"]
     busy: dict[int, float] = defaultdict(float)
     for cell in cells:
-        busy[cell["process"]] += cell["processor_s"]
+        process, used_by_it = cell["process"]
+        busy[process] = max(busy[process], used_by_it)
     return {
         "jobs": jobs,
         "cells": len(cells),
@@ -97,7 +99,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        measured(2, Path(folder))  # builds what is not built
+        measured(2, Path(folder), SWEEP.replace("1000", "1"))  # builds what is not built
         with tempfile.TemporaryDirectory() as fresh:
             runs = [measured(jobs, Path(fresh)) for jobs in (1, 2)]
     total = [run["busiest_s"] + run["beside_s"] for run in runs]

@@ -1,7 +1,7 @@
 """The zoo, measured: what docs/zoo.md shows, made by `python -m tools.docs` from what this writes.
 
-    python benchmarks/zoo.py accuracy [MODEL ...]    all test samples by the host engine, into results/zoo.json
-    python benchmarks/zoo.py golden [MODEL ...]      golden records of the emulated boards (docs/regression.md)
+    python -m benchmarks.zoo accuracy    all test samples by the host engine, into results/zoo.json
+    python -m benchmarks.zoo golden [MODEL ...]      golden records of the emulated boards (docs/regression.md)
 
 Each in 8 and in 16 bits, and by the assignments that lie beside the model. What does not fit a board is said and left
 out. Needs the data sets (HIL_DATA, or a network).
@@ -10,32 +10,29 @@ out. Needs the data sets (HIL_DATA, or a network).
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
-
-from tinyhil.assignment import Assignment, load_assignment  # noqa: E402
-from tinyhil.classes import classes_of  # noqa: E402
-from tinyhil.data import load  # noqa: E402
-from tinyhil.errors import DoesNotFit, HilError  # noqa: E402
-from tinyhil.evaluate import evaluate  # noqa: E402
-from tinyhil.harness.build.toolchain import default_cache_dir  # noqa: E402
-from tinyhil.harness.config import load_boards  # noqa: E402
-from tinyhil.harness.job import open_model  # noqa: E402
-from tinyhil.harness.measure.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden  # noqa: E402
-from tinyhil.harness.zoo import ModelSource, zoo_names  # noqa: E402
-from tinyhil.lower import lower  # noqa: E402
-from tinyhil.memplan.arena.placement import place  # noqa: E402
-from tinyhil.reference import dequantize_outputs, quantize_inputs  # noqa: E402
-from tinyhil.search.engine.library import load_engine  # noqa: E402
+from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.classes import classes_of
+from tinyhil.data import load
+from tinyhil.errors import DoesNotFit, HilError
+from tinyhil.evaluate import evaluate
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import open_model
+from tinyhil.harness.measure.golden import FOLDER, Bench, Order, make_golden, measure, path_of, write_golden
+from tinyhil.harness.zoo import ModelSource, zoo_names
+from tinyhil.lower import lower
+from tinyhil.memplan.arena.placement import place
+from tinyhil.reference import dequantize_outputs, quantize_inputs
+from tinyhil.search.engine.library import load_engine
+from tools.measured import provenance, write
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "results"
 BOARDS = ("uno", "due", "h747")
 FORMATS = ("fixed8", "fixed16")
 AT_ONCE = 500
@@ -107,13 +104,13 @@ def _manifest(source: ModelSource) -> dict[str, Any]:
     return loaded
 
 
-def write_accuracy(model: str) -> None:
-    path = RESULTS / "zoo.json"
-    known = json.loads(path.read_text()) if path.is_file() else {}
-    known[model] = accuracy(model)
-    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-    for name, row in known[model].items():
-        print(model, name, row, flush=True)
+def write_accuracies() -> None:
+    measured_at, rows = provenance(), {}
+    for model in sorted(zoo_names()):
+        rows[model] = accuracy(model)
+        for name, row in rows[model].items():
+            print(model, name, row, flush=True)
+    write("zoo", measured_at, rows)
 
 
 def write_goldens(model: str) -> None:
@@ -140,13 +137,15 @@ def _golden(variant: Variant, board: str, bench: Bench) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("accuracy", "golden"))
-    parser.add_argument("models", nargs="*", help="default: all bundled models")
+    parser.add_argument("models", nargs="*", help="of golden; default: all bundled models")
     args = parser.parse_args()
-    for model in args.models or zoo_names():
-        try:
-            (write_accuracy if args.what == "accuracy" else write_goldens)(model)
-        except HilError as error:
-            print(f"{model}: {error}", file=sys.stderr, flush=True)
+    try:
+        if args.what == "accuracy":
+            write_accuracies()
+        for model in args.models or zoo_names() if args.what == "golden" else ():
+            write_goldens(model)
+    except HilError as error:
+        sys.exit(f"zoo: {error}")
 
 
 if __name__ == "__main__":

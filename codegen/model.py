@@ -497,6 +497,7 @@ def signature_of(program: Program, item: Op | Chain) -> str:
 def _result(op: Op, name: str) -> str:
     """Where an operation writes: with the limits of its activation, if it has one inside."""
     limit = KERNEL_BY_NAME[op.kernel].limit
+    name = f"{name} + {op.params['out_first']}" if op.params.get("out_first") else name
     ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
     return f"hil::{limit}{ends}({name})" if limit else name
 

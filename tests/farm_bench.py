@@ -88,10 +88,16 @@ class Farm:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
+    def kill_scheduler(self) -> None:
+        os.kill(self._scheduler, signal.SIGKILL)
+        os.waitpid(self._scheduler, 0)
+        self._scheduler = 0
+
     def end(self) -> None:
-        for pid in (*self.workers.values(), self._scheduler):
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        for name in list(self.workers):
+            self.kill(name)
+        if self._scheduler:
+            self.kill_scheduler()
 
 
 @contextmanager

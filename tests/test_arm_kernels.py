@@ -28,7 +28,8 @@ from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
-from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.memplan.arena.row_stages import runs
+from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.preference import Wish
 from tinyhil.program import Blocks, Program, walk
 from tinyhil.reference import run_reference
@@ -126,7 +127,7 @@ def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
     """A chain of depthwise and pointwise layers through line buffers."""
     for default in ("fixed8", "int8"):
         program = arrange(program_of(mobile(), folder, default), core)
-        (chain,) = chains(program)
+        (chain,) = runs(program)
         by_rows = row_wise(program, chain)
         assert by_rows is not None
         yield Case(f"rows {default}", by_rows, extreme_inputs(program, 7))

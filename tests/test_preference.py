@@ -10,7 +10,8 @@ from onnx_models import compiled, load, samples_for
 from test_rows import Chain, digits, mobile
 
 from tinyhil.memplan.arena.placement import Placements, placements
-from tinyhil.memplan.arena.preference import WORTH, preferred, time_lost
+from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.row_costs import WORTH, time_lost
 from tinyhil.preference import PREFERENCES
 
 LARGE = 512 << 10
@@ -25,7 +26,7 @@ def test_rows_where_they_are_wanted(tmp_path: Path) -> None:
     found = placed(digits(), tmp_path)
     layers, rows = found.layers.plan.peak_bytes, found.rows.plan.peak_bytes
     assert rows < layers
-    assert time_lost(found) > WORTH  # small layers of many rows
+    assert time_lost(found.rows.program, found.layers.program) > WORTH  # small layers of many rows
     size = found.layers.program.tensors[found.layers.program.input].size_bytes
     cases = [
         ("ram", LARGE, found.rows),
@@ -46,15 +47,17 @@ def test_rows_where_they_are_wanted(tmp_path: Path) -> None:
 def test_rows_that_cost_next_to_no_time_are_taken_anyway(tmp_path: Path) -> None:
     found = placed(mobile(), tmp_path)
     assert found.rows.plan.peak_bytes < found.layers.plan.peak_bytes
-    cheap = time_lost(found) <= WORTH
-    assert preferred(found, LARGE, "balanced") is (found.rows if cheap else found.layers)
+    lost = [time_lost(option.program, found.layers.program) for option in found.options]
+    assert lost == sorted(lost)
+    cheap = [option for option, share in zip(found.options, lost, strict=True) if share <= WORTH]
+    assert preferred(found, LARGE, "balanced") is cheap[-1]
     wide = placed(Chain(16, 32).conv(32, 3, pad=1).conv(32, 3, pad=1).pool("MaxPool", 2, 2), tmp_path)
     assert wide.rows is not wide.layers
-    assert time_lost(wide) <= WORTH
+    assert time_lost(wide.rows.program, wide.layers.program) <= WORTH
     assert preferred(wide, LARGE, "balanced") is wide.rows
 
 
 @pytest.mark.parametrize("prefer", PREFERENCES)
 def test_a_program_without_rows_has_one_placement(prefer: str, tmp_path: Path) -> None:
     found = placed(digits(), tmp_path)
-    assert preferred(replace(found, rows=found.layers), 1, prefer) is found.layers
+    assert preferred(replace(found, options=found.options[:1]), 1, prefer) is found.layers

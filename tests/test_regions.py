@@ -34,17 +34,17 @@ SIDE, CHANNELS = 128, 12  # three tensors of 196,608 B, live together: more than
 
 
 def wide_model(side: int = SIDE, channels: int = CHANNELS):
-    """y = max(a * b + a + b): the product can take the place of neither factor."""
+    """y = max(a * b + a + b): the product can take the place of neither factor. One axis: there are no rows."""
     chance = np.random.default_rng(1)
     nodes = [node("Conv", f"x w{name}", name) for name in "ab"]
     nodes += [node("Mul", "a b", "ab"), node("Add", "ab a", "s"), node("Add", "s b", "t")]
     nodes.append(node("GlobalMaxPool", "t", "y"))
-    constants = {f"w{name}": chance.normal(size=(channels, 1, 1, 1)) for name in "ab"}
-    return simple(nodes, {"x": (1, 1, side, side)}, constants)
+    constants = {f"w{name}": chance.normal(size=(channels, 1, 1)) for name in "ab"}
+    return simple(nodes, {"x": (1, 1, side * side)}, constants)
 
 
 def small_program(folder: Path) -> Program:
-    return compiled(load(wide_model(6, 4), folder), samples_for((1, 1, 6, 6)), "fixed8")
+    return compiled(load(wide_model(6, 4), folder), samples_for((1, 1, 36)), "fixed8")
 
 
 def test_buffers_go_where_there_is_room() -> None:
@@ -149,7 +149,7 @@ def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.
 def test_the_h747_runs_what_its_largest_memory_can_not_hold(tmp_path: Path) -> None:
     path = tmp_path / "wide.onnx"
     path.write_bytes(wide_model().SerializeToString())
-    model, x = load_onnx(path), samples_for((1, 1, SIDE, SIDE), 1)
+    model, x = load_onnx(path), samples_for((1, 1, SIDE * SIDE), 1)
     np.save(tmp_path / "x.npy", x)
     save_ranges(path.with_suffix(".ranges.json"), calibrate(model.graph, x, {"name": "test"}), model.sha256)
     request = Request(
@@ -178,7 +178,7 @@ def test_a_model_too_large_for_all_memories_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(wide_model(256, 12).SerializeToString())
     model = load_onnx(path)
-    ranges = calibrate(model.graph, samples_for((1, 1, 256, 256), 1), {"name": "test"})
+    ranges = calibrate(model.graph, samples_for((1, 1, 256 * 256), 1), {"name": "test"})
     with pytest.raises(DoesNotFit):
         compile_model(model, Assignment("fixed8"), ranges, [load_boards().board("h747")], {"h747"})
 

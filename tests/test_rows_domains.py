@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,8 @@ from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
-from tinyhil.memplan.arena.row_wise import chains, row_wise
+from tinyhil.memplan.arena.row_stages import runs
+from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.ops import rows
 from tinyhil.program import Program, walk
 
@@ -27,6 +30,7 @@ Made = tuple[Graph, Ranges, np.ndarray]
 # one of each kind of element
 KINDS = ("fixed5", "fixed8", "fixed12", "fixed16", "fixed32", "posit8es0", "posit16es1", "posit32es2", "fp8e4m3")
 KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8", "fixed8pc", "fp8e4m3pc")
+FEW = ("fixed8", "fixed16", "posit8es0", "float32", "int8")
 MIXTURES, MOST_SEEDS = 24, 200
 
 
@@ -34,14 +38,36 @@ def pooled(chain: Chain, op: str = "AveragePool") -> Chain:
     return chain.pool(op, 2, 2)
 
 
+def joined(op: str, after: str = "", bias: int = 1) -> Chain:
+    """An addition of what came two layers before, or another operation of two planes."""
+    chain = Chain(1, 8).conv(2, 3, pad=1).add("Relu")
+    begin = chain.last
+    chain.conv(2, 3, pad=1, bias=bias).add(op, begin)
+    return (chain.add(*after.split(maxsplit=1)) if after else chain).conv(1, 2)
+
+
+def of_pictures() -> Chain:
+    """Channels last: the axes change places before the first layer."""
+    chain = Chain(3, 8).add("Transpose", perm=[0, 3, 1, 2])
+    chain.shape = (1, 8, 7, 3)
+    return chain.conv(2, 3, pad=1).add("Relu").conv(1, 2)
+
+
+JOINED = tuple(
+    partial(joined, op, after, bias)
+    for op, after, bias in itertools.product(("Add", "Sub", "Mul"), ("", "Relu", "Clip low high"), (0, 1))
+    if bias or op == "Add"
+)
 CHAINS = (
+    *JOINED,
+    of_pictures,
     lambda: pooled(Chain(1, 8).conv(2, 3, pad=1).add("Relu")).add("HardSwish").conv(2, 2, bias=0),
     lambda: Chain(2, 8).conv(2, 3, pad=1, group=2, bias=0).add("Relu").pool("AveragePool", 3, 1, pad=1).add("Abs"),
     lambda: pooled(Chain(1, 9).conv(2, 2, bias=0).add("Clip", "low high"), "MaxPool").add("HardSigmoid").conv(1, 2),
     lambda: pooled(Chain(1, 7).conv(2, 3, pad=1).add("Clip", "low high").add("LeakyRelu"), "MaxPool"),
     lambda: pooled(Chain(1, 9), "MaxPool").add("Relu").pool("AveragePool", 2, 1).add("Clip", "low high"),
     lambda: pooled(Chain(1, 8).conv(2, 3, pad=1, bias=0).add("Sigmoid"), "MaxPool").add("Tanh").conv(1, 2),
-    lambda: pooled(Chain(1, 9), "MaxPool").add("HardSwish").add("Clip", "lowest highest").add("Relu"),
+    lambda: pooled(Chain(1, 9), "MaxPool").add("HardSwish").add("Clip", "lowest highest").pool("MaxPool", 2, 1),
     lambda: pooled(Chain(1, 8).conv(1, 3), "AveragePool").add("Relu").pool("AveragePool", 3, 1, pad=1).add("Relu"),
 )
 
@@ -61,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 def by_rows(program: Program) -> Program:
     """With every chain made row by row, whether or not it pays."""
-    for chain in chains(program):
+    for chain in runs(program):
         program = row_wise(program, chain) or program
     return program
 
@@ -98,6 +124,13 @@ def mixtures(networks: list[Made], wanted: int) -> list[Case]:
     return found
 
 
+def moved(network: Made) -> list[Case]:
+    """Pictures that change their format as they become planes."""
+    pairs = (("float32", "bfloat16"), ("posit16es1", "posit8es0"))
+    cases = [case(f"{one} to {other}", Assignment(one, {"v0": other}), network) for one, other in pairs]
+    return [made for made in cases if made is not None]
+
+
 def covered(cases: list[Case]) -> set[tuple[str, str]]:
     """(kernel of rows, domain it computes in)"""
     ops = (op for case in cases for op in walk(case.program.body))
@@ -121,7 +154,12 @@ def possible() -> set[tuple[str, str]]:
 
 
 def test_every_kernel_in_every_domain_natively(made: list[Made], tmp_path: Path) -> None:
-    cases = uniform(made, KINDS) + mixtures(made, MIXTURES)
+    cases = (
+        uniform(made[len(JOINED) :], KINDS)
+        + uniform(made[: len(JOINED)], FEW)
+        + mixtures(made, MIXTURES)
+        + moved(made[len(JOINED)])
+    )
     assert possible() <= covered(cases)
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 

@@ -22,6 +22,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
 from tinyhil.harness.sweep.cell import cells_of
 from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
 from tinyhil.harness.zoo import find_model
 
@@ -121,6 +122,21 @@ def test_a_cell_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert failures == [f"hil: digits_mlp on left, fixed16: {left['error']}"]
     assert "| ❌ failed (3) |" in (tmp_path / "table.md").read_text()
     assert len(cells_in(tmp_path)) == 1, "a failure is tried again"
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[]", "{}", '{"key": 1}', "gone", '"exit_code": 7', '"record": "../../../x.json"', '"record": 3']
+)
+def test_a_finished_cell_that_is_damaged_is_not_finished(damage: str, tmp_path: Path) -> None:
+    record = Path(__file__).parent.parent / "results" / "golden" / "uno" / "fastgrnn_har-fixed16.json"
+    whole = {"schema_version": 1, "key": "k", "exit_code": 0, "error": None, "record": str(record)}
+    (tmp_path / "cell.json").write_text(json.dumps(whole))
+    assert finished(tmp_path, "k") == whole
+    assert finished(tmp_path, "another") is None
+    if damage.startswith('"'):
+        damage = json.dumps({**whole, **json.loads("{" + damage + "}")})
+    (tmp_path / "cell.json").write_text(damage)
+    assert finished(tmp_path, "k") is None
 
 
 def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
@@ -253,3 +269,16 @@ def test_a_farm_computes_what_one_machine_does(due: Bench, tmp_path: Path) -> No
     assert {row["machine"] for row in json.loads(out)["cells"]} == {platform.node()}
     folders = [Path(row["record"]) for row in json.loads(out)["cells"]]
     assert all((tmp_path / "farmed" / path).is_file() for path in folders), "records came back"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_ends_the_sweep_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(MLP.replace("host", "uno@emulated").replace("samples: 4", "samples: 400"))
+    with farm(tmp_path / "farm") as running:
+        running.add("one", {})
+        running.wait_for(1)
+        process = start_hil("sweep", "sweep.yaml", "--scheduler", running.address, cwd=tmp_path)
+        wait_until(lambda: process.poll() is not None or running.has_begun("one"))
+        running.kill_scheduler()
+        out, err = process.communicate()
+    check_failure(Done(process.args, process.wait(), out, err), 3, "it has gone", logs=True)

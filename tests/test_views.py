@@ -30,6 +30,7 @@ from tinyhil.program import Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 WITHOUT = frozenset({"views"})
+ROWS = frozenset({"rows"})  # which have no views
 
 
 def weights(*shape: int, seed: int = 1) -> np.ndarray:
@@ -137,7 +138,7 @@ def test_values_stay_the_same_and_the_peak_never_rises(name: str, default: str, 
     program = program_of(name, tmp_path, default)
     inputs = extreme_inputs(program, 3)
     wanted = run_reference(program, inputs).outputs
-    placed, copied = place(program), place(program, WITHOUT)
+    placed, copied = place(program, ROWS), place(program, WITHOUT | ROWS)
     for found in (placed, copied, place(program, {"order"}), place(program, {"in-place"})):
         machine = Arena(found)
         assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
@@ -146,7 +147,7 @@ def test_values_stay_the_same_and_the_peak_never_rises(name: str, default: str, 
 
 @pytest.mark.parametrize("name", ["fire", "gates"])
 def test_no_copy_is_emitted_where_the_plan_satisfies_the_view(name: str, tmp_path: Path) -> None:
-    placed = place(program_of(name, tmp_path))
+    placed = place(program_of(name, tmp_path), ROWS)
     assert len(views(placed)) >= 2
     assert copies(placed) == 0
     text = source_of(placed)
@@ -156,7 +157,7 @@ def test_no_copy_is_emitted_where_the_plan_satisfies_the_view(name: str, tmp_pat
 
 
 def test_a_part_can_be_in_one_place_only(tmp_path: Path) -> None:
-    placed = place(program_of("twice", tmp_path))
+    placed = place(program_of("twice", tmp_path), ROWS)
     assert len(views(placed)) == 2
     assert copies(placed) >= 1
     assert source_of(placed).count("hil::place") == copies(placed)
@@ -208,7 +209,7 @@ def test_a_whole_written_while_its_part_lives_is_no_view() -> None:
 def test_the_checker_holds_views_to_their_offset(tmp_path: Path) -> None:
     loaded = load(MODELS["fire"](), tmp_path)
     ranges = calibrate(loaded, samples_for(loaded.shapes["x"]), {"name": "test"})
-    placed = place(lower(loaded, Assignment("fixed16"), ranges, without=NAMES))
+    placed = place(lower(loaded, Assignment("fixed16"), ranges, without=NAMES), ROWS)
     offsets = {**placed.plan.offsets}
     offsets["rb"], offsets["b"] = offsets["rb"] - 2, offsets["b"] - 2
     with pytest.raises(PlanError, match="overlap"):

@@ -149,7 +149,7 @@ class Program:
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""
-        if self.output == self.input or _reads(self.body).count(self.input) != 1:
+        if self.output == self.input or reads_of(self.body).count(self.input) != 1:
             return None
         for item in self.body:
             if isinstance(item, Loop) and self.input in (sequence for sequence, _ in item.slices):
@@ -157,7 +157,7 @@ class Program:
         return None
 
 
-def _reads(body: tuple[Op | Loop, ...]) -> list[str]:
+def reads_of(body: tuple[Op | Loop, ...]) -> list[str]:
     """Every tensor an operation or a loop of any level reads, once per reader and operand."""
     names: list[str] = []
     for item in body:
@@ -165,7 +165,7 @@ def _reads(body: tuple[Op | Loop, ...]) -> list[str]:
             names += item.inputs
         else:
             names += [sequence for sequence, _ in item.slices]
-            names += _reads(item.body)
+            names += reads_of(item.body)
     return names
 
 

@@ -67,7 +67,7 @@ def _run(
 def _operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Input `index` of `op` as its kernel sees it."""
     tensor = program.tensors[op.inputs[index]]
-    codes = values[tensor.name]
+    codes = values[tensor.name] if tensor.name in values else np.zeros((1, tensor.count), np.int64)  # of no row yet
     if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
         return codes
     return load(codes, tensor.format, op.domain)

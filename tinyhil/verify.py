@@ -13,6 +13,7 @@ import numpy as np
 
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.graph import Graph, element_count
+from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 
 STORED = (Role.CONSTANT, Role.TABLE)
@@ -127,7 +128,8 @@ def _faults_of_body(
             continue
         for name in item.inputs:
             role = program.tensors[name].role
-            if role == Role.ARENA and name not in written:
+            makes_rows = name == item.output and item.kernel in ROWED  # beside others, of which there may be none yet
+            if role == Role.ARENA and name not in written and not makes_rows:
                 yield f"'{item.name}' reads '{name}' before it is written"
             if role == Role.SLICE and name not in rows:
                 yield f"'{item.name}' reads row '{name}' outside of its loop"

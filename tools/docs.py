@@ -14,7 +14,8 @@ from tinyhil.harness.build.platformio import MANIFESTS, project_files
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
-from tools import calibration_table, reram_page, tables, zoo_table
+from tools import calibration_table, networks_table, reram_page, tables, zoo_table
+from tools.measured import read
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
@@ -78,7 +79,7 @@ Row = Mapping[str, Any]
 
 def _rows() -> dict[tuple[str, str], Row]:
     """The table of formats (tools/tables.py) by format and board."""
-    return {(row["format"], row["board"]): row for row in json.loads(tables.FILE.read_text())["rows"]}
+    return {(row["format"], row["board"]): row for row in read(tables.NAME)}
 
 
 def _measured() -> str:
@@ -128,6 +129,7 @@ PAGES = {
     "docs/operators.md": operators_page,
     "docs/reram.md": reram_page.page,
     "docs/zoo.md": zoo_table.page,
+    "docs/measured/peers.md": networks_table.page,
     FORMATS_PAGE: measured_page,
     **{name: _project_file(name) for name in project_files(list(load_boards().entries.values()))},
 }

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.tables import ROOT
+from tools.measured import ROOT
 
 README = ROOT / "README.md"
 COMMAND = "hil run --board uno --model fastgrnn_har"

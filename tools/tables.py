@@ -7,8 +7,6 @@ seconds for one window of software floats.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,9 +20,9 @@ from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
+from tools.measured import provenance, write
 
-ROOT = Path(__file__).resolve().parent.parent
-FILE = ROOT / "results" / "formats.json"
+NAME = "formats"
 MODEL = "fastgrnn_har"
 HOST, BOARDS = "host", ("uno", "due", "h747")
 FORMATS = (
@@ -36,8 +34,8 @@ SAMPLES, SLOW_SAMPLES = 10, 2
 REAL = ("full", "subset")  # parts of the official data, large enough for an accuracy
 
 
-def measured() -> dict[str, Any]:
-    """The table with its provenance: {"provenance": {...}, "rows": [one per format and board]}."""
+def measured() -> list[dict[str, Any]]:
+    """A row per format and board."""
     boards, rows = load_boards(), []
     for request in _requests():
         record = _record(request, boards)
@@ -45,8 +43,7 @@ def measured() -> dict[str, Any]:
             raise ConfigError(f"tables: {record['data']['source']} data; set HIL_DATA or connect to the network")
         rows.append(row_of(record))
         print(f"tables: {request.format} on {request.board}", file=sys.stderr)
-    provenance = {key: record["provenance"][key] for key in ("utc", "tinyhil", "commit", "dirty")}
-    return {"provenance": provenance, "model": MODEL, "rows": rows}
+    return rows
 
 
 def _requests() -> Iterator[Request]:
@@ -82,23 +79,14 @@ def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def require_clean() -> None:
-    """ConfigError if the tree holds changes that no commit names."""
-    command = ["git", "status", "--porcelain", "--untracked-files=no"]
-    changed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    if changed:
-        raise ConfigError(f"tables: {len(changed.splitlines())} files are changed; commit them first, then measure")
-
-
 def main() -> int:
     argparse.ArgumentParser(description=__doc__).parse_args()
     try:
-        require_clean()
-        table = measured()
+        measured_at = provenance()
+        write(NAME, measured_at, measured())
     except HilError as error:
         print(f"tables: {error}", file=sys.stderr)
         return error.exit_code
-    FILE.write_text(json.dumps(table, indent=1) + "\n")
     return 0
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.measured import read
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
 BOARDS = ("uno", "due", "h747")
@@ -44,7 +46,7 @@ def page() -> str:
 
 
 def measured() -> list[str]:
-    accuracies = json.loads((ROOT / "results" / "zoo.json").read_text())
+    accuracies = read("zoo")
     records = golden_records()
     exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
     lines = [
@@ -101,7 +103,7 @@ def golden_records() -> dict[tuple[str, str, str], Record]:
 
 def peers() -> list[str]:
     """Shiftry's networks on the Uno beside what Shiftry itself made of them."""
-    rows = json.loads((ROOT / "results" / "peers.json").read_text())
+    rows = read("peers")
     lines = [
         "| Network | Width | Accuracy (float) | Arena (MinUn allowed) | Uno: cycles, time, RAM, flash "
         "| Shiftry: accuracy, arena, time, flash |",

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -105,9 +106,7 @@ class Farm:
         """What some worker offers now."""
         return frozenset(name for offered in self._offers().values() for name in offered)
 
-    def outcomes(
-        self, cells: Sequence[Cell], order: Callable[[Cell], dict[str, Any]]
-    ) -> Iterator[tuple[Cell, Outcome]]:
+    def outcomes(self, cells: Sequence[Cell], order: MakeOrder) -> Iterator[tuple[Cell, Outcome]]:
         """Every cell with its outcome as it comes; its files are in its folder by then."""
         running: dict[Any, _Try] = {}
         try:
@@ -140,8 +139,8 @@ class Farm:
             from distributed import Client
         except ImportError:
             raise ConfigError("--scheduler needs Dask; type: pip install 'tinyhil[dask]'") from None
-        for name in ("distributed", "tornado"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what they complain of, we say
+        for name in ("distributed", "distributed.client", "distributed.utils", "tornado", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # what they complain of, we say
         made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def connect() -> None:
@@ -202,8 +201,12 @@ class Farm:
         """Futures that have ended, and those that nobody can carry out for longer than we wait."""
         from distributed import wait
 
-        with suppress(TimeoutError), self._client.as_current():
-            return list(wait(list(running), timeout=POLL_S, return_when="FIRST_COMPLETED").done)
+        try:
+            with suppress(TimeoutError), self._client.as_current():
+                return list(wait(list(running), timeout=POLL_S, return_when="FIRST_COMPLETED").done)
+        except CancelledError:
+            said = f"--scheduler {self._address}: it has gone; what was finished is kept, the same command goes on"
+            raise SchedulerError(said) from None
         now, offers, given_up = time.monotonic(), self._offers(), []
         for future, attempt in running.items():
             if self._able(attempt, offers):
@@ -219,7 +222,7 @@ class Farm:
             found: tuple[Outcome, dict[str, str]] = future.result()
             return found
         if future.cancelled():
-            said = f"within {self._patience_s:.0f} s no worker came that can carry it out; see docs/sweep.md, Boards"
+            said = f"within {self._patience_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
         else:
             error = future.exception()
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]

@@ -25,10 +25,12 @@ from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.failure import failure
 from tinyhil.harness.job import Request
+from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.search.task import SearchRequest
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 
 FINISHED, SEARCH = "cell.json", "search.json"
+DONE = (errors.EXIT_OK, errors.EXIT_FLAKY)
 PATHS = ("inputs", "calibrate", "held_out")
 NAMES = {"timeout": "timeout_s", "wait": "wait_s"}
 Say = Callable[[str], None]
@@ -38,11 +40,17 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
     """The outcome of a cell that was finished in this folder, with a record that is still there; else None."""
     try:
         outcome = files.read_json(folder / FINISHED, "finished cell")
-    except DataError:
+        if not isinstance(outcome, dict) or (outcome.get("key"), outcome.get("schema_version")) != (
+            key,
+            SCHEMA_VERSION,
+        ):
+            return None
+        if outcome.get("exit_code") not in DONE or outcome.get("error") is not None:
+            return None
+        read_record(folder / outcome["record"])
+    except (DataError, KeyError, TypeError):  # damaged: it is computed again
         return None
-    known = isinstance(outcome, dict) and outcome.get("key") == key and outcome.get("schema_version") == SCHEMA_VERSION
-    record = outcome.get("record") if known else None
-    return outcome if isinstance(record, str) and (folder / record).is_file() else None
+    return outcome
 
 
 def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
@@ -66,8 +74,9 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
                 return known
             outcome |= _measured(order, folder, say)
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
-            outcome |= {"processor_s": round(_processor_s() - before, 3), "process": os.getpid()}
-            if outcome["exit_code"] in (errors.EXIT_OK, errors.EXIT_FLAKY):
+            now = _processor_s()
+            outcome |= {"processor_s": round(now - before, 3), "process": [os.getpid(), round(now, 3)]}
+            if outcome["exit_code"] in DONE:
                 files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
     except KeyboardInterrupt:
         raise

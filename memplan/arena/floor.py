@@ -1,16 +1,15 @@
 """What no plan of a program can undercut, whatever the passes do: a bound without planning.
 
 Every operation holds its operands and its result at once, in any order of operations. Less is needed only where one
-may take the place of another: an operand overwritten, a copy, a part shown within its whole. Chains that may go row by
-row hold the operand and the result of every part they are cut into, in the best way to cut them.
+may take the place of another: an operand overwritten, a copy, a part shown within its whole. Operations that may go
+row by row hold what every part they are cut into needs, in the best way to cut them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tinyhil.memplan.arena.row_choice import chain_floors
-from tinyhil.memplan.arena.row_wise import chains
+from tinyhil.memplan.arena.row_choice import Cuts
 from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.memplan.arena.views import view_of
@@ -20,11 +19,11 @@ from tinyhil.program import Op, Program, Role
 
 def floor_bytes(program: Program) -> int:
     """No arena of this program is smaller."""
-    found = chains(program)
-    in_chains = {id(stage.op) for chain in found for stage in chain}
+    cuts = Cuts(program, alone=True)
+    stages = {id(stage.op) for stage in cuts.stages.values()}
     wholes = _wholes(program)
-    ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in in_chains]
-    return max([0, *(_needs(program, op, wholes) for op in ops), *chain_floors(program, found)])
+    ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in stages]
+    return max([0, *(_needs(program, op, wholes) for op in ops), cuts.least_bytes()])
 
 
 def _needs(program: Program, op: Op, wholes: dict[str, str]) -> int:

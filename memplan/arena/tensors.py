@@ -10,6 +10,7 @@ views of a whole (memplan/arena/views.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tinyhil.memplan import Alias, Buffer, Problem
 from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
@@ -38,9 +39,9 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
     writers, readers = writers_of(steps), readers_of(steps)
     for now, step in enumerate(steps):
         op = step.op
-        line = _overwritable_line(program, op)
-        if line is not None and readers[line] == [*(i for i in writers[line] if i in readers[line]), now]:
-            yield Alias(line, op.output)
+        for line in _overwritable_lines(program, op):
+            if readers[line] == [*(i for i in writers[line] if i in readers[line]), now]:
+                yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
             if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, writers[source], now):
@@ -69,16 +70,21 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
             yield name
 
 
-def _overwritable_line(program: Program, op: Op) -> str | None:
-    """The line buffer whose rows an element-wise `op` may overwrite as it reads them, each once, if nobody else but
-    the operation that makes them touches them."""
-    base = op.kernel.removesuffix(rows.SUFFIX)
-    if op.kernel not in rows.ROWED or base in rows.HAS_WINDOW:
+def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
+    """The line buffers whose rows `op` may overwrite as it reads them, each once, if nobody else but the operations
+    that make them touch them."""
+    if op.kernel not in rows.ROWED:
         return None
-    x, out = (program.tensors[name] for name in (op.inputs[-2], op.output))
-    layouts = [tuple(op.params[field] for field in half) for half in (rows.LINES[:3], rows.LINES[3:])]
-    same = layouts[0] == layouts[1] and x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
-    return x.name if same and x.role == Role.ARENA else None
+    base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=op.inputs[1:-1])
+    out = program.tensors[op.output]
+    lines = tuple(op.params[field] for field in rows.LINES[3:])
+    for name, fields in ((rows.operand_of(base), rows.LINES[:3]), (rows.joined_of(base), rows.JOINED)):
+        if name is None or (base.kernel in rows.HAS_WINDOW and fields is not rows.JOINED):
+            continue
+        x = program.tensors[name]
+        same = x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
+        if same and x.role == Role.ARENA and lines == tuple(op.params[field] for field in fields):
+            yield name
 
 
 def _state_is_free(steps: Sequence[Step], writers: Sequence[int], copy: int) -> bool:

@@ -41,7 +41,7 @@ def view_of(program: Program, op: Op) -> View | None:
         return None
     if op.kernel == COPY.name:
         return View(op.output, op.inputs[0], 0)
-    if not _is_contiguous(op.params):
+    if not is_contiguous(op.params):
         return None
     shift_bytes = op.params["offset"] * source.format.storage_bytes
     if op.kernel in MOVES:
@@ -49,7 +49,7 @@ def view_of(program: Program, op: Op) -> View | None:
     return View(op.output, op.inputs[0], shift_bytes)
 
 
-def _is_contiguous(params: Mapping[str, int]) -> bool:
+def is_contiguous(params: Mapping[str, int]) -> bool:
     """Whether the block's positions follow each other: its axes are joined where they do."""
     last = RANK - 1
     outer = all(params[f"size_{axis}"] == 1 for axis in range(last))
@@ -128,7 +128,7 @@ def _concat_holds(
 
 def _are_disjoint(program: Program, parts: Sequence[Op]) -> bool:
     """Whether contiguous blocks do not meet; others are taken to."""
-    if not all(_is_contiguous(op.params) for op in parts):
+    if not all(is_contiguous(op.params) for op in parts):
         return False
     spans = sorted((op.params["offset"], op.params["offset"] + program.tensors[op.inputs[0]].count) for op in parts)
     return all(one[1] <= other[0] for one, other in pairwise(spans))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse import activation, bias, clamp, distance, exponent, gathered, residual, sparse
+from tinyhil.fuse import activation, bias, clamp, direct, distance, exponent, gathered, residual, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
@@ -24,7 +24,7 @@ GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
     activation.ACTIVATION,
     clamp.CLAMP,
 )
-PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE,)
+PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE, direct.DIRECT)
 NAMES = (*(fusion.name for fusion in GRAPH_FUSIONS), *(fusion.name for fusion in PROGRAM_FUSIONS))
 
 # Left out unless asked for.

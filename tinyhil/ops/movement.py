@@ -62,6 +62,12 @@ def block(node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int)
     return params
 
 
+def straight(count: int) -> dict[str, int]:
+    """The block of elements that follow each other."""
+    axes = {f"{what}_{axis}": 1 for what in ("size", "stride") for axis in range(RANK)}
+    return {**axes, "offset": 0, f"size_{RANK - 1}": count}
+
+
 def indices(params: dict[str, int]) -> np.ndarray:
     """Flat positions a block touches, in its order."""
     at = np.array([params["offset"]])

@@ -6,7 +6,8 @@ y % ring; `plane` and `row` are the distances in elements between channels and b
 order is the ring of all its rows. Every element is computed once, by the kernel that computes the whole tensor
 otherwise.
 
-Inputs are (rows, inputs of the kernel..., the output as it is).
+Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs
+the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin.
 """
 
 from __future__ import annotations
@@ -25,20 +26,29 @@ from tinyhil.ops import (
     code_table,
     conv,
     elementwise,
+    movement,
     piecewise,
     pool,
+    residual,
     window,
 )
 from tinyhil.program import Op
 
 SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
+STEP = ("x_step",)  # between the columns of an operand that is no planes
+JOINED = ("b_plane", "b_row", "b_ring")
 SHAPE = ("channels", "width")
+COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
 CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
 SKEWED_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
 # position of the windowed operand; elsewhere the last one
-X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *SKEWED_CONV)}
+SUMS = tuple(kernel for kernel in residual.KERNELS if kernel.name.startswith(conv.CONV.name))
+SKEWED_PAIRS = tuple(
+    kernel for kernel in affine.KERNELS if kernel.name.startswith((affine.SUM.name, affine.PRODUCT.name))
+)
+X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *SKEWED_CONV, *SUMS)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
@@ -50,6 +60,7 @@ WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (pool.AVERAGE_POOL_INSIDE, 2),
     *((kernel, 4) for kernel in CHANNEL_CONV),
     *((kernel, 5) for kernel in SKEWED_CONV),
+    *((kernel, 4 if "bias" in kernel.name else 3) for kernel in SUMS),
     *((kernel, 3) for kernel in SKEWED_MEAN),
     (affine_moves.MAX_POOL, 1),
 )
@@ -64,8 +75,19 @@ MAPPED: tuple[tuple[Kernel, int], ...] = (
     (code_table.CODE_TABLE, 2),
     (affine_moves.CLAMP, 1),
 )
-BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED)}
+PAIRED: tuple[tuple[Kernel, int], ...] = (
+    (elementwise.ADD, 2),
+    (elementwise.SUB, 2),
+    (elementwise.MUL, 2),
+    *((kernel, 2) for kernel in SKEWED_PAIRS),
+)
+MOVES: tuple[tuple[Kernel, int], ...] = ((movement.MOVE, 1), (affine_moves.MOVE, 1))  # any order of axes into planes
+X_AT |= {kernel.name: 0 for kernel, _ in PAIRED}
+# position of the second operand that goes by rows
+JOINED_AT = {kernel.name: kernel.in_place_at[0] for kernel in SUMS} | {kernel.name: 1 for kernel, _ in PAIRED}
+BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED, *PAIRED, *MOVES)}
 HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)
+IS_MOVE = frozenset(kernel.name for kernel, _ in MOVES)
 
 
 def operand_of(op: Op) -> str:
@@ -73,11 +95,16 @@ def operand_of(op: Op) -> str:
     return op.inputs[X_AT.get(op.kernel, len(op.inputs) - 1)]
 
 
-def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int]) -> np.ndarray:
+def joined_of(op: Op) -> str | None:
+    """The second tensor whose rows the kernel of `op` goes through."""
+    return op.inputs[JOINED_AT[op.kernel]] if op.kernel in JOINED_AT else None
+
+
+def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int], step: int = 1) -> np.ndarray:
     """(channels, rows, width) flat positions of these rows in a tensor with `layout` (plane, row, ring)."""
     plane, row, ring = layout
     at = np.arange(channels)[:, None] * plane + (rows % ring)[None, :] * row
-    return np.asarray(at[:, :, None] + np.arange(width))
+    return np.asarray(at[:, :, None] + step * np.arange(width))
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -93,16 +120,21 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         w = window.window_of(p)
         inner[at] = _planes(inner[at], w, layout, begin, end)
         part = replace(w, out_height=end - begin, pad_y=w.pad_y - begin * w.stride_y)
-        channels, width, params = p.get("outputs", w.channels), w.out_width, part.params()
+        channels, width = p.get("outputs", w.channels), w.out_width
+        params: dict[str, int] = part.params()
     else:
         channels, width = p["channels"], p["width"]
-        inner[at] = inner[at][:, positions(np.arange(begin, end), channels, width, layout).reshape(-1)]
-        params = {"count": inner[at].shape[1]}
+        taken = positions(np.arange(begin, end), channels, width, layout, p.get("x_step", 1)).reshape(-1)
+        inner[at] = inner[at][:, taken]
+        params = movement.straight(taken.size) if base.name in IS_MOVE else dict.fromkeys(COUNTS, taken.size)
+    if base.name in JOINED_AT:
+        joined, lines = JOINED_AT[base.name], (p["b_plane"], p["b_row"], p["b_ring"])
+        inner[joined] = inner[joined][:, positions(np.arange(begin, end), channels, width, lines).reshape(-1)]
     base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
     target = (p["out_plane"], p["out_row"], p["out_ring"])
-    made[:, positions(np.arange(begin, end), channels, width, target).reshape(-1)] = values
+    made[:, p["out_first"] + positions(np.arange(begin, end), channels, width, target).reshape(-1)] = values
     return made, clipped
 
 
@@ -116,14 +148,19 @@ def _planes(x: np.ndarray, w: window.Window, layout: tuple[int, int, int], begin
     return planes.reshape(len(x), -1)
 
 
+def _places(base: Kernel) -> tuple[str, ...]:
+    """Where the rows of a kernel's operands lie, besides `LINES`."""
+    return JOINED if base.name in JOINED_AT else STEP if base.name in IS_MOVE else ()
+
+
 def _rowed(base: Kernel, inputs: int) -> Kernel:
     fields = window.FIELDS if base.name in HAS_WINDOW else SHAPE
     return Kernel(
         base.name + SUFFIX,
         f"rows of {base.name}, in and out of line buffers",
         _execute,
-        tuple(param for param in base.params if param != "count"),
-        tuple(param for param in base.static_params if param != "count"),
+        (*_places(base), *(param for param in base.params if param not in COUNTS)),
+        tuple(param for param in base.static_params if param not in COUNTS),
         is_sum=base.is_sum,
         struct=("RowWindow" if base.name in HAS_WINDOW else "Lines", (*fields, *LINES)),
         coded=base.coded,
@@ -133,5 +170,5 @@ def _rowed(base: Kernel, inputs: int) -> Kernel:
     )
 
 
-KERNELS = tuple(_rowed(kernel, inputs) for kernel, inputs in (*WINDOWED, *MAPPED))
+KERNELS = tuple(_rowed(kernel, inputs) for kernel, inputs in (*WINDOWED, *MAPPED, *PAIRED, *MOVES))
 ROWED = {kernel.name: kernel for kernel in KERNELS}

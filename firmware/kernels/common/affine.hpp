@@ -229,6 +229,23 @@ HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X 
     convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
 }
 
+template <class Acc, class Out, class Rows, class A, class B, class Y, class... Params>
+void sum_affine_rows(Out *out, Rows rows, A a, B b, Y, const Lines &l, Size b_plane, Size b_row, Size b_ring, Params... params) {
+    each_stretch_of_two(out, rows, a, b, l, b_plane, b_row, b_ring,
+                        [&](Out *to, A left, B right, Size n) { sum_affine<Acc>(to, left, right, n, n, n, params...); });
+}
+
+template <class Acc, class Out, class Rows, class A, class B, class Y, class... Params>
+void mul_affine_rows(Out *out, Rows rows, A a, B b, Y, const Lines &l, Size b_plane, Size b_row, Size b_ring, Params... params) {
+    each_stretch_of_two(out, rows, a, b, l, b_plane, b_row, b_ring,
+                        [&](Out *to, A left, B right, Size n) { mul_affine<Acc>(to, left, right, n, n, n, params...); });
+}
+
+template <class Acc, class Out, class Rows, class X, class Y>
+void move_codes_rows(Out *out, Rows rows, X x, Y, const Lines &l, Size x_step) {
+    each_element_moved(out, rows, x, l, x_step, [&](Out from, Out *to) { *to = from; });
+}
+
 template <class Acc, class Out, class Rows, class X, class Y>
 void max_pool_codes_rows(Out *out, Rows rows, X x, Y, const RowWindow &l) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {

@@ -1,7 +1,7 @@
 // Layers that another tensor joins inside of the exact sum (tinyhil/ops/residual.py): the bias of each output is a bias
 // and an element of that tensor. The result may lie where the tensor lies: element n is read before it is written.
 #pragma once
-#include "firmware/kernels/common/conv.hpp"
+#include "firmware/kernels/common/rows.hpp"
 
 namespace hil {
 
@@ -10,7 +10,8 @@ struct Joined {
     B bias;
     A addend;
     Size stride;  // between the elements of neighbouring outputs
-    Joined operator+(Size n) const { return {bias + n, addend + n * stride, stride}; }
+    Size skew;    // from the number of a pixel to where it lies; wraps like any unsigned number
+    Joined operator+(Size n) const { return {bias + n, addend + n * stride, stride, skew}; }
 };
 template <class BiasShift, class AddShift>
 struct JoinedShifts {
@@ -71,7 +72,7 @@ inline JoinedFactors bias_factor(JoinedShifts<BiasShift, AddShift> shifts) {
 #endif
 template <class B, class A>
 inline Joined<B, A> at_pixel(const Joined<B, A> &joined, Size pixel) {
-    return {joined.bias, joined.addend + pixel, joined.stride};
+    return {joined.bias, joined.addend + static_cast<Size>(pixel + joined.skew), joined.stride, 0};
 }
 template <class B, class A> struct VariesByPixel<Joined<B, A>> { static constexpr bool value = true; };
 template <class B, class A>
@@ -80,7 +81,7 @@ inline void next_row(Joined<B, A> &joined, Size outputs) { joined.addend = joine
 template <class Acc, class Out, class W, class X, class B, class A, class Shift, class BiasShift, class AddShift>
 void dense_bias_sum(Out *out, W weights, X x, B bias, A addend, Size rows, Size outputs, Size inner, Shift shift,
                     BiasShift bias_shift, AddShift add_shift) {
-    const Joined<B, A> joined = {bias, addend, 1};
+    const Joined<B, A> joined = {bias, addend, 1, 0};
     const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
     dense_bias<Acc>(out, weights, x, joined, rows, outputs, inner, shift, shifts);
 }
@@ -93,7 +94,7 @@ void dense_sum(Out *out, W weights, X x, A addend, Size rows, Size outputs, Size
 template <class Acc, class Out, class T, class W, class X, class B, class A, class Shift, class BiasShift, class AddShift>
 HIL_PER_LAYER void conv_bias_sum(Out *out, T *patch, W weights, X x, B bias, A addend, const Window &w, Size groups,
                                  Size outputs, Shift shift, BiasShift bias_shift, AddShift add_shift) {
-    const Joined<B, A> joined = {bias, addend, static_cast<Size>(w.out_height * w.out_width)};
+    const Joined<B, A> joined = {bias, addend, static_cast<Size>(w.out_height * w.out_width), 0};
     const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
     convolve<Acc>(out, patch, weights, x, joined, w, groups, outputs, shift, shifts);
 }
@@ -102,6 +103,29 @@ template <class Acc, class Out, class T, class W, class X, class A, class Shift,
 HIL_PER_LAYER void conv_sum(Out *out, T *patch, W weights, X x, A addend, const Window &w, Size groups, Size outputs,
                             Shift shift, AddShift add_shift) {
     conv_bias_sum<Acc>(out, patch, weights, x, NoChannelBias(), addend, w, groups, outputs, shift, Const<0>(), add_shift);
+}
+
+// Rows of their results (rows.hpp), one after another: a row of the tensor is anywhere
+
+template <class Acc, class Out, class T, class Rows, class W, class X, class B, class A, class Y, class Shift, class BiasShift,
+          class AddShift>
+HIL_PER_LAYER void conv_bias_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, A addend, Y, const RowWindow &l,
+                                      Size b_plane, Size b_row, Size b_ring, Size groups, Size outputs, Shift shift,
+                                      BiasShift bias_shift, AddShift add_shift) {
+    const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
+    for (Size y = rows[0]; y < rows[1]; ++y) {
+        const Size skew = static_cast<Size>(slot_of(y, b_ring) * b_row - y * l.window.out_width);
+        const Joined<B, A> joined = {bias, addend, b_plane, skew};
+        convolve_rows<Acc>(out, patch, OneRow{y}, weights, x, joined, l, groups, outputs, shift, shifts);
+    }
+}
+
+template <class Acc, class Out, class T, class Rows, class W, class X, class A, class Y, class Shift, class AddShift>
+HIL_PER_LAYER void conv_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, A addend, Y present, const RowWindow &l,
+                                 Size b_plane, Size b_row, Size b_ring, Size groups, Size outputs, Shift shift,
+                                 AddShift add_shift) {
+    conv_bias_sum_rows<Acc>(out, patch, rows, weights, x, NoChannelBias(), addend, present, l, b_plane, b_row, b_ring, groups,
+                            outputs, shift, Const<0>(), add_shift);
 }
 
 }  // namespace hil

@@ -4,6 +4,7 @@
 #include "firmware/kernels/common/activation.hpp"
 #include "firmware/kernels/common/code_table.hpp"
 #include "firmware/kernels/common/conv.hpp"
+#include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/piecewise.hpp"
 #include "firmware/kernels/common/pool.hpp"
 
@@ -18,6 +19,12 @@ struct Lines {
         : channels(channels_), width(width_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_),
             out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
 #endif
+};
+
+// What a kernel is told of the row `y` alone
+struct OneRow {
+    Size y;
+    Size operator[](Size n) const { return static_cast<Size>(y + n); }
 };
 
 // y % ring: an AVR divides for longer than it subtracts as often as a line buffer goes into a plane.
@@ -77,8 +84,9 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
             Out *at = out + (g * each * l.out_plane + slot_of(y, l.out_ring) * l.out_row);
             for (Size column = 0; column < w.out_width; ++column, ++at) {
                 const Span across = inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width);
+                const auto start = at_pixel(bias, static_cast<Size>(y * w.out_width + column));
                 if (depthwise) {
-                    Acc sum = Start<Acc>::of(bias[0], bias_shift);
+                    Acc sum = start_of<Acc>(start, 0, bias_shift);
                     each_kernel_row(x, l, down, [&](X row, Size k) {
                         accumulate(sum, weights + (k * w.kernel_x + across.first), row + static_cast<Size>(across.at),
                                    across.end - across.first);
@@ -87,7 +95,7 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
                     continue;
                 }
                 gather_lines(patch, x, channels, down, across, l);
-                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), bias, each, inner, from_channel(shift, g * each),
+                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), start, each, inner, from_channel(shift, g * each),
                                        bias_shift);
             }
         }
@@ -204,5 +212,47 @@ HIL_TABLED_ROWS(sigmoid)
 HIL_TABLED_ROWS(tanh)
 HIL_TABLED_ROWS(code_table)
 #undef HIL_TABLED_ROWS
+
+// `use(out, a, b, count)` for every stretch of elements of these rows that follow each other in all three
+template <class Out, class Rows, class A, class B, class Use>
+inline void each_stretch_of_two(Out *out, Rows rows, A a, B b, const Lines &l, Size b_plane, Size b_row, Size b_ring, Use use) {
+    const bool together = l.x_plane == l.width && b_plane == l.width && l.out_plane == l.width;
+    const Size channels = together ? 1 : l.channels, count = together ? l.channels * l.width : l.width;
+    for (Size y = rows[0]; y < rows[1]; ++y) {
+        Out *to = out + slot_of(y, l.out_ring) * l.out_row;
+        A left = a + slot_of(y, l.x_ring) * l.x_row;
+        B right = b + slot_of(y, b_ring) * b_row;
+        for (Size c = 0; c < channels; ++c, to += l.out_plane, left = left + l.x_plane, right = right + b_plane) use(to, left, right, count);
+    }
+}
+
+#define HIL_PAIRED_ROWS(kernel)                                                                                        \
+    template <class Acc, class Out, class Rows, class A, class B, class Y, class... Params>                           \
+    void kernel##_rows(Out *out, Rows rows, A a, B b, Y, const Lines &l, Size b_plane, Size b_row, Size b_ring,         \
+                       Params... params) {                                                                             \
+        each_stretch_of_two(out, rows, a, b, l, b_plane, b_row, b_ring,                                                \
+                            [&](Out *to, A left, B right, Size n) { kernel<Acc>(to, left, right, n, n, n, params...); }); \
+    }
+HIL_PAIRED_ROWS(add)
+HIL_PAIRED_ROWS(sub)
+HIL_PAIRED_ROWS(mul)
+#undef HIL_PAIRED_ROWS
+
+// `use(element, out)` for every element of these rows, `x_step` apart in an operand that is no planes
+template <class Out, class Rows, class X, class Use>
+inline void each_element_moved(Out *out, Rows rows, X x, const Lines &l, Size x_step, Use use) {
+    for (Size y = rows[0]; y < rows[1]; ++y) {
+        Out *to = out + slot_of(y, l.out_ring) * l.out_row;
+        for (Size c = 0; c < l.channels; ++c, to += l.out_plane) {
+            Size at = slot_of(y, l.x_ring) * l.x_row + c * l.x_plane;
+            for (Size n = 0; n < l.width; ++n, at += x_step) use(x[at], to + n);
+        }
+    }
+}
+
+template <class Acc, class Out, class Rows, class X, class Y, class Shift>
+void move_rows(Out *out, Rows rows, X x, Y, const Lines &l, Size x_step, Shift shift) {
+    each_element_moved(out, rows, x, l, x_step, [&](decltype(x[0]) from, Out *to) { *to = requantize<Out>(static_cast<Acc>(from), shift); });
+}
 
 }  // namespace hil

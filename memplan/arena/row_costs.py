@@ -1,0 +1,57 @@
+"""What rows cost in time, in products of a layer: the model by which their memory is weighed.
+
+A row of a layer costs, besides its products, a call, a table's entry, a ring's places and blocks that are not filled:
+240 instructions on Cortex-M3 and M7, as much as EXECUTION_PRODUCTS products, by the CNN on 8 x 8 digits with
+`--prefer latency` and `--prefer ram` (58.4k and 61.3k instructions on an M7, 75.1k and 78.0k on an M3). A depthwise
+layer whose weights are arranged for an ARM core goes channel by channel and copies its lines: 290 instructions more per
+channel and row, by MobileNetV1 0.25 on 96 x 96 (9.78M and 10.67M on an M7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tinyhil.memplan.arena.row_wise import rows_made
+from tinyhil.ops.rows import ROWED
+from tinyhil.program import Loop, Op, Program, Role
+
+EXECUTION_PRODUCTS = 100
+CHANNEL_PRODUCTS = 120
+WORTH = 0.03  # of the time: what a smaller arena may cost where memory is not short
+
+
+def products_per_row(program: Program, op: Op) -> int:
+    """What one more execution of `op`, for one row of its result, costs."""
+    is_depthwise = op.params.get("groups", 1) > 1 and op.params["groups"] == op.params["outputs"]
+    is_arranged = any(program.tensors[name].blocks is not None for name in op.inputs)
+    return EXECUTION_PRODUCTS + (CHANNEL_PRODUCTS * op.params["groups"] if is_depthwise and is_arranged else 0)
+
+
+def time_lost(program: Program, layers: Program) -> float:
+    """The modelled share of the time that the rows of `program` cost, against layer by layer."""
+    lost = 0
+    for loop in (item for item in program.body if isinstance(item, Loop)):
+        for op, _ in executions(loop.body):
+            if op.kernel in ROWED:
+                lost += rows_made(program.constants, loop, op) * products_per_row(program, op)
+    return lost / products_of(layers)
+
+
+def products_of(program: Program) -> int:
+    """Products of all layers, at least 1; of other operations an element counts as one."""
+    total = 0
+    for op, times in executions(program.body):
+        weights = program.tensors[op.inputs[0]] if op.inputs else None
+        is_layer = weights is not None and weights.role == Role.CONSTANT and "outputs" in op.params
+        per_element = weights.count // op.params["outputs"] if weights is not None and is_layer else 1
+        total += times * program.tensors[op.output].count * per_element
+    return max(1, total)
+
+
+def executions(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Every operation with how often it is carried out."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield from executions(item.body, times * item.count)
+        else:
+            yield item, times

@@ -1,0 +1,40 @@
+"""Committed figures and where they come from: every table in results/ names the commit that was measured.
+
+A table is {"provenance": {...}, "rows": ...}. Figures that no commit reproduces are not written.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
+
+
+def provenance() -> dict[str, str]:
+    """Commit and time of a measurement that begins now; ends with a line if the sources hold changes of no commit.
+
+    Other tables and the pages made of them may be new: one command measures several."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!docs")
+    if changed:
+        raise SystemExit(f"tables: {len(changed.splitlines())} files are changed; commit them first, then measure")
+    return {"utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": _git("rev-parse", "HEAD").strip()}
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def read(name: str) -> Any:
+    """The rows of results/`name`.json."""
+    return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+
+
+def write(name: str, measured_at: dict[str, str], rows: Any) -> None:
+    """results/`name`.json; `measured_at` is `provenance()` from before the measurement."""
+    table = {"provenance": measured_at, "rows": rows}
+    (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n")
