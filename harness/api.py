@@ -19,6 +19,7 @@ from tinyhil.clipping import METHODS
 from tinyhil.codegen.model import Source
 from tinyhil.errors import ConfigError, DataError, ModelError
 from tinyhil.harness import calls
+from tinyhil.harness.arguments import request
 from tinyhil.harness.boards.bench_file import default_bench
 from tinyhil.harness.build.pipeline import compile_model
 from tinyhil.harness.config import Boards, load_boards
@@ -106,8 +107,8 @@ class Model:
 
     def profile(self, board: str, x: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """What every operation costs on a board; `to_pandas()` gives a row per operation."""
-        request = self._request(board, x, None, formats, {"samples": 1, **options})
-        return Record(calls.profile(request, _boards(), self.say, _silent).as_json())
+        wanted = self._request(board, x, None, formats, {"samples": 1, **options})
+        return Record(calls.profile(wanted, _boards(), self.say, _silent).as_json())
 
     def search(self, x: Any = None, y: Any = None, **options: Any) -> Record:
         """Formats per value under limits: the options of `hil search` (ram, board, latency_us, strategy, formats...).
@@ -122,17 +123,13 @@ class Model:
         if x is not None:
             common["inputs"] = self._samples(x, y)
         given = {**common, **options}
-        try:
-            if not isinstance(given.get("board"), str | None):
-                given["board"], *given["also"] = given["board"]
-                given["also"] = tuple(given["also"])
-            request = SearchRequest(model=self.name, **given)
-        except TypeError as error:
-            raise ConfigError(f"search: {_option(error)}") from None
-        if request.pareto is not None:
-            front = replace(request, out=options.get("out"))  # each point has a file of its own
+        if isinstance(given.get("board"), list | tuple) and given["board"]:
+            given["board"], *given["also"] = given["board"]
+        wanted = request("search", SearchRequest, {**given, "model": self.name})
+        if wanted.pareto is not None:
+            front = replace(wanted, out=options.get("out"))  # each point has a file of its own
             return Record(calls.pareto(front, _boards(), self.say, _silent).printed)
-        outcome = calls.search(request, _boards(), self.say, _silent)
+        outcome = calls.search(wanted, _boards(), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
@@ -146,11 +143,8 @@ class Model:
         if kind not in KINDS:
             raise ConfigError(f"export: no kind {kind!r}; there are {', '.join(KINDS)}")
         chosen = self.formats if formats is None else self._chosen(formats)
-        try:
-            given = {**self._calibration, **self._streamed, **chosen, **options}
-            wanted = Wanted(kind, self.name, Path(out), **given)
-        except TypeError as error:
-            raise ConfigError(f"export: {_option(error)}") from None
+        given = {**self._calibration, **self._streamed, **chosen, **options}
+        wanted = request("export", Wanted, {**given, "kind": kind, "model": self.name, "out": out})
         calls.export(wanted, _boards(), self.say)
         return Path(out)
 
@@ -160,12 +154,12 @@ class Model:
         given = {**common, **chosen, **options}
         if x is not None:
             given["inputs"] = self._samples(x, y)
-            if "samples" in given:
-                given["samples"] = min(given["samples"], len(next(iter(x.values())) if isinstance(x, Mapping) else x))
-        try:
-            return Request(board=board, model=self.name, **given)
-        except TypeError as error:
-            raise ConfigError(f"run: {_option(error)}") from None
+        wanted = request("run", Request, {**given, "board": board, "model": self.name})
+        if x is None or wanted.samples is None:
+            return wanted
+        return replace(
+            wanted, samples=min(wanted.samples, len(next(iter(x.values())) if isinstance(x, Mapping) else x))
+        )
 
     @property
     def _calibration(self) -> dict[str, Any]:
@@ -194,6 +188,8 @@ class Model:
             path = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
             path.write_text(yaml.safe_dump(dict(formats)), encoding="utf-8")
             return {"format": "fixed16", "assignment": path}
+        if not isinstance(formats, str | os.PathLike):
+            raise ConfigError(f"formats must be a name, a file or what one holds, not {type(formats).__name__}")
         if isinstance(formats, os.PathLike) or Path(formats).suffix in (".yaml", ".yml", ".json"):
             return {"format": "fixed16", "assignment": Path(formats)}
         return {"format": formats, "assignment": None}
@@ -351,8 +347,3 @@ def _array(values: Any, name: str) -> np.ndarray:
     except ValueError:  # numpy has no array for rows of different lengths
         pass
     raise DataError(f"{name}: not an array of numbers (samples, ...); its rows have different lengths or hold objects")
-
-
-def _option(error: TypeError) -> str:
-    """What a dataclass says of a field it does not have, as a user reads it."""
-    return str(error).split("__init__() ")[-1].replace("got an unexpected keyword argument", "there is no option")

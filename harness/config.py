@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -43,6 +43,7 @@ class Emulator(Record):
     kind: Literal["process", "qemu", "renode"] = "process"
     program: NonEmpty
     truth: Truth
+    error: Annotated[float, Field(gt=0, lt=1)] | None = None  # largest of modelled cycles (docs/cycle_model.md)
     args: tuple[str, ...]
     loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader
     upload: Upload = "none"  # how that boot loader is flashed

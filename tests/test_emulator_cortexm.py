@@ -262,7 +262,7 @@ def test_full_duplex_echo_loses_nothing(start: Start, chip: Chip, uart: str) -> 
     assert last["clock_hz"] == chip.clock_hz
     assert abs(last["baud"] / 115200 - 1) < 0.02
     if uart == "true":
-        assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 116_000
+        assert last["cycles"] >= len(data) * 10 * chip.clock_hz // 117_000
 
 
 @every_chip
@@ -291,7 +291,8 @@ def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: C
     series = 0.0
     for i in range(1, 60000):
         series += 1.0 / i
-    for count in (1, 11, 1001):
+    most = 601  # bytes that arrive while the program computes
+    for count in (1, 11, most):
         board = start(chip, "interrupted", "--uart", "true")
         data = bytes(i % 251 for i in range(count))
         with board.open() as port:
@@ -304,7 +305,7 @@ def test_interrupts_neither_lose_nor_repeat_an_instruction(start: Start, chip: C
         assert (received, total, scaled) == (count, sum(data), sum(data))
         instructions[count] = board.sections()[1][0]
     if chip is H747:  # the handler takes the same path for every byte; software floating point does not
-        slope = (instructions[1001] - instructions[11]) / 990
+        slope = (instructions[most] - instructions[11]) / (most - 11)
         assert slope == int(slope)
         assert 10 < slope < 60
     # 2042 NOPs, TST, two ITs, four conditional, SUBS and BNE in each turn

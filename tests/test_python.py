@@ -155,6 +155,15 @@ BAD: dict[str, tuple[Callable[[], object], type[errors.HilError], str]] = {
     "shape": (lambda: tinyhil.load("digits_mlp").run("host", X[:, 0, 0, :3]), errors.DataError, "shape"),
     "labels": (lambda: tinyhil.load("digits_mlp").run("host", X, Y + 90), errors.DataError, "label"),
     "kind": (lambda: tinyhil.load("digits_mlp").export("zephyr", "x.zip"), errors.ConfigError, "no kind 'zephyr'"),
+    "samples": (
+        lambda: tinyhil.load("digits_mlp").run("host", X, samples="3"),
+        errors.ConfigError,
+        "samples must be int",
+    ),
+    "ram": (lambda: tinyhil.load("digits_mlp").search(ram=[3]), errors.ConfigError, "search: ram must be int or None"),
+    "sizes": (lambda: tinyhil.load("digits_mlp").export("cmake", "x.zip", sizes=1), errors.ConfigError, "must be bool"),
+    "board's name": (lambda: tinyhil.load("digits_mlp").run(3, X), errors.ConfigError, "board must be str, not int"),
+    "formats": (lambda: tinyhil.load("digits_mlp").compile(8), errors.ConfigError, "formats must be a name"),
     "record": (lambda: tinyhil.compare({}, {}), errors.DataError, "not a record"),
 }
 

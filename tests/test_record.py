@@ -86,10 +86,11 @@ def test_latency(record: dict[str, Any]) -> None:
     assert latency["min"] <= latency["median"] <= latency["p95"] <= latency["max"]
     assert latency["unit"] == ("nanoseconds" if record["board"] == "host" else "cycles")
     assert latency["median_us"] == pytest.approx(latency["median"] / latency["clock_hz"] * 1e6)
-    assert ("instructions" in latency) == (record["board"] in ARM)
+    assert ("instructions" in latency) == ("low" in latency) == (record["board"] in ARM)
     if "instructions" in latency:
         assert latency["instructions"] > 0
         assert latency["model_min"] <= latency["median"] <= latency["model_max"]
+        assert latency["low"] < latency["median"] < latency["high"]
         assert len(record["raw"]["instructions"]) == record["samples"]
     assert len(record["raw"]["ticks"]) == record["samples"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ import pytest
 import yaml
 from test_examples import check_hil
 from wire_bench import ROOT
+
+import tinyhil
+from tinyhil.search.strategies import STRATEGIES
 
 DOCS = ROOT / "docs"
 PROJECT = ROOT / "examples" / "vibration"
@@ -147,3 +151,13 @@ def test_the_action_s_installation(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text().split() == [
         *("-m", "pip", "install", "--quiet", f"{root}[report]", "pytest", "torch", "onnx")
     ]
+
+
+def test_the_tutorial_s_strategy_searches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / "own.md").read_text(), re.DOTALL)
+    (tmp_path / "uniform.py").write_text(block)
+    made = runpy.run_path(str(tmp_path / "uniform.py"))["Uniform"]
+    monkeypatch.setattr("tinyhil.search.strategies.STRATEGIES", (*STRATEGIES, made))
+    found = tinyhil.load("digits_mlp").search(arena=100, strategy="uniform", formats=("fixed8", "fixed16"))
+    assert found.strategy == "uniform"
+    assert found.evaluations == 2

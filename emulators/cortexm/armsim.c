@@ -4,24 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SILENT_WAIT_MS = 100, NEVER = 1 };
+enum { NEVER = 1 };
 
-static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5};
+static const struct chip *const chips[] = {&sam3x8e, &stm32h747, &stm32h745, &stm32l4r5, &stm32l4r5_foreign, &stm32f746,
+                                            &stm32h7a3};
 
 struct options {
     const struct chip *chip;
-    const char *image, *flash_file, *link, *trace, *pins;
-    bool true_uart, realtime, no_autoreset, boot0;
-    int64_t worn_offset;
+    const char *image, *flash_file, *link, *trace, *pins, *lines;
+    bool true_uart, realtime, no_autoreset, boot0, single_bank;
+    int64_t worn_offset, budget;
     uint32_t supply;
 };
 
 static struct machine machine;
 
 static _Noreturn void usage(const char *what, const char *argument) {
-    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5 --image FILE.bin --link PATH "
+    fprintf(stderr, "armsim: %s%s; usage: armsim --chip sam3x8e|stm32h747|stm32h745|stm32l4r5|stm32l4r5-foreign|stm32f746|stm32h7a3 --image FILE.bin --link PATH "
             "[--uart true|lifted] [--realtime] [--trace FILE] [--no-autoreset] [--flash-file PATH] [--boot0] "
-            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE]\n", what, argument);
+            "[--worn OFFSET] [--supply smps|ldo] [--pins FILE] [--lines FILE] [--budget INSTRUCTIONS] [--single-bank]\n", what, argument);
     exit(2);
 }
 
@@ -46,7 +47,7 @@ static uint32_t supply_named(const char *name) {
 static int64_t number(const char *text) {
     char *end;
     const unsigned long value = strtoul(text, &end, 0);
-    if (!*text || *end) usage("--worn is an offset into the flash, not ", text);
+    if (!*text || *end) usage("--worn and --budget take a number, not ", text);
     return value;
 }
 
@@ -57,6 +58,8 @@ static void take_value(struct options *o, const char *name, const char *value) {
     else if (!strcmp(name, "--link")) o->link = value;
     else if (!strcmp(name, "--trace")) o->trace = value;
     else if (!strcmp(name, "--pins")) o->pins = value;
+    else if (!strcmp(name, "--lines")) o->lines = value;
+    else if (!strcmp(name, "--budget")) o->budget = number(value);
     else if (!strcmp(name, "--uart")) o->true_uart = uart_mode(value);
     else if (!strcmp(name, "--supply")) o->supply = supply_named(value);
     else o->worn_offset = number(value);
@@ -64,7 +67,7 @@ static void take_value(struct options *o, const char *name, const char *value) {
 
 static bool is_known(const char *name) {
     static const char *const known[] = {"--chip", "--image", "--flash-file", "--link", "--trace", "--pins", "--uart", "--worn",
-                                        "--supply"};
+                                        "--supply", "--lines", "--budget"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (!strcmp(name, known[i])) return true;
     return false;
@@ -77,6 +80,7 @@ static struct options parse(int count, char **arguments) {
         if (!strcmp(name, "--realtime")) { o.realtime = true; continue; }
         if (!strcmp(name, "--no-autoreset")) { o.no_autoreset = true; continue; }
         if (!strcmp(name, "--boot0")) { o.boot0 = true; continue; }
+        if (!strcmp(name, "--single-bank")) { o.single_bank = true; continue; }
         if (!is_known(name)) usage("unknown argument: ", name);
         if (!value) usage("no value for ", name);
         take_value(&o, name, value);
@@ -109,16 +113,22 @@ static void set_up(struct machine *m, const struct options *o) {
     check(uc_open(UC_ARCH_ARM, UC_MODE_THUMB, &m->uc), "open");
     check(uc_ctl_set_cpu_model(m->uc, m->chip->cpu_model), "processor model");
     map_memory(m);
+    m->chip->map_peripherals(m);
+    map_core(m);
     check(uc_mem_map_ptr(m->uc, EXCEPTION_RETURN, sizeof nops, UC_PROT_READ | UC_PROT_EXEC, nops), "return page");
     check(uc_hook_add(m->uc, &hook, UC_HOOK_MEM_INVALID, (void *)on_invalid_access, m, (uint64_t)1, (uint64_t)0),
           "fault hook");
+    m->registers = locate_registers(m->uc);
     install_block_hook(m);
     m->boot0 = o->boot0;
+    m->read_shift = m->chip->timing.read_shift + o->single_bank;
     m->supply = o->supply;
     m->worn_offset = o->worn_offset;
     if (o->flash_file) flash_load_file(m, o->flash_file);
     if (o->image) flash_load_image(m, o->image);
     if (o->trace && !(m->trace = fopen(o->trace, "w"))) usage("cannot write the trace ", o->trace);
+    m->budget = o->budget;
+    if (o->lines && !(m->lines = fopen(o->lines, "w"))) usage("cannot write the lines ", o->lines);
     if (o->pins && !(m->pins = fopen(o->pins, "w"))) usage("cannot write the pins ", o->pins);
 }
 
@@ -133,6 +143,13 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     m->taken_typical = m->taken_min = m->taken_max = 0;
     m->code_line[0] = m->code_line[1] = m->literal_line = FLASH_LINE_NONE;
     memset(m->cached_lines, 0xFF, sizeof m->cached_lines);
+    memset(m->icache, 0xFF, sizeof m->icache);
+    memset(m->dcache, 0xFF, sizeof m->dcache);
+    memset(m->art_data, 0xFF, sizeof m->art_data);
+    m->fills = 0;
+    m->fill_ends = 0;
+    m->last_block = NULL;
+    m->open = m->icache_on = m->dcache_on = false;
     reset_core(m);
     uart_reset(m);
     idle_reset(m);
@@ -155,65 +172,6 @@ static uint32_t reset_machine(struct machine *m, const char *why) {
     return vectors[1];
 }
 
-static void report_fault(const struct machine *m, uint32_t pc, uc_err error) {
-    const char *why = m->stop == STOP_FAULT ? m->stop_why : "undefined instruction or unhandled exception";
-    bool with_addr = m->stop == STOP_FAULT && m->fault_addr;
-    if (m->stop != STOP_FAULT) {
-        with_addr = error >= UC_ERR_READ_UNMAPPED && error != UC_ERR_INSN_INVALID && error != UC_ERR_EXCEPTION;
-        if (error == UC_ERR_WRITE_PROT) why = "write to flash";
-        if (error == UC_ERR_READ_UNMAPPED) why = "read of an unmapped address";
-        if (error == UC_ERR_WRITE_UNMAPPED) why = "write to an unmapped address";
-        if (error == UC_ERR_FETCH_UNMAPPED || error == UC_ERR_FETCH_PROT) why = "jump to an unmapped address";
-    }
-    printf("{\"event\":\"fault\",\"pc\":\"0x%08x\",\"why\":\"%s", pc, why);
-    if (with_addr) printf(" 0x%08x", m->fault_addr);
-    printf("\"}\n");
-    fflush(stdout);
-}
-
-/* The firmware's fault handler runs as on the chip; what it says goes over the wire. */
-static uint32_t take_fault(struct machine *m, uint32_t pc, uc_err error) {
-    uint32_t cause = FAULT_INSTRUCTION, address = m->fault_addr;
-    if (error == UC_ERR_READ_UNMAPPED || error == UC_ERR_WRITE_UNMAPPED || error == UC_ERR_WRITE_PROT) cause = FAULT_BUS;
-    if (error == UC_ERR_FETCH_UNMAPPED || error == UC_ERR_FETCH_PROT) cause = FAULT_FETCH;
-    if (m->stop == STOP_FAULT) cause = m->fault_cause ? m->fault_cause : FAULT_BUS;
-    if (m->in_rom) return 0;
-    set_fault_status(cause, address);
-    return fault_enter(m, pc);
-}
-
-/* A sleeping processor (WFI) leaves Unicorn as well, and goes on. */
-void run(struct machine *m, uint32_t pc, uint32_t until) {
-    for (;;) {
-        m->fault_addr = m->fault_pc = m->fault_cause = 0;
-        const uc_err error = uc_emu_start(m->uc, pc | 1, until, 0, 0);
-        if (m->stop == STOP_RESET || m->stop == STOP_QUIT) return;
-        uc_reg_read(m->uc, UC_ARM_REG_PC, &pc);
-        if (error != UC_ERR_OK || m->stop == STOP_FAULT) {
-            if (m->stop == STOP_FAULT) pc = m->fault_pc ? m->fault_pc : m->block_start;
-            report_fault(m, pc, error);
-            const uint32_t handler = take_fault(m, pc, error);
-            m->stop = RUN;
-            if (handler) {
-                pc = handler;
-                m->next_event = 0;
-                continue;
-            }
-            while (m->stop == RUN) {
-                host_wait(m, SILENT_WAIT_MS);
-                host_service(m);
-            }
-            return;
-        }
-        if (pc == until) return;
-        m->next_event = 0;
-        host_wait(m, 1);
-        host_pace(m, true);
-        host_service(m);
-        if (m->stop != RUN) return;
-    }
-}
-
 /* One boot, of the program in flash or of the boot ROM, which may end in a program. */
 static void boot(struct machine *m) {
     uint32_t pc = reset_machine(m, m->stop_why);
@@ -228,11 +186,11 @@ static void report_exit(const struct machine *m, double started) {
     typedef unsigned long long ull;
     printf("{\"event\":\"exit\",\"cycles\":%llu,\"instructions\":%llu,\"cycles_min\":%llu,\"cycles_max\":%llu,"
            "\"rx_bytes\":%llu,\"tx_bytes\":%llu,\"overruns\":%llu,\"resets\":%llu,\"min_sp\":%u,\"clock_hz\":%u,"
-           "\"baud\":%u,\"wall_seconds\":%.3f}\n",
+           "\"baud\":%u,\"why\":\"%s\",\"wall_seconds\":%.3f}\n",
            (ull)(m->total_cycles.typical + m->cycles.typical), (ull)(m->total_instructions + m->instructions),
            (ull)(m->total_cycles.min + m->cycles.min), (ull)(m->total_cycles.max + m->cycles.max), (ull)u->rx_bytes,
            (ull)u->tx_bytes, (ull)u->overruns, (ull)m->resets, m->min_sp, m->chip->clock_hz(),
-           u->byte_cycles ? (uint32_t)(10ull * m->chip->clock_hz() / u->byte_cycles) : 0, wall_seconds() - started);
+           u->byte_cycles ? (uint32_t)(10ull * m->chip->clock_hz() / u->byte_cycles) : 0, m->stop_why, wall_seconds() - started);
     fflush(stdout);
 }
 
@@ -249,6 +207,7 @@ int main(int count, char **arguments) {
     while (m->stop != STOP_QUIT);
     if (m->trace) fclose(m->trace);
     if (m->pins) fclose(m->pins);
+    if (m->lines) fclose(m->lines);
     host_close();
     if (o.flash_file) flash_save_file(m, o.flash_file);
     report_exit(m, started);

@@ -1,218 +1,28 @@
 /* Instructions and modelled cycles, added up at every basic block that the processor enters. */
+#include "block.h"
 #include "decode.h"
-#include "machine.h"
-
-#include <string.h>
 
 enum { BLOCKS = 1 << 16 }; /* one for every halfword of 128 KiB of code */
 
-struct block {
-    uint32_t addr, size;
-    uint16_t instructions, typical, min, max;
-    uint16_t taken_typical, taken_min, taken_max; /* for a conditional branch at the end that is taken */
-    uint16_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
-    uint16_t literals;     /* distinct flash lines of literals, in order */
-    uint32_t first_literal, last_literal;
-    int32_t lowest_sp;     /* relative to the SP at entry, <= 0 */
-    bool sp_unknown, stores, uses_fpu;
-};
-
 static struct block cache[BLOCKS];
+static uint32_t generation = 1; /* blocks of another one are forgotten */
 
-struct price {
-    uint8_t typical, min, max;
-};
-
-/* Cortex-M3 TRM r2p1, table 3-1 and section 3.3.2. A taken branch adds P = 1 to 3 (see TAKEN below). */
-static const struct price m3_price[KINDS] = {
-    [ALU] = {1, 1, 1}, [MUL] = {1, 1, 1}, [MLA] = {2, 2, 2}, [MULL] = {4, 3, 5}, [MLAL] = {5, 4, 7},
-    [DIVIDE] = {7, 2, 12}, [LOAD] = {2, 1, 2}, [LOAD_LITERAL] = {2, 1, 3}, [STORE] = {1, 1, 2},
-    [STORE_REGISTER] = {2, 1, 2}, [LOAD_MANY] = {1, 1, 1}, [STORE_MANY] = {1, 1, 1}, [BRANCH] = {1, 1, 1},
-    [BRANCH_COND] = {1, 1, 1}, [BRANCH_INDIRECT] = {1, 1, 1}, [TABLE_BRANCH] = {4, 3, 4}, [IT_BLOCK] = {1, 0, 1},
-    [SYSTEM] = {1, 1, 2}, [BARRIER] = {4, 1, 4},
-};
-
-/* Cortex-M4 TRM r0p1, tables 3-1 and 7-1: the M3's, with every multiplication in one cycle, and the FPU. */
-static const struct price m4_price[KINDS] = {
-    [ALU] = {1, 1, 1}, [MUL] = {1, 1, 1}, [MLA] = {1, 1, 1}, [MULL] = {1, 1, 1}, [MLAL] = {1, 1, 1},
-    [DIVIDE] = {7, 2, 12}, [LOAD] = {2, 1, 2}, [LOAD_LITERAL] = {2, 1, 3}, [STORE] = {1, 1, 2},
-    [STORE_REGISTER] = {2, 1, 2}, [LOAD_MANY] = {1, 1, 1}, [STORE_MANY] = {1, 1, 1}, [BRANCH] = {1, 1, 1},
-    [BRANCH_COND] = {1, 1, 1}, [BRANCH_INDIRECT] = {1, 1, 1}, [TABLE_BRANCH] = {4, 3, 4}, [IT_BLOCK] = {1, 0, 1},
-    [SYSTEM] = {1, 1, 2}, [BARRIER] = {4, 1, 4}, [FP_MOVE] = {1, 1, 2}, [FP_LOAD] = {2, 1, 2}, [FP_STORE] = {2, 1, 2},
-    [FP_SINGLE] = {1, 1, 3}, [FP_DIV_SINGLE] = {14, 1, 14},
-};
-
-/* Cortex-M7: Arm publishes no table. Typical: one instruction a cycle with full caches; max adds result latencies. */
-static const struct price m7_price[KINDS] = {
-    [ALU] = {1, 1, 1}, [MUL] = {1, 1, 2}, [MLA] = {1, 1, 2}, [MULL] = {1, 1, 2}, [MLAL] = {1, 1, 2},
-    [DIVIDE] = {7, 2, 20}, [LOAD] = {1, 1, 2}, [LOAD_LITERAL] = {1, 1, 2}, [STORE] = {1, 1, 2},
-    [STORE_REGISTER] = {1, 1, 2}, [LOAD_MANY] = {1, 0, 1}, [STORE_MANY] = {1, 0, 1}, [BRANCH] = {1, 1, 1},
-    [BRANCH_COND] = {1, 1, 1}, [BRANCH_INDIRECT] = {1, 1, 1}, [TABLE_BRANCH] = {3, 2, 4}, [IT_BLOCK] = {1, 0, 1},
-    [SYSTEM] = {1, 1, 2}, [BARRIER] = {4, 1, 8}, [FP_MOVE] = {1, 1, 3}, [FP_LOAD] = {1, 1, 2}, [FP_STORE] = {1, 1, 2},
-    [FP_SINGLE] = {1, 1, 6}, [FP_DOUBLE] = {3, 1, 9}, [FP_DIV_SINGLE] = {16, 2, 18}, [FP_DIV_DOUBLE] = {30, 2, 32},
-};
-
-/* Refilling the pipeline after a taken branch; a computed target is known later than an encoded one. */
-static const struct price m3_taken = {1, 1, 3}, m3_taken_indirect = {2, 1, 3};
-static const struct price m7_taken = {0, 0, 8}, m7_taken_indirect = {1, 0, 8};
-
-static bool ends_conditionally(const struct insn *i, bool in_it) {
-    return i->kind == BRANCH_COND || (in_it && (i->kind == BRANCH || i->kind == BRANCH_INDIRECT || i->loads_pc));
+static bool is_known(const struct block *b, uint64_t addr, uint32_t size) {
+    return b->addr == addr && b->size == size && b->generation == generation;
 }
 
-static bool is_branch(const struct insn *i) {
-    return i->loads_pc || (i->kind >= BRANCH && i->kind <= TABLE_BRANCH);
-}
-
-/* Neighbouring single loads, and a store behind a load, overlap on the M3 unless an address waits for the load. */
-static struct price price_of(const struct insn *i, const struct insn *before, enum core core) {
-    static const struct price *const prices[] = {[CORTEX_M3] = m3_price, [CORTEX_M4] = m4_price, [CORTEX_M7] = m7_price};
-    const bool m7 = core == CORTEX_M7;
-    struct price p = prices[core][i->kind];
-    const bool moves = i->kind >= LOAD && i->kind <= STORE_REGISTER;
-    const bool after_load = before->kind == LOAD || before->kind == LOAD_LITERAL;
-    if (!m7 && moves && after_load && before->dest != i->base && before->dest != i->index && p.typical == 2) {
-        p.typical = 1;
-        p.max -= 1;
-    }
-    p.typical += i->registers;
-    p.min += m7 ? (i->registers + 1) / 2 : i->registers; /* the M7 moves 64 bits at a time */
-    p.max += i->registers;
-    return p;
-}
-
-static void add_taken(struct block *b, const struct insn *last, bool conditional, bool m7) {
-    const bool direct = last->kind == BRANCH || last->kind == BRANCH_COND;
-    const struct price p = direct ? (m7 ? m7_taken : m3_taken) : (m7 ? m7_taken_indirect : m3_taken_indirect);
-    if (conditional) {
-        b->taken_typical = p.typical;
-        b->taken_min = p.min;
-        b->taken_max = p.max;
-    } else {
-        b->typical += p.typical;
-        b->min += p.min;
-        b->max += p.max;
-    }
-}
-
-static void add_literal(struct block *b, const uint8_t *code, uint32_t addr, const struct insn *i) {
-    const unsigned h1 = code[0] | code[1] << 8;
-    const int32_t imm12 = code[2] | (code[3] & 0xF) << 8;
-    const int32_t offset = i->bytes == 2 ? (int32_t)(h1 & 0xFF) * 4 : h1 & 0x80 ? imm12 : -imm12;
-    const uint32_t line = (((addr + 4) & ~3u) + offset) >> 4;
-    if (!b->literals) b->first_literal = line;
-    if (!b->literals || line != b->last_literal) ++b->literals;
-    b->last_literal = line;
-}
-
-/* Worst case of flash: every line fetched anew, every load missing. Lines are 16 bytes (SAM3X) or 32 (STM32). */
-static void add_flash_bound(const struct machine *m, struct block *b, unsigned loads) {
-    const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
-    const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
-    b->max += (lines + loads) * m->flash_wait_states;
-}
-
-static unsigned words_loaded(const struct insn *i) {
-    if (i->kind == LOAD_MANY) return i->registers;
-    return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD;
-}
-
-/* Sequential prefetch hides a line's wait behind the cycles spent in the line before it. */
-static void add_line_stall(const struct machine *m, struct block *b, uint32_t at, uint32_t next,
-                           unsigned *line_cycles) {
-    if (next >= b->addr + b->size || at >> 4 == next >> 4) return;
-    if (*line_cycles < m->flash_wait_states + 1) b->line_stalls += m->flash_wait_states + 1 - *line_cycles;
-    *line_cycles = 0;
-}
-
-static void add_price(struct block *b, const struct insn *i, struct price p, int32_t *sp) {
-    b->typical += p.typical;
-    b->min += p.min;
-    b->max += p.max;
-    ++b->instructions;
-    *sp += i->sp_delta;
-    if (*sp < b->lowest_sp) b->lowest_sp = *sp;
-    b->sp_unknown |= i->sp_unknown;
-    b->stores |= i->stores;
-    b->uses_fpu |= i->kind >= FP_MOVE;
-}
-
-static void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
-    const bool m7 = m->chip->core == CORTEX_M7;
-    struct insn before = {.kind = ALU};
-    unsigned it_left = 0, loads = 0, line_cycles = 0;
-    int32_t sp = 0;
-    *b = (struct block){.addr = addr, .size = size};
-    for (uint32_t at = 0; at < size; at += before.bytes) {
-        const struct insn i = decode(code + at);
-        const struct price p = price_of(&i, &before, m->chip->core);
-        add_price(b, &i, p, &sp);
-        line_cycles += p.typical;
-        add_line_stall(m, b, addr + at, addr + at + i.bytes, &line_cycles);
-        if (i.kind == LOAD_LITERAL) add_literal(b, code + at, addr + at, &i);
-        loads += words_loaded(&i);
-        if (is_branch(&i)) add_taken(b, &i, ends_conditionally(&i, it_left > 0), m7);
-        it_left = i.kind == IT_BLOCK ? i.it_length : it_left ? it_left - 1 : 0;
-        before = i;
-    }
-    if (m7) b->min = (b->min + 1) / 2; /* two instructions a cycle everywhere */
-    if (b->min == 0) b->min = 1;
-    add_flash_bound(m, b, loads);
-}
-
-const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
+static struct block *block_at(struct machine *m, uint32_t addr, uint32_t size) {
     struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
-    if (b->addr == addr && b->size == size) return b;
+    if (is_known(b, addr, size)) return b;
     const uint8_t *code = memory_at(m, addr, size);
     if (!code) return NULL;
     describe(m, b, addr, size, code);
+    b->generation = generation;
     if (b->uses_fpu && !fpu_enabled()) stop_machine(m, STOP_FAULT, "FPU instruction while CPACR has the FPU off");
     return b;
 }
 
-bool block_stores(const struct block *b) { return b->stores; }
-
-void forget_blocks(void) { memset(cache, 0, sizeof cache); }
-
-void add_cycles(struct machine *m, uint64_t cycles) {
-    m->cycles.typical += cycles;
-    m->cycles.min += cycles;
-    m->cycles.max += cycles;
-}
-
-/* SAM3X: two 128-bit code buffers with sequential prefetch, one 128-bit data buffer (datasheet 18.4.1). */
-static void wait_for_flash(struct machine *m, const struct block *b) {
-    const uint32_t first = b->addr >> 4, last = (b->addr + b->size - 1) >> 4, waits = m->flash_wait_states;
-    const bool first_held = first == m->code_line[0] || first == m->code_line[1];
-    const bool last_held = last == m->code_line[0] || last == m->code_line[1];
-    uint32_t stalls = first_held ? 0 : waits;
-    if (!(first_held && last_held && last - first <= 1)) stalls += b->line_stalls;
-    if (last != first) {
-        m->code_line[1] = last - 1;
-        m->code_line[0] = last;
-    } else if (m->code_line[0] != last) {
-        m->code_line[1] = m->code_line[0];
-        m->code_line[0] = last;
-    }
-    if (b->literals) {
-        stalls += waits * (b->literals - (b->first_literal == m->literal_line));
-        m->literal_line = b->last_literal;
-    }
-    m->cycles.typical += stalls;
-}
-
-/* STM32L4: 32 lines of 32 bytes, the one not used for longest makes room (RM0432, section 3.3.5). */
-static void wait_for_cached_flash(struct machine *m, const struct block *b) {
-    const uint32_t last = (b->addr + b->size - 1) >> 5;
-    for (uint32_t line = b->addr >> 5; line <= last; ++line) {
-        uint32_t *lines = m->cached_lines;
-        unsigned at = 0;
-        while (at < CACHED_LINES - 1 && lines[at] != line) ++at;
-        if (lines[at] != line) m->cycles.typical += m->flash_wait_states;
-        memmove(lines + 1, lines, at * sizeof *lines);
-        lines[0] = line;
-    }
-}
+void forget_blocks(void) { ++generation; }
 
 static bool is_store(const struct insn *i) {
     return i->kind == STORE || i->kind == STORE_REGISTER || i->kind == STORE_MANY || i->kind == FP_STORE;
@@ -249,24 +59,63 @@ static void watch_stack(struct machine *m, const struct block *b) {
     stop_machine(m, STOP_FAULT, why);
 }
 
+/* The branch that ended the last block: was it foreseen? A two-bit counter or the last target says. */
+static void leave_m7(struct machine *m, uint32_t addr) {
+    struct block *b = m->last_block;
+    if (!b) return;
+    const bool taken = addr != m->block_end;
+    if (b->conditional) {
+        const bool foreseen = (b->taken_before >= 2) == taken;
+        if (taken && b->taken_before < 3) ++b->taken_before;
+        if (!taken && b->taken_before) --b->taken_before;
+        if (foreseen) return;
+    } else if (!b->indirect || b->last_target == addr) {
+        return;
+    }
+    b->last_target = addr;
+    m->cycles.typical += m->chip->timing.mispredicted_cycles;
+    m->open = false;
+}
+
+static void enter_m7(struct machine *m, struct block *b, bool follows_itself) {
+    if (follows_itself) {
+        m->turn ^= 1;
+        m->cycles.typical += b->again[m->turn];
+        m->open = false;
+    } else if (m->open && b->first_pairs) {
+        m->cycles.typical += b->paired;
+        m->open = b->paired_ends_open;
+    } else {
+        m->cycles.typical += b->typical;
+        m->open = b->ends_open;
+    }
+    m->last_block = b;
+}
+
 static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     (void)uc;
     struct machine *m = user;
-    const struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
-    if (b->addr != addr || b->size != size) b = block_at(m, addr, size);
+    struct block *b = &cache[addr >> 1 & (BLOCKS - 1)];
+    if (!is_known(b, addr, size)) b = block_at(m, addr, size);
     if (!b) {
         if (is_exception_return(addr)) interrupt_return(m);
         return;
     }
-    if (m->cycles.typical >= m->next_event && !between_blocks(m, addr, b)) return;
+    if (m->cycles.typical >= m->next_event && !between_blocks(m, addr, b->stores)) return;
+    const bool follows_itself = addr == m->block_start;
     m->block_start = addr;
+    if (m->chip->core == CORTEX_M7) {
+        leave_m7(m, addr);
+        enter_m7(m, b, follows_itself);
+    } else {
+        if (addr != m->block_end) m->cycles.typical += m->taken_typical + b->odd_start;
+        m->cycles.typical += b->typical;
+    }
     if (addr != m->block_end) {
-        m->cycles.typical += m->taken_typical;
         m->cycles.min += m->taken_min;
         m->cycles.max += m->taken_max;
     }
     m->instructions += b->instructions;
-    m->cycles.typical += b->typical;
     m->cycles.min += b->min;
     m->cycles.max += b->max;
     m->block_end = addr + size;
@@ -274,9 +123,9 @@ static void on_block(uc_engine *uc, uint64_t addr, uint32_t size, void *user) {
     m->taken_min = b->taken_min;
     m->taken_max = b->taken_max;
     if (b->lowest_sp < 0 || b->sp_unknown || m->check_sp) watch_stack(m, b);
-    if (!m->flash_wait_states || (uint32_t)addr - m->chip->flash_base >= m->chip->flash_size_bytes) return;
-    if (m->chip->core == CORTEX_M3) wait_for_flash(m, b);
-    if (m->chip->core == CORTEX_M4) wait_for_cached_flash(m, b);
+    if (b->access_count) wait_for_data(m, b);
+    if (m->flash_wait_states && (uint32_t)addr - m->chip->flash_base < m->chip->flash_size_bytes)
+        m->cycles.typical += fetch_stalls(m, b);
 }
 
 void install_block_hook(struct machine *m) {

@@ -3,15 +3,9 @@
 
 enum { SERVICE_CYCLES = 20000, IDLE_WAIT_MS = 50 };
 
-void stop_machine(struct machine *m, enum stop stop, const char *why) {
-    if (m->stop == STOP_QUIT || m->stop == STOP_FAULT) return;
-    m->stop = stop;
-    m->stop_why = why;
-    uc_emu_stop(m->uc);
-}
-
 /* Time slept while idle passes on the chip before the bytes that ended the sleep: else they would all be overdue. */
 static void serve_host(struct machine *m, int wait_ms) {
+    if (m->budget && m->total_instructions + m->instructions > m->budget) stop_machine(m, STOP_QUIT, "instruction budget");
     if (wait_ms) host_wait(m, wait_ms);
     host_pace(m, wait_ms > 0);
     host_service(m);
@@ -19,12 +13,15 @@ static void serve_host(struct machine *m, int wait_ms) {
 }
 
 static void schedule(struct machine *m, bool watch_every_block) {
-    const uint64_t arrival = uart_next_event(m);
-    m->next_event = watch_every_block ? 0 : arrival < m->next_service ? arrival : m->next_service;
+    const uint64_t arrival = uart_next_event(m), tick = systick_next_event();
+    uint64_t next = arrival < m->next_service ? arrival : m->next_service;
+    if (tick < next) next = tick;
+    m->next_event = watch_every_block ? 0 : next;
 }
 
-bool between_blocks(struct machine *m, uint32_t addr, const struct block *b) {
+bool between_blocks(struct machine *m, uint32_t addr, bool stores) {
     uart_tick(m);
+    systick_tick(m);
     const bool serve = m->cycles.typical >= m->next_service;
     if (serve) serve_host(m, 0);
     if (m->stop != RUN) return false;
@@ -33,7 +30,7 @@ bool between_blocks(struct machine *m, uint32_t addr, const struct block *b) {
         schedule(m, false);
         return false;
     }
-    if (!pending && (serve || m->idle.probing) && idle_probe(m, addr, b)) serve_host(m, IDLE_WAIT_MS);
+    if (!pending && (serve || m->idle.probing) && idle_probe(m, addr, stores)) serve_host(m, IDLE_WAIT_MS);
     if (m->stop != RUN) return false;
     schedule(m, pending || m->idle.probing || interrupt_pending(m));
     return true;

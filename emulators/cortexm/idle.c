@@ -60,7 +60,7 @@ static void begin(struct machine *m, uint32_t addr) {
 }
 
 static bool waiting_for_input(const struct machine *m) {
-    return uart_next_event(m) == UINT64_MAX && uart_tx_done(m) && !m->nvic.active;
+    return uart_next_event(m) == UINT64_MAX && systick_next_event() == UINT64_MAX && uart_tx_done(m) && !m->nvic.active;
 }
 
 /* Back at the first address with equal registers: idle. If the loop stores, RAM is compared over one more turn. */
@@ -90,7 +90,7 @@ void idle_reset(struct machine *m) {
 }
 
 /* Called before a block runs, at every service and at every block while probing. True: nothing happens by itself. */
-bool idle_probe(struct machine *m, uint32_t addr, const struct block *b) {
+bool idle_probe(struct machine *m, uint32_t addr, bool stores) {
     struct idle *p = &m->idle;
     if (p->io_count != m->io_count || !waiting_for_input(m)) {
         p->io_count = m->io_count;
@@ -113,6 +113,6 @@ bool idle_probe(struct machine *m, uint32_t addr, const struct block *b) {
         give_up(m);
         return false;
     }
-    p->stored |= block_stores(b);
+    p->stored |= stores;
     return false;
 }

@@ -17,9 +17,20 @@ struct ram {
     uint32_t base, size_bytes, mirror;
 };
 
-enum { MAX_RAMS = 6, CACHED_LINES = 32, FLASH_LINE_NONE = ~0u };
+enum { MAX_RAMS = 6, CACHED_LINES = 32, ART_DATA_READS = 16, FLASH_LINE_NONE = ~0u, MAX_SETS = 256 };
+
+enum { NO_IRQ = ~0u };
 
 enum core { CORTEX_M3, CORTEX_M4, CORTEX_M7 }; /* the latter two with an FPU */
+
+/* How long memories take. Sources: the chips' files. */
+struct timing {
+    unsigned read_shift;                 /* of the lines that data come in */
+    uint32_t icache_bytes, dcache_bytes; /* of the M7, lines of 32 bytes, 2 and 4 ways */
+    uint32_t itcm_bytes, dtcm_bytes;     /* from 0 and from 0x20000000: never waited for */
+    uint32_t fill_cycles, line_reads;    /* a line: the way to memory, then so many reads of wait states + 1 cycles */
+    uint32_t mispredicted_cycles;
+};
 
 struct chip {
     const char *name;
@@ -27,10 +38,10 @@ struct chip {
     enum core core;
     uint32_t flash_base, flash_size_bytes, flash_mirror;
     struct ram rams[MAX_RAMS];
-    uint32_t uart_irq;
+    struct timing timing;
     void (*map_peripherals)(struct machine *m);
     void (*reset)(struct machine *m);
-    bool (*uart_interrupt)(const struct machine *m);
+    uint32_t (*requested_irq)(const struct machine *m); /* by a UART; or NO_IRQ */
     bool (*uart_pins_connected)(void);
     uint32_t (*clock_hz)(void);
     bool (*boots_rom)(const struct machine *m);     /* instead of the program in flash */
@@ -43,6 +54,7 @@ struct chip {
 enum { FUSE_BOOT_FLASH = 1 << 1 }; /* GPNVM1 of the SAM3X8E */
 
 extern const struct chip sam3x8e, stm32h747, stm32h745, stm32l4r5;
+extern const struct chip stm32l4r5_foreign, stm32f746, stm32h7a3; /* foreign.c */
 
 /* Serial port between the pty and the chip's UART registers. */
 enum { RX_QUEUE_BYTES = 1 << 16, TX_QUEUE_BYTES = 1 << 16, LIFTED_BYTE_CYCLES = 40 };
@@ -60,12 +72,13 @@ struct uart {
     uint64_t rx_bytes, tx_bytes, overruns;
 };
 
-/* External interrupts, one level deep: priorities and nesting are not modelled. */
+/* Interrupts, one level deep: priorities and nesting are not modelled. */
 struct nvic {
     uint32_t enabled[8], pending[8];
+    bool systick_pending;
     uint32_t vector_table;
     bool active;
-    uint32_t active_irq;
+    uint32_t active_exception;
     uint32_t frame_sp, frame_bytes;
     bool fp_saved;
     uint64_t fp_registers[8];
@@ -95,6 +108,14 @@ struct machine {
     uint32_t code_line[2], literal_line;
     uint32_t cached_lines[CACHED_LINES]; /* of code, the last used first: the STM32L4's instruction cache */
     uint32_t flash_wait_states;
+    unsigned read_shift;                 /* of the lines that data come in */
+    const uint32_t *registers;           /* R0 to R15 of Unicorn's */
+    struct block *last_block;            /* M7 */
+    bool open, icache_on, dcache_on;
+    uint8_t turn;
+    uint64_t fill_ends;                  /* cycle in which the data cache has its last line whole */
+    uint32_t fills;                      /* of the instruction cache so far */
+    uint32_t icache[MAX_SETS][2], dcache[MAX_SETS / 2][4], art_data[ART_DATA_READS]; /* lines, the last used first */
     uint32_t min_sp;
     uint32_t guard_base, stack_limit; /* the MPU region that nothing may touch, and its end; 0: none */
     uint32_t fault_pc;               /* of a fault found between instructions */
@@ -117,7 +138,8 @@ struct machine {
     bool in_rom;         /* the boot ROM runs, or code that it has called */
     uint8_t fuses;
     int64_t worn_offset; /* of a byte of flash that has lost the ability to hold ones; or -1 */
-    FILE *trace, *pins;
+    FILE *trace, *pins, *lines;
+    uint64_t budget; /* of instructions; 0: none */
     enum stop stop;
     const char *stop_why;
     uint32_t fault_addr;
@@ -126,13 +148,18 @@ struct machine {
     uint64_t total_instructions;
 };
 
+/* machine.c: calls nothing else */
+void add_cycles(struct machine *m, uint64_t cycles);
+void stop_machine(struct machine *m, enum stop stop, const char *why);
+
 /* memory.c */
 void map_memory(struct machine *m);
+const uint32_t *locate_registers(uc_engine *uc); /* registers.c */
 uint8_t *memory_at(const struct machine *m, uint32_t addr, uint32_t bytes);
 void map_registers(struct machine *m, uint32_t base, uint32_t size, uc_cb_mmio_read_t read, uc_cb_mmio_write_t write);
 void check(uc_err error, const char *what);
 
-/* armsim.c: one boot, or code called by a boot ROM: until it jumps to `until`, a reset, a fault or the end */
+/* run.c: one boot, or code called by a boot ROM: until it jumps to `until`, a reset, a fault or the end */
 void run(struct machine *m, uint32_t pc, uint32_t until);
 
 /* flash.c: false if the place is not in flash */
@@ -156,16 +183,11 @@ uint32_t samba_monitor(struct machine *m);
 uint32_t an3155_loader(struct machine *m);
 
 /* cycles.c */
-struct block;
-const struct block *block_at(struct machine *m, uint32_t addr, uint32_t size);
-bool block_stores(const struct block *b);
 void forget_blocks(void);
 void install_block_hook(struct machine *m);
-void add_cycles(struct machine *m, uint64_t cycles);
 
 /* events.c: what happens between two blocks; false if the block must not run now */
-bool between_blocks(struct machine *m, uint32_t addr, const struct block *b);
-void stop_machine(struct machine *m, enum stop stop, const char *why);
+bool between_blocks(struct machine *m, uint32_t addr, bool stores);
 
 /* nvic.c. Unicorn refuses to fetch from the architecture's EXC_RETURN values, so LR holds this address in a handler;
  * both chips have nothing there. */
@@ -180,6 +202,8 @@ uint32_t fault_enter(struct machine *m, uint32_t pc);
 void map_core(struct machine *m);
 void reset_core(struct machine *m);
 bool fpu_enabled(void);
+uint64_t systick_next_event(void);
+void systick_tick(struct machine *m);
 void set_fault_status(uint32_t cause, uint32_t address);
 void add_fault_status(uint32_t cause);
 enum { FAULT_GUARD = 1 << 1 | 1 << 7, FAULT_STACKING = 1 << 4, FAULT_BUS_STACKING = 1 << 12,
@@ -197,12 +221,18 @@ void uart_let_thread_run(struct machine *m);
 uint32_t uart_rx_room(const struct uart *u);
 void uart_feed(struct machine *m, const uint8_t *bytes, uint32_t count);
 
+/* usart.c: the registers of one STM32 USART, a word each up to TDR */
+enum { USART_WORDS = 11 };
+bool usart_interrupt(const struct machine *m, const uint32_t *registers);
+uint32_t usart_read(struct machine *m, const uint32_t *registers, uint32_t offset);
+void usart_write(struct machine *m, uint32_t *registers, uint32_t offset, uint32_t value);
+
 /* pins.c */
 void pins_changed(struct machine *m, unsigned port, uint32_t before, uint32_t after);
 void stm32_write_port(struct machine *m, unsigned number, uint32_t *port, uint32_t offset, uint32_t value);
 
 /* idle.c */
-bool idle_probe(struct machine *m, uint32_t addr, const struct block *b);
+bool idle_probe(struct machine *m, uint32_t addr, bool stores);
 void idle_reset(struct machine *m);
 
 /* host.c: pty, signals, wall time */

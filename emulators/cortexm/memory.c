@@ -36,8 +36,6 @@ void map_memory(struct machine *m) {
         map(m, r->base, r->size_bytes, UC_PROT_ALL, m->ram[i]);
         if (r->mirror) map(m, r->mirror, r->size_bytes, UC_PROT_ALL, m->ram[i]);
     }
-    c->map_peripherals(m);
-    map_core(m);
 }
 
 static uint8_t *inside(uint8_t *p, uint32_t base, uint32_t size, uint32_t addr, uint32_t bytes) {

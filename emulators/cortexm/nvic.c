@@ -5,7 +5,7 @@
 
 enum {
     ENTRY_CYCLES = 12, RETURN_CYCLES = 12, TAIL_CHAIN_CYCLES = 6,
-    BASIC_FRAME_BYTES = 32, FP_FRAME_BYTES = 104, CONTROL_FPCA = 4, XPSR_THUMB = 1 << 24, XPSR_ALIGNED = 1 << 9
+    BASIC_FRAME_BYTES = 32, FP_FRAME_BYTES = 104, CONTROL_FPCA = 4, SYSTICK = 15, FIRST_IRQ = 16, XPSR_THUMB = 1 << 24, XPSR_ALIGNED = 1 << 9
 };
 
 static const uint32_t FLAGS = 0xF80F0000;       /* N Z C V Q and GE */
@@ -23,21 +23,30 @@ static void set(struct machine *m, int id, uint32_t value) { uc_reg_write(m->uc,
 
 bool is_exception_return(uint32_t addr) { return addr == EXCEPTION_RETURN; }
 
-static bool wanted(const struct machine *m) {
-    const uint32_t irq = m->chip->uart_irq, bit = 1u << irq % 32;
-    return m->nvic.enabled[irq / 32] & bit && (m->nvic.pending[irq / 32] & bit || m->chip->uart_interrupt(m));
+static bool is_enabled(const struct nvic *n, uint32_t irq) { return n->enabled[irq / 32] >> irq % 32 & 1; }
+
+/* The exception to take, the lowest number first; 0 if there is none. */
+static uint32_t wanted(const struct machine *m) {
+    const struct nvic *n = &m->nvic;
+    if (n->systick_pending) return SYSTICK;
+    for (unsigned bank = 0; bank < 8; ++bank)
+        if (n->pending[bank] & n->enabled[bank])
+            return FIRST_IRQ + 32 * bank + __builtin_ctz(n->pending[bank] & n->enabled[bank]);
+    const uint32_t irq = m->chip->requested_irq(m);
+    return irq != NO_IRQ && is_enabled(n, irq) ? FIRST_IRQ + irq : 0;
 }
 
 bool interrupt_pending(const struct machine *m) { return !m->nvic.active && wanted(m); }
 
 static void jump_to_handler(struct machine *m) {
-    const uint32_t irq = m->chip->uart_irq;
-    uint8_t *vector = memory_at(m, m->nvic.vector_table + 4 * (16 + irq), 4);
+    const uint32_t exception = wanted(m), irq = exception - FIRST_IRQ;
+    uint8_t *vector = memory_at(m, m->nvic.vector_table + 4 * exception, 4);
     uint32_t handler = 0;
     if (vector) memcpy(&handler, vector, 4);
     m->nvic.active = true;
-    m->nvic.active_irq = irq;
-    m->nvic.pending[irq / 32] &= ~(1u << irq % 32);
+    m->nvic.active_exception = exception;
+    if (exception == SYSTICK) m->nvic.systick_pending = false;
+    else m->nvic.pending[irq / 32] &= ~(1u << irq % 32);
     set(m, UC_ARM_REG_LR, EXCEPTION_RETURN | 1);
     set(m, UC_ARM_REG_PC, handler);
     m->taken_typical = m->taken_min = m->taken_max = 0;

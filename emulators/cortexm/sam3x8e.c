@@ -15,7 +15,7 @@ enum {
     PIO_ODSR = 0x38, RSTC_CR = 0x1A00,
     RXRDY = 1 << 0, TXRDY = 1 << 1, OVRE = 1 << 5, TXEMPTY = 1 << 9,
     UART_CLOCK = 1 << 8, UART_PINS = 3 << 8,
-    ROM = 0x00100000, ROM_BYTES = 0x1000
+    UART_IRQ = 8, ROM = 0x00100000, ROM_BYTES = 0x1000
 };
 
 static uint32_t words[BYTES / 4];
@@ -28,7 +28,7 @@ static uint32_t uart_status(const struct machine *m) {
            (u->tx_enabled && uart_tx_done(m) ? TXEMPTY : 0);
 }
 
-static bool uart_interrupt(const struct machine *m) { return uart_status(m) & *word(UART_IMR); }
+static uint32_t requested_irq(const struct machine *m) { return uart_status(m) & *word(UART_IMR) ? UART_IRQ : NO_IRQ; }
 
 static bool uart_pins_connected(void) {
     return !(*word(PIOA_PSR) & UART_PINS) && !(*word(PIOA_ABSR) & UART_PINS);
@@ -169,10 +169,10 @@ const struct chip sam3x8e = {
     .flash_size_bytes = 512 << 10,
     .flash_mirror = 0, /* GPNVM1 set: the chip boots from flash */
     .rams = {{0x20000000, 64 << 10, 0x20070000}, {0x20080000, 32 << 10, 0}},
-    .uart_irq = 8,
+    .timing = {.read_shift = 4},
     .map_peripherals = map_peripherals,
     .reset = reset,
-    .uart_interrupt = uart_interrupt,
+    .requested_irq = requested_irq,
     .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz,
     .boots_rom = boots_rom,

@@ -8,38 +8,24 @@ enum {
     PAGE_BYTES = 0x1000, USART1 = 0x40011000, USART3 = 0x40004800, FLASH_INTERFACE = 0x52002000, GPIO = 0x58020000,
     RCC = 0x58024000, GPIO_PORT_BYTES = 0x400, GPIO_BYTES = 0x3000,
     /* offsets in their peripheral or page; the pages of RCC and PWR are one */
-    CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
+    BRR = 0x0C,
     MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0,
-    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C, PWR_CR3_RESET = 0x46, PWR_CR3_SUPPLY = 0x3F,
-    CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
-    ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22
+    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C, PWR_CR3_RESET = 0x46, PWR_CR3_SUPPLY = 0x3F
 };
 
-static uint32_t usart[PAGE_BYTES / 4], gpio[GPIO_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+static uint32_t usart[USART_WORDS], gpio[GPIO_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
 
 /* Which USART the board wires to its ST-LINK: address, clock gate, and its port and pins (TX, RX next to it). */
 struct wiring {
-    uint32_t usart, gate_register, gate_bit, port, tx_pin;
+    uint32_t usart, irq, gate_register, gate_bit, port, tx_pin;
 };
 
-static const struct wiring discovery = {USART1, APB2ENR, 4, 0, 9}, nucleo = {USART3, APB1LENR, 18, 3, 8};
+static const struct wiring discovery = {USART1, 37, APB2ENR, 4, 0, 9}, nucleo = {USART3, 39, APB1LENR, 18, 3, 8};
 static const struct wiring *wiring = &discovery;
 
 /* Kept through every reset but that of power on: PWR_CR3, and whether it has taken its one write. */
 static uint32_t pwr_cr3 = PWR_CR3_RESET;
 static bool supply_chosen;
-
-static uint32_t usart_status(const struct machine *m) {
-    const struct uart *u = &m->uart;
-    return (u->overrun ? ISR_ORE : 0) | (u->rx_full ? ISR_RXNE : 0) | (uart_tx_ready(m) ? ISR_TXE : 0) |
-           (uart_tx_done(m) ? ISR_TC : 0) | (u->tx_enabled ? ISR_TEACK : 0) | (u->rx_enabled ? ISR_REACK : 0);
-}
-
-static bool uart_interrupt(const struct machine *m) {
-    const uint32_t status = usart_status(m), enabled = usart[CR1 / 4];
-    return enabled & CR1_UE && ((enabled & CR1_RXNEIE && status & (ISR_RXNE | ISR_ORE)) ||
-                                status & enabled & (CR1_TCIE | CR1_TXEIE));
-}
 
 static bool uart_pins_connected(void) {
     const uint32_t *port = gpio + wiring->port * GPIO_PORT_BYTES / 4, tx = wiring->tx_pin;
@@ -52,37 +38,22 @@ static bool usart_clocked(void) { return rcc[wiring->gate_register / 4] >> wirin
 
 static bool port_clocked(uint64_t offset) { return rcc[AHB4ENR / 4] >> offset / GPIO_PORT_BYTES & 1; }
 
+static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, usart) ? wiring->irq : NO_IRQ; }
+
 static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
-    struct machine *m = user;
-    offset -= wiring->usart % PAGE_BYTES;
-    if (!usart_clocked() || offset > TDR) return 0;
-    if (offset == ISR) return usart_status(m);
-    if (offset == RDR) return uart_read(m);
-    return usart[offset / 4];
+    return usart_clocked() ? usart_read(user, usart, (uint32_t)offset - wiring->usart % PAGE_BYTES) : 0;
 }
 
 static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
     struct machine *m = user;
-    struct uart *u = &m->uart;
     offset -= wiring->usart % PAGE_BYTES;
-    if (!usart_clocked() || offset > TDR) return;
-    if (offset == TDR) {
-        uart_write(m, value);
-        return;
-    }
-    usart[offset / 4] = value;
-    if (offset == CR1) {
-        u->rx_enabled = value & CR1_UE && value & CR1_RE;
-        u->tx_enabled = value & CR1_UE && value & CR1_TE;
-        if (!u->rx_enabled) u->rx_full = false;
-    }
-    if (offset == BRR) u->byte_cycles = 10 * (value & 0xFFFF);
-    if (offset == ICR && value & ISR_ORE) u->overrun = false;
-    m->next_event = 0;
+    if (!usart_clocked()) return;
+    usart_write(m, usart, (uint32_t)offset, (uint32_t)value);
+    if (offset == BRR) m->uart.byte_cycles = 10 * (value & 0xFFFF);
 }
 
 static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
@@ -188,7 +159,7 @@ static void reset(struct machine *m) {
 }
 
 /* Chips of one kind that differ in the UART the ST-LINK is wired to. */
-#define H7_CHIP(chip_name, irq, peripherals)                                                     \
+#define H7_CHIP(chip_name, peripherals)                                                          \
     {                                                                                            \
         .name = chip_name, .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,                 \
         .flash_base = 0x08000000, .flash_size_bytes = 1 << 20, .flash_mirror = 0x08000000,       \
@@ -196,12 +167,15 @@ static void reset(struct machine *m) {
                  {0x20000000, 128 << 10, 0},                                                     \
                  {0x00000000, 64 << 10, 0},                                                      \
                  {0x30000000, 288 << 10, 0}},                                                    \
-        .uart_irq = irq, .map_peripherals = peripherals, .reset = reset,                         \
-        .uart_interrupt = uart_interrupt, .uart_pins_connected = uart_pins_connected,            \
+        .timing = {.read_shift = 5, .icache_bytes = 16 << 10, .dcache_bytes = 16 << 10,          \
+                   .itcm_bytes = 64 << 10, .dtcm_bytes = 128 << 10, .fill_cycles = 4,            \
+                   .line_reads = 1, .mispredicted_cycles = 8},                                   \
+        .map_peripherals = peripherals, .reset = reset,                                          \
+        .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,              \
         .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
         .product_id = 0x450, .sector_bytes = 128 << 10,                                          \
     }
 
-const struct chip stm32h747 = H7_CHIP("stm32h747", 37, map_peripherals);
+const struct chip stm32h747 = H7_CHIP("stm32h747", map_peripherals);
 /* As on the NUCLEO-H745ZI-Q, whose ST-LINK is wired to USART3 (PD8, PD9). */
-const struct chip stm32h745 = H7_CHIP("stm32h745", 39, map_nucleo);
+const struct chip stm32h745 = H7_CHIP("stm32h745", map_nucleo);

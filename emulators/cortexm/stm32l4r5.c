@@ -7,17 +7,15 @@
 enum {
     PAGE_BYTES = 0x1000, PWR = 0x40007000, LPUART1 = 0x40008000, RCC_AND_FLASH = 0x40021000, GPIO = 0x48000000,
     GPIO_BYTES = 0x3000, PORT_BYTES = 0x400, PORT_G = 6, LPUART1_IRQ = 70,
-    CR1 = 0x00, BRR = 0x0C, ISR = 0x1C, ICR = 0x20, RDR = 0x24, TDR = 0x28,
+    BRR = 0x0C,
     MODER = 0x00, AFRL = 0x20, AFRH = 0x24,
     RCC_CR = 0x00, RCC_CFGR = 0x08, RCC_PLLCFGR = 0x0C, AHB2ENR = 0x4C, APB1ENR1 = 0x58, APB1ENR2 = 0x5C, CCIPR = 0x88,
     FLASH_ACR = 0x1000, PWR_CR2 = 0x04, PWR_CR5 = 0x80,
-    CR1_UE = 1 << 0, CR1_RE = 1 << 2, CR1_TE = 1 << 3, CR1_RXNEIE = 1 << 5, CR1_TCIE = 1 << 6, CR1_TXEIE = 1 << 7,
-    ISR_ORE = 1 << 3, ISR_RXNE = 1 << 5, ISR_TC = 1 << 6, ISR_TXE = 1 << 7, ISR_TEACK = 1 << 21, ISR_REACK = 1 << 22,
     RCC_MSI = 3, HSION = 1 << 8, HSIRDY = 1 << 10, PLLON = 1 << 24, PLLRDY = 1 << 25,
     MSI_HZ = 4000000, HSI_HZ = 16000000, UNBOOSTED_HZ = 80000000, HZ_PER_WAIT_STATE = 20000000
 };
 
-static uint32_t lpuart[PAGE_BYTES / 4], gpio[GPIO_BYTES / 4], rcc_and_flash[2 * PAGE_BYTES / 4], pwr[PAGE_BYTES / 4];
+static uint32_t lpuart[USART_WORDS], gpio[GPIO_BYTES / 4], rcc_and_flash[2 * PAGE_BYTES / 4], pwr[PAGE_BYTES / 4];
 
 static uint32_t rcc(uint32_t offset) { return rcc_and_flash[offset / 4]; }
 
@@ -48,18 +46,6 @@ static void check_clock(struct machine *m) {
     if (why) stop_machine(m, STOP_FAULT, why);
 }
 
-static uint32_t lpuart_status(const struct machine *m) {
-    const struct uart *u = &m->uart;
-    return (u->overrun ? ISR_ORE : 0) | (u->rx_full ? ISR_RXNE : 0) | (uart_tx_ready(m) ? ISR_TXE : 0) |
-           (uart_tx_done(m) ? ISR_TC : 0) | (u->tx_enabled ? ISR_TEACK : 0) | (u->rx_enabled ? ISR_REACK : 0);
-}
-
-static bool uart_interrupt(const struct machine *m) {
-    const uint32_t status = lpuart_status(m), enabled = lpuart[CR1 / 4];
-    return enabled & CR1_UE && ((enabled & CR1_RXNEIE && status & (ISR_RXNE | ISR_ORE)) ||
-                                status & enabled & (CR1_TCIE | CR1_TXEIE));
-}
-
 /* PG7 and PG8, alternate function 8. Port G from pin 2 up has a supply of its own (PWR_CR2, IOSV). */
 static bool uart_pins_connected(void) {
     const uint32_t *port = gpio + PORT_G * PORT_BYTES / 4;
@@ -78,35 +64,20 @@ static bool lpuart_clocked(void) { return rcc(APB1ENR2) & 1; }
 
 static bool port_clocked(uint64_t offset) { return rcc(AHB2ENR) >> offset / PORT_BYTES & 1; }
 
+static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, lpuart) ? LPUART1_IRQ : NO_IRQ; }
+
 static uint64_t read_lpuart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
-    struct machine *m = user;
-    if (!lpuart_clocked() || offset > TDR) return 0;
-    if (offset == ISR) return lpuart_status(m);
-    if (offset == RDR) return uart_read(m);
-    return lpuart[offset / 4];
+    return lpuart_clocked() ? usart_read(user, lpuart, (uint32_t)offset) : 0;
 }
 
 static void write_lpuart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
-    struct machine *m = user;
-    struct uart *u = &m->uart;
-    if (!lpuart_clocked() || offset > TDR) return;
-    if (offset == TDR) {
-        uart_write(m, value);
-        return;
-    }
-    lpuart[offset / 4] = value;
-    if (offset == CR1) {
-        u->rx_enabled = value & CR1_UE && value & CR1_RE;
-        u->tx_enabled = value & CR1_UE && value & CR1_TE;
-        if (!u->rx_enabled) u->rx_full = false;
-    }
-    if (offset == BRR) update_byte_cycles(m);
-    if (offset == ICR && value & ISR_ORE) u->overrun = false;
-    m->next_event = 0;
+    if (!lpuart_clocked()) return;
+    usart_write(user, lpuart, (uint32_t)offset, (uint32_t)value);
+    if (offset == BRR) update_byte_cycles(user);
 }
 
 static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
@@ -192,8 +163,9 @@ const struct chip stm32l4r5 = {
     .name = "stm32l4r5", .cpu_model = UC_CPU_ARM_CORTEX_M4, .core = CORTEX_M4,
     .flash_base = 0x08000000, .flash_size_bytes = 2 << 20, .flash_mirror = 0,
     .rams = {{0x20000000, 640 << 10, 0}},
-    .uart_irq = LPUART1_IRQ, .map_peripherals = map_peripherals, .reset = reset,
-    .uart_interrupt = uart_interrupt, .uart_pins_connected = uart_pins_connected,
+    .timing = {.read_shift = 3},
+    .map_peripherals = map_peripherals, .reset = reset,
+    .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,
     .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,
     .product_id = 0x470, .sector_bytes = 4 << 10,
 };

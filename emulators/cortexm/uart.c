@@ -1,6 +1,7 @@
 /* Bytes between the pty and the chip's UART: when they arrive, when they have left, what is overrun. */
 #include "machine.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Pace of a wire into a UART that has no baud rate yet; longest wait of output for more of it. */
@@ -79,6 +80,25 @@ bool uart_tx_ready(const struct machine *m) {
     return u->tx_head - u->tx_tail < TX_QUEUE_BYTES && u->tx_free <= m->cycles.typical + byte_cycles(u);
 }
 
+/* With --lines: when each line that was sent began and ended, in cycles and instructions. */
+static void note_line(struct machine *m, uint8_t byte) {
+    static char text[80];
+    static unsigned length;
+    static uint64_t cycles, instructions;
+    if (!length) {
+        cycles = m->cycles.typical;
+        instructions = m->instructions;
+    }
+    if (byte != '\n' && length < sizeof text - 1) {
+        if (byte >= ' ' && byte < 127) text[length++] = (char)byte;
+        return;
+    }
+    text[length] = 0;
+    fprintf(m->lines, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", cycles, instructions, m->cycles.typical,
+            m->instructions, text);
+    length = 0;
+}
+
 void uart_write(struct machine *m, uint8_t byte) {
     struct uart *u = &m->uart;
     if (!u->tx_enabled || !m->chip->uart_pins_connected() || !uart_tx_ready(m)) return;
@@ -86,6 +106,7 @@ void uart_write(struct machine *m, uint8_t byte) {
     u->tx_free = later(u->tx_free, m->cycles.typical) + byte_cycles(u);
     ++u->tx_bytes;
     ++m->io_count;
+    if (m->lines) note_line(m, byte);
     if (m->next_service > m->cycles.typical + FLUSH_CYCLES) m->next_service = m->cycles.typical + FLUSH_CYCLES;
     if (m->next_event > m->next_service) m->next_event = m->next_service;
 }

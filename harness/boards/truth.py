@@ -12,7 +12,7 @@ MEASURED = "measured"
 MODELLED = "modelled: the crossbars alone; outputs are those of every single reading"
 MEANINGS = {
     "exact cycles": "the chip takes exactly these cycles",
-    "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model with bounds",
+    "exact instructions, modelled cycles": "instructions as on the chip; cycles from a model (docs/cycle_model.md)",
     "exact instructions": "instructions as on the chip; nothing is said of cycles or seconds",
     "function only": "outputs are right or wrong; times say nothing",
 }
@@ -35,13 +35,27 @@ def statements(boards: Boards) -> Iterator[str]:
         if board.is_host:
             yield _line(board.name, "this computer", truth_of(board, emulated=False))
         if chip.emulator is not None:
-            yield _line(board.name, _program(chip.emulator), chip.emulator.truth)
+            yield _line(board.name, _program(chip.emulator), chip.emulator.truth + _known(chip.emulator))
         for name, emulator in chip.cross_checks.items():
             yield _line(board.name, f"{_program(emulator)} (--emulator {name})", emulator.truth)
     yield _line("any", "a real board", MEASURED)
     yield ""
     for truth, meaning in MEANINGS.items():
         yield f"{truth}: {meaning}"
+
+
+def error_band(emulator: Emulator) -> str:
+    """How far modelled cycles may be from the chip's; empty if none are modelled."""
+    if emulator.truth != "exact instructions, modelled cycles":
+        return ""
+    if emulator.error is None:
+        return "never held against hardware"
+    return f"within {100 * emulator.error:.0f} % of hardware"
+
+
+def _known(emulator: Emulator) -> str:
+    band = error_band(emulator)
+    return f", {band}" if band else ""
 
 
 def _program(emulator: Emulator) -> str:

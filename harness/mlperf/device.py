@@ -65,19 +65,30 @@ class Device:
         """The lines of the answer without the last, which is "m-ready". LinkTimeout, ProtocolError."""
         self._write(command.encode("ascii") + b"%")
         self._note(f"> {command}%")
-        lines: list[str] = []
-        while True:
-            line = self._read_line(timeout_s)
-            if line is None:
-                raise LinkTimeout(f"{self._board.port}: no answer to {command[:40]!r} within {timeout_s:g} s")
-            if line == READY:
-                break
-            if line:
-                lines.append(line)
+        lines = self._until_ready(timeout_s)
+        if lines is None:
+            raise LinkTimeout(f"{self._board.port}: no answer to {command[:40]!r} within {timeout_s:g} s")
         bad = next((line for line in lines if line.startswith("e-[")), None)
         if bad is not None:
             raise ProtocolError(f"{self._board.port}: {command[:40]!r} was answered with {printable(bad, 120)}")
         return lines
+
+    def greeting(self, timeout_s: float) -> list[str]:
+        """What a board that was just switched on says by itself. LinkTimeout."""
+        lines = self._until_ready(timeout_s)
+        if lines is None:
+            raise LinkTimeout(f"{self._board.port}: silent for {timeout_s:g} s after it was switched on")
+        return lines
+
+    def _until_ready(self, timeout_s: float) -> list[str] | None:
+        """Lines before "m-ready"; None if the board falls silent."""
+        lines: list[str] = []
+        while (line := self._read_line(timeout_s)) is not None:
+            if line == READY:
+                return lines
+            if line:
+                lines.append(line)
+        return None
 
     def name(self) -> str:
         return self._bracketed(self.ask("name"), r"m-name-dut-\[(.*)\]")

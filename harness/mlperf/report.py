@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from tinyhil.errors import DataError
+from tinyhil.harness.boards.truth import error_band
 from tinyhil.harness.config import Boards
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
@@ -21,7 +22,6 @@ Say = Callable[[str], None]
 PERFORMANCE, ACCURACY, ENERGY = "performance", "accuracy", "energy"
 QUIET_S = 0.3
 EMULATED = "emulated: not a measurement, and no submission to MLCommons"
-NO_BAND = "modelled cycles; no physical board has been measured, so the model's error is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,15 @@ def _performance(device: Device, ready: Ready, rules: Rules, say: Say) -> dict[s
         "latency_ms": 1000 / found.throughput,
         "cycles": cycles,
         "by_the_rules": rules.complete,
-        "error_band": NO_BAND if ready.emulated else None,
+        "error_band": _error_band(ready),
     }
+
+
+def _error_band(ready: Ready) -> str | None:
+    emulator = ready.board.chip.emulator
+    if not ready.emulated or emulator is None:
+        return None
+    return f"modelled cycles, {error_band(emulator)}"
 
 
 def _energy(device: Device, running: Running, ready: Ready, rules: Rules, say: Say) -> dict[str, Any]:

@@ -190,7 +190,17 @@ def _latency(outcome: Outcome) -> dict[str, Any]:
         latency["instructions"] = float(np.median([t.instructions for t in outcome.traces]))
         latency["model_min"] = float(np.median([t.cycles_min for t in outcome.traces]))
         latency["model_max"] = float(np.median([t.cycles_max for t in outcome.traces]))
+        latency["low"], latency["high"] = _band(outcome, latency)
     return latency
+
+
+def _band(outcome: Outcome, latency: Mapping[str, Any]) -> tuple[float, float]:
+    """Cycles between which the chip's median lies as far as is known: the model's error, or else its bounds."""
+    emulator = outcome.board.chip.emulator
+    error = emulator.error if emulator is not None else None
+    if error is None:
+        return latency["model_min"], latency["model_max"]
+    return latency["median"] * (1 - error), latency["median"] * (1 + error)
 
 
 def _memory(outcome: Outcome) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinyhil.harness.records.band import band
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
 from tinyhil.harness.report.graph import draw_graph
@@ -77,6 +78,7 @@ def _tiles(record: RecordLike) -> str:
     value = f"{latency['median']:,.0f}" if us is None else f"{us / 1000:,.2f} ms" if us >= 1000 else f"{us:,.1f} µs"
     more = f"median {latency['median']:,.0f} {latency['unit']}"
     more += f", max {latency['max']:,.0f}" if "max" in latency else ""
+    more += band(latency)
     ram, limit = memory.get("total_bytes"), memory.get("limit_bytes")
     known = memory["static_bytes"] if ram is None else ram
     stack = memory.get("stack_bytes")

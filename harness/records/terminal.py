@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from tinyhil.harness.records.band import band, time_text
+
 
 def print_record(record: Mapping[str, Any], console: Console) -> None:
     """The summary of one run."""
@@ -59,7 +61,7 @@ def _fraction(value: float | None) -> str:
 
 def _latency(latency: Mapping[str, Any]) -> str:
     us = latency["median_us"]
-    time = "" if us is None else f" ({us / 1000:.2f} ms)" if us >= 1000 else f" ({us:.2f} us)"
+    time = "" if us is None else f" ({time_text(us)}{band(latency)})"
     text = f"median {latency['median']:,.0f} {latency['unit']}{time}, max {latency['max']:,}"
     if "instructions" in latency:
         text += f"; {latency['instructions']:,.0f} instructions"

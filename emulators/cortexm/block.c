@@ -1,0 +1,205 @@
+/* A basic block, decoded once: what it costs however often it runs, and where its data are. */
+#include "block.h"
+#include "m7.h"
+#include "prices.h"
+
+enum { MOST_INSTRUCTIONS = 1024 }; /* of a block; Unicorn's end earlier */
+
+struct step {
+    struct insn insn;
+    struct operands operands;
+    struct access access;
+    bool located, maybe; /* `maybe`: in an IT block */
+};
+
+static struct step steps[MOST_INSTRUCTIONS];
+
+static bool is_branch(const struct insn *i) { return i->loads_pc || (i->kind >= BRANCH && i->kind <= TABLE_BRANCH); }
+
+static bool ends_conditionally(const struct step *s) {
+    return s->insn.kind == BRANCH_COND || (s->maybe && is_branch(&s->insn));
+}
+
+/* Registers as sums of what they were at the entry of the block; NO_REGISTER: not known. */
+struct origin {
+    uint8_t base;
+    int32_t added;
+};
+
+static void follow(struct origin *origins, const struct insn *i, const struct operands *o, bool maybe) {
+    const bool copies = o->copied_from < 15 && !maybe && i->kind == ALU;
+    struct origin moved = {NO_REGISTER, 0};
+    if (copies) moved = (struct origin){origins[o->copied_from].base, origins[o->copied_from].added + o->added};
+    for (uint32_t left = o->results; left; left &= left - 1) origins[__builtin_ctz(left)] = moved;
+    if (!o->write_back) return;
+    struct origin *base = &origins[__builtin_ctz(o->write_back)];
+    base->added += o->base_change;
+    if (maybe) base->base = NO_REGISTER;
+}
+
+/* Where the data are; false if only the program knows. */
+static bool locate(struct access *a, const struct origin *origins, const struct insn *i, const struct operands *o, uint32_t addr) {
+    *a = (struct access){.base = ABSOLUTE, .index = ABSOLUTE, .bytes = o->bytes, .offset = o->offset, .last_line = ~0u,
+                         .stores = i->stores, .words = (i->kind == LOAD && o->bytes == 4)};
+    if (o->base == NO_REGISTER || !o->bytes) return false;
+    if (o->base == 15) {
+        a->offset += (int32_t)((addr + 4) & ~3u);
+        return true;
+    }
+    if (origins[o->base].base == NO_REGISTER) return false;
+    a->base = origins[o->base].base;
+    a->offset += origins[o->base].added;
+    if (o->index == NO_REGISTER) return true;
+    if (o->index >= 15 || origins[o->index].base == NO_REGISTER) return false;
+    a->index = origins[o->index].base;
+    a->shift = o->shift;
+    a->offset += origins[o->index].added << o->shift;
+    return true;
+}
+
+static unsigned decode_all(const struct block *b, const uint8_t *code) {
+    struct origin origins[15];
+    unsigned count = 0, it_left = 0;
+    for (uint8_t r = 0; r < 15; ++r) origins[r] = (struct origin){r, 0};
+    for (uint32_t at = 0; at < b->size && count < MOST_INSTRUCTIONS; at += steps[count++].insn.bytes) {
+        struct step *s = &steps[count];
+        s->insn = decode(code + at);
+        s->operands = operands_of(code + at);
+        s->maybe = it_left > 0;
+        s->located = locate(&s->access, origins, &s->insn, &s->operands, b->addr + at);
+        follow(origins, &s->insn, &s->operands, s->maybe);
+        it_left = s->insn.kind == IT_BLOCK ? s->insn.it_length : it_left ? it_left - 1 : 0;
+    }
+    return count;
+}
+
+/* With the registers as they are: where the data are the first time. */
+static uint32_t first_address(const struct machine *m, const struct access *a) {
+    uint32_t addr = (uint32_t)a->offset;
+    if (a->base != ABSOLUTE) addr += m->registers[a->base];
+    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+    return addr;
+}
+
+static unsigned words_loaded(const struct insn *i) {
+    if (i->kind == LOAD_MANY) return i->registers;
+    return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD;
+}
+
+/* Sequential prefetch hides a line's wait behind the cycles spent in the line before it. */
+static void add_line_stall(const struct machine *m, struct block *b, uint32_t at, uint32_t next,
+                           unsigned *line_cycles) {
+    if (next >= b->addr + b->size || at >> 4 == next >> 4) return;
+    if (*line_cycles < m->flash_wait_states + 1) b->line_stalls += m->flash_wait_states + 1 - *line_cycles;
+    *line_cycles = 0;
+}
+
+static void add_price(struct block *b, const struct insn *i, struct price p) {
+    b->typical += p.typical;
+    b->min += p.min;
+    b->max += p.max;
+    ++b->instructions;
+    b->stores |= i->stores;
+    b->uses_fpu |= i->kind >= FP_MOVE;
+}
+
+static void follow_stack(struct block *b, const struct insn *i, int32_t *sp) {
+    *sp += i->sp_delta;
+    if (*sp < b->lowest_sp) b->lowest_sp = *sp;
+    b->sp_unknown |= i->sp_unknown;
+}
+
+/* Worst case: every line fetched anew, every load missing, behind another fill, and not aligned. */
+static uint32_t memory_bound(const struct machine *m, const struct block *b, unsigned loads) {
+    const struct timing *t = &m->chip->timing;
+    const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
+    const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
+    if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
+    return (lines + loads) * 2 * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
+}
+
+/* One instruction after the other: the cycles of M3 and M4, and the bounds of all. */
+static void add_prices(struct machine *m, struct block *b, unsigned count) {
+    const enum core core = m->chip->core;
+    struct m4_stream stream = {.memory = UNKNOWN_MEMORY};
+    struct insn before = {.kind = ALU};
+    unsigned loads = 0, line_cycles = 0;
+    uint32_t addr = b->addr;
+    int32_t sp = 0;
+    for (const struct step *s = steps; s < steps + count; ++s) {
+        struct price p = price_of(&s->insn, &before, core);
+        if (core == CORTEX_M4) {
+            const int memory = s->located ? (int)(first_address(m, &s->access) >> 28) : UNKNOWN_MEMORY;
+            const unsigned extra = m4_extra(&stream, &s->insn, addr, overlaps(&s->insn, &before), memory);
+            p.typical += extra;
+            p.max += extra;
+        }
+        add_price(b, &s->insn, p);
+        follow_stack(b, &s->insn, &sp);
+        line_cycles += p.typical;
+        add_line_stall(m, b, addr, addr + s->insn.bytes, &line_cycles);
+        loads += words_loaded(&s->insn);
+        addr += s->insn.bytes;
+        before = s->insn;
+    }
+    b->max += memory_bound(m, b, loads);
+}
+
+static void add_taken(struct block *b, const struct step *last, enum core core) {
+    const struct price p = price_of_taken(&last->insn, core);
+    b->indirect = last->insn.kind != BRANCH && last->insn.kind != BRANCH_COND;
+    b->conditional = ends_conditionally(last);
+    if (core == CORTEX_M7) {
+        b->max += p.max; /* mispredicted, taken or not; what is typical is known when the next block is */
+    } else if (b->conditional) {
+        b->taken_typical = p.typical;
+        b->taken_min = p.min;
+        b->taken_max = p.max;
+    } else {
+        b->typical += p.typical;
+        b->min += p.min;
+        b->max += p.max;
+    }
+}
+
+static uint16_t at_least(uint32_t cycles, uint32_t granules) { return (uint16_t)(cycles > granules ? cycles : granules); }
+
+/* The M7's cycles: from a fresh start, with the first instruction already issued, and once and twice more around. No
+ * block is faster than the fetch of its bytes, eight a cycle. */
+static void schedule(struct machine *m, struct block *b, unsigned count) {
+    static struct issue fresh, paired;
+    const uint32_t granules = ((b->addr + b->size - 1) >> 3) - (b->addr >> 3) + 1;
+    const bool branches = is_branch(&steps[count - 1].insn);
+    uint32_t ends[3];
+    issue_begin(&fresh);
+    issue_begin(&paired);
+    for (int pass = 0; pass < 3; ++pass) {
+        for (const struct step *s = steps; s < steps + count; ++s) {
+            const int bank = s->located ? (int)(first_address(m, &s->access) >> 2 & 1) : UNKNOWN_BANK;
+            issue_next(&fresh, &s->insn, &s->operands, bank);
+            if (!pass && s != steps) issue_next(&paired, &s->insn, &s->operands, bank);
+        }
+        ends[pass] = issue_cycles(&fresh);
+        if (!pass) b->ends_open = fresh.half && branches;
+    }
+    b->first_pairs = !steps[0].operands.dsp && steps[0].insn.kind < DIVIDE;
+    b->paired_ends_open = paired.half && branches;
+    b->typical = at_least(ends[0], granules);
+    b->paired = at_least(issue_cycles(&paired), granules);
+    for (int turn = 0; turn < 2; ++turn) b->again[turn] = at_least(ends[turn + 1] - ends[turn], granules);
+    b->min /= 2; /* two instructions a cycle everywhere */
+}
+
+void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code) {
+    *b = (struct block){.addr = addr, .size = size, .fetched = NEVER_FETCHED};
+    const unsigned count = decode_all(b, code);
+    const struct step *last = &steps[count - 1];
+    add_prices(m, b, count);
+    if (is_branch(&last->insn)) add_taken(b, last, m->chip->core);
+    for (const struct step *s = steps; s < steps + count; ++s)
+        if (s->located) add_access(b, &s->access);
+    b->odd_start = m->chip->core == CORTEX_M4 && steps[0].insn.bytes == 4 && addr & 2;
+    b->max += b->odd_start;
+    if (m->chip->core == CORTEX_M7) schedule(m, b, count);
+    if (b->min == 0) b->min = 1;
+}

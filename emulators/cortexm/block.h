@@ -1,0 +1,45 @@
+/* What is known of a basic block once it has been decoded. */
+#pragma once
+#include "machine.h"
+
+enum { MAX_ACCESSES = 16, ABSOLUTE = 255, NEVER_FETCHED = ~0u };
+
+/* Data of loads or stores at base + (index << shift) + offset, registers as they are when the block is entered. */
+struct access {
+    uint8_t base, index, shift;
+    uint8_t words;      /* loads of a word: each is late if the address is odd */
+    uint16_t bytes;
+    bool stores;
+    int32_t offset;
+    uint32_t last_line; /* touched the last time */
+};
+
+struct block {
+    uint32_t addr, size, generation;
+    uint16_t instructions, typical, min, max;
+    uint16_t taken_typical, taken_min, taken_max; /* for a conditional branch at the end that is taken */
+    uint16_t paired;       /* M7: if the first instruction is issued beside the branch that led here */
+    uint16_t again[2];     /* M7: if the block follows itself, in turns */
+    uint16_t line_stalls;  /* flash waits inside the block when it runs straight from flash */
+    uint16_t access_count;
+    uint32_t last_target;  /* M7: of the branch at the end */
+    uint32_t fetched;      /* M7: value of `fills` when all its lines were last seen in the instruction cache */
+    int32_t lowest_sp;     /* relative to the SP at entry, <= 0 */
+    uint8_t taken_before;  /* M7: two-bit counter of the branch predictor */
+    bool conditional, indirect;
+    bool ends_open, paired_ends_open; /* M7: the branch at the end is alone in its cycle */
+    bool first_pairs;                 /* M7: the first instruction may be issued beside a branch */
+    bool odd_start;        /* M4: begins with a wide instruction at an odd halfword */
+    bool sp_unknown, stores, uses_fpu;
+    struct access accesses[MAX_ACCESSES];
+};
+
+/* block.c */
+void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code);
+
+/* data.c */
+void add_access(struct block *b, const struct access *a);
+void wait_for_data(struct machine *m, struct block *b);
+
+/* fetch.c */
+uint32_t fetch_stalls(struct machine *m, struct block *b);

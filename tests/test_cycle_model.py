@@ -1,0 +1,274 @@
+"""The cycle model: sequences whose cycles others have measured, and the bench that runs published images."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import cycle_model
+from benchmarks.cycle_model import Image, NotRun, binary, images
+from tests.test_emulator_cortexm import ARMSIM, H747, L4R5, Chip, build_dir
+from tests.test_mlperf import made, tiny
+from tinyhil.harness.boards.truth import statements
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.records.band import band
+
+__all__ = ["tiny"]  # a fixture
+ROOT = Path(__file__).resolve().parent.parent
+FEW, MANY = 4, 14  # copies of a sequence: what surrounds it falls out of the difference
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """`cycles` of one copy, in the long run. r8, r9: addresses in tightly coupled memory (M7) or RAM (M4)."""
+
+    name: str
+    code: str
+    cycles: float
+
+
+# [J] jnk0le/random, cortex_m7.md; [L] LLVM's ARMScheduleM7.td
+M7 = (
+    Sequence("two sums in a cycle", "add.w r0, r1, r2; add.w r3, r4, r5", 1),
+    Sequence("a sum is early enough for its successor [J]", "add.w r0, r1, r2; eor.w r3, r0, r4", 1),
+    Sequence("the late ALU is not", "eor.w r0, r1, r2; eor.w r3, r0, r4", 1),
+    Sequence("a chain in the late ALU", "eor.w r0, r0, r1; eor.w r0, r0, r2", 2),
+    Sequence("one multiplier", "smlad r0, r1, r2, r0; smlad r3, r4, r5, r3", 2),
+    Sequence("accumulators chain", "smlad r0, r1, r2, r0", 1),
+    Sequence("products are late by one", "mul r0, r1, r2; eor.w r3, r0, r4", 2),
+    Sequence("a load beside a product", "smlad r0, r1, r2, r0; ldr.w r3, [r8]", 1),
+    Sequence("no store beside a product", "smlad r0, r1, r2, r0; str.w r3, [r8]", 2),
+    Sequence("one extension a cycle, and first of the pair", "sxtb16 r0, r1; sxtb16 r2, r3", 2),
+    Sequence("an extension with a sum behind it", "sxtb16 r0, r1; add.w r2, r3, r4", 1),
+    Sequence("one shifter", "add.w r0, r1, r2, lsl #3; add.w r3, r4, r5, lsl #3", 2),
+    Sequence("a plain shift is none", "lsl.w r0, r1, #3; add.w r3, r4, r5, lsl #3", 1),
+    Sequence("loads from an even and an odd word", "ldr.w r0, [r8]; ldr.w r1, [r8, #4]", 1),
+    Sequence("loads from two even words", "ldr.w r0, [r8]; ldr.w r1, [r8, #8]", 2),
+    Sequence("one store", "str.w r0, [r8]; str.w r1, [r8, #4]", 2),
+    Sequence("a load beside a store", "ldr.w r0, [r8]; str.w r1, [r8, #4]", 1),
+    Sequence("a word is there in the next cycle", "ldr.w r0, [r8]; eor.w r1, r0, r2", 1),
+    Sequence("a byte one later", "ldrb.w r0, [r8]; eor.w r1, r0, r2", 2),
+    Sequence("what is shifted waits longer", "ldr.w r0, [r8]; eor.w r1, r2, r0, lsl #3", 2),
+    Sequence("an address too", "ldr.w r10, [r9]; str.w r0, [r10]", 2),
+    Sequence("four registers, two cycles", "ldm.w r8, {r0, r1, r2, r3}", 2),
+    Sequence("seven for a division [L]", "udiv r0, r1, r2", 7),
+    Sequence("one sum of the FPU", "vadd.f32 s0, s1, s2; vadd.f32 s3, s4, s5", 2),
+    Sequence("and a load of it beside", "vmul.f32 s0, s1, s2; vldr s3, [r8]", 1),
+    Sequence("an accumulator of the FPU every third cycle", "vfma.f32 s0, s1, s2", 3),
+    Sequence("a load of several waits behind multiply-accumulates", "vfma.f32 s0, s1, s2; vldmia r8, {s4}", 5),
+)
+# Technical Reference Manual r0p1, table 3-1; [J] cortex_m3m4.md; [C] compendium.i-0.nl
+M4 = (
+    Sequence("a sum", "add.w r0, r1, r2", 1),
+    Sequence("every product in one cycle", "smlad r0, r1, r2, r0; umlal r3, r4, r5, r6", 2),
+    Sequence("a load alone", "ldr.w r0, [r8]; add.w r1, r2, r3", 3),
+    Sequence("loads overlap", "ldr.w r0, [r8]; ldr.w r1, [r8, #4]; add.w r2, r3, r4", 4),
+    Sequence("not from two memories [J]", "ldr.w r0, [r8]; ldr.w r1, [r11]; add.w r2, r3, r4", 5),
+    Sequence("a load waits for the store before it [J]", "str.w r0, [r8]; ldr.w r1, [r8]; add.w r2, r3, r4", 5),
+    Sequence(
+        "wide instructions at odd halfwords behind a load [C]",
+        "ldrh r0, [r7]; add.w r0, r1, r2; add.w r0, r1, r2; add.w r0, r1, r2; nop",
+        7,
+    ),
+    Sequence(
+        "the same at even ones", "ldrh.w r0, [r7]; add.w r0, r1, r2; add.w r0, r1, r2; add.w r0, r1, r2; nop; nop", 7
+    ),
+)
+TIMES = """
+    .syntax unified
+    .thumb
+    .macro set register, value
+    movw \\register, #(\\value & 0xFFFF)
+    movt \\register, #(\\value >> 16)
+    .endm
+    .global start
+    .section .text
+    .word {stack:#x}, start + 1
+    .thumb_func
+start:
+    set r0, 0xE000ED88
+    set r1, 0xF00000
+    str r1, [r0]
+    dsb
+    isb
+{warm}
+    mov r12, #2
+again:
+    set r6, 0xE0000000
+    set r7, 0x20000140
+    set r8, 0x20000100
+    set r9, 0x20000120
+    set r11, 0x08000000
+    str r8, [r9]
+{body}
+    subs.w r12, r12, #1
+    bne.w again
+1:  b 1b
+"""
+MARK = "    movw lr, #{tag}\n    str.w lr, [r6]\n    isb\n    b.w 9f\n    .balign 32\n9:\n"
+CACHES_ON = """
+    set r0, 0xE000ED14
+    set r1, 0x30000
+    str r1, [r0]
+    dsb
+    isb
+"""
+
+
+def cycles_of(chip: Chip, emulated: str, bodies: list[str], folder: Path) -> list[int]:
+    """Typical cycles of each body, the second time that all of them run."""
+    build_dir()
+    code = "".join(MARK.format(tag=n) + f"    {body}\n" for n, body in enumerate([*bodies, ""]))
+    warm = CACHES_ON if chip is H747 else ""
+    (folder / "times.s").write_text(TIMES.format(stack=0x20001000, body=code, warm=warm))
+    elf, image = folder / "times.elf", folder / "times.bin"
+    flags = [*chip.machine, "-nostdlib", "-Wl,-Ttext=0x08000000", "-Wl,-estart"]
+    subprocess.run(["arm-none-eabi-gcc", *flags, folder / "times.s", "-o", elf], check=True)
+    subprocess.run(["arm-none-eabi-objcopy", "-O", "binary", elf, image], check=True)
+    files = ["--image", image, "--link", folder / "port", "--trace", folder / "trace"]
+    run = [ARMSIM, "--chip", emulated, *files, "--no-autoreset", "--budget", "200000"]
+    with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.wait(60)  # an end of its input would end it before its budget does
+        assert process.stdout is not None
+        assert b'"fault"' not in process.stdout.read()
+    at = [int(line.split()[2]) for line in (folder / "trace").read_text().splitlines()][-len(bodies) - 1 :]
+    return [after - before for before, after in itertools.pairwise(at)]
+
+
+@pytest.mark.parametrize(("chip", "emulated", "sequences"), [(H747, "stm32h7a3", M7), (L4R5, "stm32l4r5", M4)])
+def test_sequences_take_what_others_have_measured(
+    chip: Chip, emulated: str, sequences: tuple[Sequence, ...], tmp_path: Path
+) -> None:
+    bodies = ["; ".join([s.code] * copies) for s in sequences for copies in (FEW, MANY)]
+    found = cycles_of(chip, emulated, bodies, tmp_path)
+    each = [(many - few) / (MANY - FEW) for few, many in zip(found[::2], found[1::2], strict=True)]
+    wrong = {s.name: (s.cycles, got) for s, got in zip(sequences, each, strict=True) if abs(got - s.cycles) > 0.11}
+    assert not wrong
+
+
+def test_a_cache_holds_what_fits_and_waits_for_what_does_not(tmp_path: Path) -> None:
+    """Of flash, 64 lines stay in 16 KiB, 1,024 do not; then each is two reads of four cycles and four of the way."""
+    walk = "mov.w r0, #{count}; set r10, 0x08010000; 7: ldr.w r1, [r10], #32; subs.w r0, r0, #1; bne.w 7b"
+    bodies = [walk.format(count=count) for count in (64, 64, 128, 1024, 2048)]
+    _, warm, half, _, lost = cycles_of(H747, "stm32h7a3", bodies, tmp_path)
+    assert 64 < warm < 3 * 64
+    assert half > 64 * (4 + 2 * 4)
+    assert abs(lost / 2048 - (4 + 2 * 4)) < 0.1
+
+
+def test_an_odd_address_costs_the_m7_three_cycles(tmp_path: Path) -> None:
+    bodies = [f"add.w r10, r8, #{odd}; b.w 7f; 7: {'ldr.w r0, [r10]; nop.w; ' * 8}" for odd in (0, 1)]
+    even, odd = cycles_of(H747, "stm32h7a3", bodies, tmp_path)
+    assert odd - even == 8 * 3
+
+
+def image_of(path: Path, chip: str = "stm32l4r5-foreign") -> Image:
+    return Image("v0", "us", "NUCLEO_L4R5ZI", "kws", path, chip, measured=1.0, clock_hz=120e6, options=())
+
+
+def assembled(code: str, folder: Path) -> Path:
+    (folder / "x.s").write_text(
+        f".syntax unified\n.thumb\n.word 0x20001000, 1f + 1\n.global _start\n_start: 1: {code}\n"
+    )
+    flags = [*L4R5.machine, "-nostdlib", "-Wl,-Ttext=0x08000000"]
+    subprocess.run(["arm-none-eabi-gcc", *flags, folder / "x.s", "-o", folder / "x.elf"], check=True)
+    subprocess.run(["arm-none-eabi-objcopy", "-O", "binary", folder / "x.elf", folder / "x.bin"], check=True)
+    return folder / "x.bin"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("movw r0, #8; movt r0, #0x4002; ldr r1, [r0]; 2: b 2b", r"read of .* 0x40020008 at pc 0x080000"),
+        ("movw r0, #8; movt r0, #0x4002; str r1, [r0]; 2: b 2b", r"write .* 0x40020008 at pc 0x080000"),
+        (
+            "movw r0, #0x400; movt r0, #0x4001; str r1, [r0]; str.w r1, [r0, #0x400]; 2: b 2b",
+            r"not modelled 0x40010800",
+        ),
+        ("2: adds r0, #1; b 2b", r"no end within 3,000,000 instructions"),
+    ],
+)
+def test_an_image_that_cannot_be_run_is_named_and_ends(
+    code: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_dir()
+    monkeypatch.setattr(cycle_model, "BUDGET", 3_000_000)
+    monkeypatch.setattr(cycle_model, "ANSWER_S", 5.0)
+    with pytest.raises(NotRun, match=why):
+        cycle_model.run(image_of(assembled(code, tmp_path)), ARMSIM)
+
+
+def test_an_image_of_our_own_goes_the_whole_way(tiny: dict[str, str]) -> None:
+    """Our firmware of MLPerf Tiny on the same path as those of others, its own clock against the emulator's."""
+    build_dir()
+    image = made(tiny, "nucleo_l4r5", "int8").image.load_path
+    assert image.suffix == ".bin"
+    outcome = cycle_model.run(image_of(image), ARMSIM)
+    assert 490 * 12 / 4 < outcome.instructions < outcome.cycles
+    again = cycle_model.run(replace(image_of(image), options=("--single-bank",)), ARMSIM)
+    assert again.instructions == outcome.instructions
+    assert again.cycles < outcome.cycles  # flash is read 128 bits at a time
+    assert "| v0 us NUCLEO_L4R5ZI kws |" in cycle_model.table([outcome])
+
+
+def test_hex_files_are_unpacked(tmp_path: Path) -> None:
+    plain = assembled("nop; .space 70000, 0x5A; nop", tmp_path)
+    packed = tmp_path / "x.hex"
+    subprocess.run(["arm-none-eabi-objcopy", "-O", "ihex", tmp_path / "x.elf", packed], check=True)
+    assert binary(packed) == plain.read_bytes()
+    packed.write_text(packed.read_text().replace("5A5A", "5A5B", 1))
+    with pytest.raises(NotRun, match="line 2 of the HEX file has a wrong checksum"):
+        binary(packed)
+
+
+def test_images_are_found_beside_their_measurements(tmp_path: Path) -> None:
+    closed = tmp_path / "v1.2" / "closed" / "st"
+    for name in (
+        "code/NUCLEO_L4R5ZI/keyword_spotting/Binaries/KWS-Performance.bin",
+        "code/NUCLEO_L4R5ZI/ad/x-Energy.bin",
+    ):
+        (closed / name).parent.mkdir(parents=True)
+        (closed / name).write_bytes(b"")
+    results = closed / "results/NUCLEO_L4R5ZI/kws/performance/results.txt"
+    results.parent.mkdir(parents=True)
+    results.write_text("1.0 ulp-mlperf: Median throughput is 23.155 inf./sec.\n")
+    (closed / "systems").mkdir()
+    described = '{"Processor(s) Frequencies": "120 MHz", "Hardware Notes": "Single Bank Mode"}'
+    (closed / "systems/NUCLEO_L4R5ZI.json").write_text(described)
+    (image,) = images(tmp_path)
+    assert (image.name, image.chip) == ("v1.2 st NUCLEO_L4R5ZI kws", "stm32l4r5-foreign")
+    assert (image.measured, image.clock_hz, image.options) == (23.155, 120e6, ("--single-bank",))
+    assert cycle_model.main(["--results", str(tmp_path / "empty")]) == 2
+
+
+def test_boards_claim_no_more_than_the_table_says() -> None:
+    """docs/cycle_model.md holds the errors; boards.yaml says the worst of each core, rounded up."""
+    text = (ROOT / "docs/cycle_model.md").read_text()
+    for board, marks in (("h747", ("H7A3", "F746")), ("nucleo_l4r5", ("L4R5",))):
+        rows = [line for line in text.splitlines() if line.startswith("| v1.") and any(mark in line for mark in marks)]
+        errors = [abs(float(found[1])) for row in rows if (found := re.search(r"([-+][\d.]+) % \|$", row))]
+        emulator = load_boards().board(board).chip.emulator
+        assert emulator is not None
+        assert emulator.error is not None
+        assert len(errors) > 15
+        assert max(errors) <= 100 * emulator.error < max(errors) + 1
+        assert np.median(errors) <= 5
+
+
+def test_a_run_says_between_which_times_the_chip_lies() -> None:
+    modelled = {"median": 28e3, "median_us": 28e3, "unit": "cycles", "max": 28000, "clock_hz": 1_000_000}
+    assert band(modelled) == ""
+    assert band({**modelled, "low": 25_200, "high": 30_800}) == ", on the chip between 25.20 ms and 30.80 ms"
+
+
+def test_truth_names_the_error_of_each_model() -> None:
+    said = {line.split()[0]: line for line in statements(load_boards()) if " armsim " in line}
+    assert said["due"].endswith("modelled cycles, never held against hardware")
+    assert said["h747"].endswith("modelled cycles, within 10 % of hardware")
+    assert said["nucleo_l4r5"].endswith("modelled cycles, within 7 % of hardware")
