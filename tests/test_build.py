@@ -321,6 +321,12 @@ def test_a_failed_build_shows_the_first_error(name, new, message, sources, board
     assert Path(line.rsplit("log: ", 1)[1]).read_text()
 
 
+def test_a_cache_may_be_moved_and_be_reached_by_several_paths(sources, boards, cache_dir, tmp_path) -> None:
+    build(sources, boards.board("host"), cache_dir=cache_dir, log=print)
+    (tmp_path / "cache").symlink_to(cache_dir)
+    assert not build(sources, boards.board("host"), cache_dir=tmp_path / "cache", log=print).rebuilt
+
+
 def test_a_build_is_ended_at_its_deadline(sources, boards, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("tinyhil.harness.build.compile.DEADLINE_S", 0.05)
     with pytest.raises(BuildError, match="no result after"):
