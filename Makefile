@@ -34,7 +34,7 @@ check: setup-dev
 test: setup-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# What learns and is compared with other learners needs PyTorch: three quarters of a gigabyte, for the slow tests alone.
+# Slow tests compare our learners with those of stable-baselines3.
 test-slow: setup-dev $(VENV)/.slow
 	$(BIN)/python -m pytest -n 2 -m slow
 
@@ -74,7 +74,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
-	@echo "setup: installing PyTorch into $(VENV)"
+	@echo "setup: installing stable-baselines3 into $(VENV)"
 	@$(PIP) install -e '.[dev,slow]'
 	@touch $@
 
