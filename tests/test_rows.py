@@ -134,7 +134,8 @@ def fire() -> Chain:
     return chain.conv(4, 3)
 
 
-MODELS = {"residual": residual, "fire": fire, "digits": digits, "mobile": mobile, "odd": odd, "gaps": gaps_between}
+CHAINS = {"digits": digits, "mobile": mobile, "odd": odd, "gaps": gaps_between}
+MODELS = {**CHAINS, "residual": residual, "fire": fire}
 
 
 def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
@@ -155,7 +156,10 @@ def loops(program: Program) -> list[Loop]:
 
 @pytest.mark.parametrize(
     ("name", "default"),
-    [*itertools.product(MODELS, ["fixed8", "fixed16", "fixed8pc"]), ("digits", "fp8e4m3pc"), ("odd", "fp8e4m3pc")],
+    [
+        *itertools.product(CHAINS, ["fixed8", "fixed16", "fixed8pc"]),
+        *(("digits", "fp8e4m3pc"), ("odd", "fp8e4m3pc"), ("residual", "fixed8"), ("fire", "fixed16")),
+    ],
 )
 def test_every_part_of_every_chain_computes_the_same(name: str, default: str, tmp_path: Path) -> None:
     program = program_of(name, tmp_path, default)
@@ -221,6 +225,12 @@ def test_a_line_buffer_holds_the_rows_of_one_window(tmp_path: Path) -> None:
     assert candidate.tensors["v0"].count == 3 * 2 * 12
 
 
+def test_schedules_are_remembered_whatever_the_formats(tmp_path: Path) -> None:
+    one, other = (runs(program_of("mobile", tmp_path, name))[0] for name in ("fixed8", "fixed16"))
+    assert schedule_of(one) is schedule_of(other)
+    assert schedule_of(one) is not schedule_of(one[:-1])
+
+
 def test_no_row_is_made_twice(tmp_path: Path) -> None:
     program = program_of("mobile", tmp_path)
     for chain in runs(program):
@@ -264,7 +274,8 @@ def test_nothing_changes_where_nothing_is_gained(tmp_path: Path) -> None:
 def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndarray]]:
     found = []
     for name in names:
-        for width in ("fixed8", "fixed16", "fixed8pc", *(["fp4e2m1pc"] if name == "digits" else [])):
+        more = {"digits": ["fixed16", "fixed8pc", "fp4e2m1pc"], "residual": [], "fire": []}
+        for width in ("fixed8", *more.get(name, ["fixed16", "fixed8pc"])):
             placed = place(program_of(name, folder, width))
             assert loops(placed.program)
             found.append(placed)

@@ -47,7 +47,7 @@ def profile(
     from tinyhil.harness import calls
     from tinyhil.harness.job import Request
     from tinyhil.harness.progress import progress_on
-    from tinyhil.harness.records.profile_report import print_profile
+    from tinyhil.harness.records.terminal_profile import print_profile
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

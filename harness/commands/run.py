@@ -112,7 +112,7 @@ def _run_one(
     from tinyhil.harness import calls
     from tinyhil.harness.job import Request
     from tinyhil.harness.progress import progress_on
-    from tinyhil.harness.records.report import print_record
+    from tinyhil.harness.records.terminal import print_record
 
     request = Request(board=board, format=format_, **options)
     log = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -186,7 +186,7 @@ class Cuts:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""
         saved = 0
         for stage in part:
-            if stage.target != stage.op.output or self._uses[stage.target][1] < end:
+            if stage.is_part_of_more or self._uses[stage.target][1] < end:
                 continue
             for name in stage.overwrites:
                 if (

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from tinyhil.memplan.arena.row_stages import Reads, Stage
+from tinyhil.memplan.arena.row_stages import Outline, Reads, Rows, Stage
 
 Made = tuple[int, int]  # stage, row
 
@@ -29,6 +30,12 @@ class Schedule:
 
 def schedule_of(part: Sequence[Stage], kept: Collection[str] = ()) -> Schedule:
     """Rows of `part`; whole tensors for those `kept` and for the last result."""
+    return _scheduled(tuple(stage.outline for stage in part), frozenset(kept))
+
+
+@lru_cache(maxsize=1024)
+def _scheduled(part: tuple[Outline, ...], kept: frozenset[str]) -> Schedule:
+    """Remembered: a search plans thousands of programs that differ in their formats alone."""
     order, links = demand_order(part), Links.of(part)
     rings = rings_of(part, order)
     whole = {*kept, part[-1].target}
@@ -37,10 +44,11 @@ def schedule_of(part: Sequence[Stage], kept: Collection[str] = ()) -> Schedule:
     spans = _in_steps(part, order)
     local = frozenset(name for name in rings if name not in whole and _is_local(part, links, spans, name))
     _in_place(part, links, rings)
+    spans.flags.writeable = False
     return Schedule(spans, rings, local)
 
 
-def demand_order(part: Sequence[Stage]) -> list[Made]:
+def demand_order(part: Sequence[Rows]) -> list[Made]:
     """Every row of every stage, once."""
     producers = Links.of(part).makers
     made, order = [0] * len(part), list[Made]()
@@ -63,7 +71,7 @@ def demand_order(part: Sequence[Stage]) -> list[Made]:
     return order
 
 
-def rings_of(part: Sequence[Stage], order: Sequence[Made]) -> dict[str, int]:
+def rings_of(part: Sequence[Rows], order: Sequence[Made]) -> dict[str, int]:
     """Of each tensor the most rows between the first one still needed and the last one made."""
     readers: dict[str, list[tuple[int, Reads]]] = {}
     for at, stage in enumerate(part):
@@ -78,7 +86,7 @@ def rings_of(part: Sequence[Stage], order: Sequence[Made]) -> dict[str, int]:
     return rings
 
 
-def _in_steps(part: Sequence[Stage], order: Sequence[Made]) -> np.ndarray:
+def _in_steps(part: Sequence[Rows], order: Sequence[Made]) -> np.ndarray:
     steps: list[dict[int, int]] = [{}]
     last = -1
     for at, row in order:
@@ -93,7 +101,7 @@ def _in_steps(part: Sequence[Stage], order: Sequence[Made]) -> np.ndarray:
     return spans
 
 
-def _is_local(part: Sequence[Stage], links: Links, spans: np.ndarray, name: str) -> bool:
+def _is_local(part: Sequence[Rows], links: Links, spans: np.ndarray, name: str) -> bool:
     """Whether in every step what is read of a tensor was made in it."""
     begins, ends = spans[links.makers[name], :, 0].max(axis=0), spans[links.makers[name], :, 1].min(axis=0)
     for at in links.readers.get(name, ()):
@@ -113,7 +121,7 @@ class Links:
     readers: dict[str, list[int]]
 
     @staticmethod
-    def of(part: Sequence[Stage]) -> Links:
+    def of(part: Sequence[Rows]) -> Links:
         links = Links({}, {})
         for at, stage in enumerate(part):
             links.makers.setdefault(stage.target, []).append(at)
@@ -122,7 +130,7 @@ class Links:
         return links
 
 
-def _in_place(part: Sequence[Stage], links: Links, rings: dict[str, int]) -> None:
+def _in_place(part: Sequence[Rows], links: Links, rings: dict[str, int]) -> None:
     """An operation in place needs the buffer of its result: what it may overwrite becomes as long."""
     for stage in reversed(part):
         name = overwritten(stage, links)
@@ -130,9 +138,9 @@ def _in_place(part: Sequence[Stage], links: Links, rings: dict[str, int]) -> Non
             rings[name] = max(rings[name], rings[stage.target])
 
 
-def overwritten(stage: Stage, links: Links) -> str | None:
+def overwritten(stage: Rows, links: Links) -> str | None:
     """The operand whose rows this stage may write its own over: made in the loop and read by nobody else."""
-    if stage.target != stage.op.output:
+    if stage.is_part_of_more:
         return None
     possible = (name for name in stage.overwrites if name in links.makers and len(links.readers[name]) == 1)
     return next(possible, None)

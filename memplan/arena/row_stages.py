@@ -63,6 +63,18 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What a schedule depends on: rows read and made. `is_part_of_more`: `target` has other channels, too."""
+
+    reads: tuple[Reads, ...]
+    out: Planes
+    target: str
+    whole: Planes
+    is_part_of_more: bool
+    overwrites: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """An operation `item` of a program, carried out as `op`, with what it reads and makes: planes `channel`... of the
     tensor `target`, of which `parts` operations make some each.
@@ -89,9 +101,20 @@ class Stage:
         return self.op.kernel in rows.HAS_WINDOW
 
     @property
+    def outline(self) -> Outline:
+        return Outline(self.reads, self.out, self.target, self.whole, self.is_part_of_more, self.overwrites)
+
+    @property
+    def is_part_of_more(self) -> bool:
+        return self.target != self.op.output
+
+    @property
     def is_part(self) -> bool:
         """Whether it puts a part into a concatenation."""
         return self.op.kernel in rows.IS_MOVE and bool(self.reads)
+
+
+Rows = Stage | Outline  # what makes rows of rows
 
 
 def runs(program: Program) -> list[list[Stage]]:
