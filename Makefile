@@ -34,7 +34,8 @@ check: setup-dev
 test: setup-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-slow: setup-dev
+# Slow tests compare our learners with those of stable-baselines3.
+test-slow: setup-dev $(VENV)/.slow
 	$(BIN)/python -m pytest -n 2 -m slow
 
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
@@ -71,6 +72,11 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
 	@$(PIP) install -e '.[dev]'
 	@touch $@ $(VENV)/.base
+
+$(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
+	@echo "setup: installing stable-baselines3 into $(VENV)"
+	@$(PIP) install -e '.[dev,slow]'
+	@touch $@
 
 # For tests: a place in a farm. An environment of its own, because it brings a fork of pyserial.
 $(VENV)/.labgrid: | $(BIN)/python

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -38,7 +38,8 @@ from tinyhil.train.samples import Samples, divide
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 CALIBRATED = 200  # samples, at most
 
 
@@ -81,39 +82,36 @@ def zoo_bench(name: str, seed: int) -> Bench:
 # ---- a limit of RAM
 
 AT_EIGHT_BITS = (
-    ("fastgrnn_fsdd", "fixed8", Schedule(epochs=12, batch=50, rate=1.5e-3)),
-    ("fastgrnn_dsa19", "fixed8", Schedule(epochs=4, batch=100, rate=1.5e-3)),
-    ("digits_cnn", "fixed4", Schedule(epochs=20, rate=5e-3)),
-    ("protonn_letter26", "fixed6", Schedule(epochs=10, rate=3e-3)),
-    ("bonsai_usps10", "fixed4", Schedule(epochs=15, rate=3e-3)),
+    ("fastgrnn_fsdd", "fixed8", Schedule(epochs=8, batch=50, rate=1.5e-3)),
+    ("fastgrnn_dsa19", "fixed8", Schedule(epochs=3, batch=100, rate=1.5e-3)),
+    ("digits_cnn", "fixed4", Schedule(epochs=15, rate=5e-3)),
+    ("protonn_letter26", "fixed6", Schedule(epochs=6, rate=3e-3)),
+    ("bonsai_usps10", "fixed4", Schedule(epochs=10, rate=3e-3)),
 )
 
 
-def ram() -> Rows:
-    rows = []
+def ram() -> Iterator[Row]:
     for name, fmt, schedule in AT_EIGHT_BITS:
         bench = zoo_bench(name, schedule.seed)
         _, after, seconds = bench.trained(Assignment(fmt), schedule)
         judge = bench.judge(Assignment(fmt))
-        rows.append(
-            {
-                "model": name,
-                "format": fmt,
-                "float": judge.float_correct({}, bench.x_test, bench.y_test),
-                "as it is": bench.untrained(Assignment(fmt), {}),
-                "trained": after,
-                "test samples": len(bench.y_test),
-                "epochs": schedule.epochs,
-                "seed": schedule.seed,
-                "seconds": round(seconds),
-            }
-        )
-    return rows
+        yield {
+            "model": name,
+            "format": fmt,
+            "float": judge.float_correct({}, bench.x_test, bench.y_test),
+            "as it is": bench.untrained(Assignment(fmt), {}),
+            "trained": after,
+            "test samples": len(bench.y_test),
+            "epochs": schedule.epochs,
+            "seed": schedule.seed,
+            "seconds": round(seconds),
+        }
 
 
 # ---- networks of 1 to 8 bits from scratch
 
-QNN = Schedule(epochs=8, batch=100, rate=3e-2)
+QNN_SAMPLES, QNN_SIZES = 10000, (784, 128, 128, 10)
+QNN = Schedule(epochs=5, batch=100, rate=3e-2)
 WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
 
 
@@ -148,22 +146,21 @@ def of_bits(bits: int) -> Assignment:
     return Assignment("fixed16", {**values, **hidden})
 
 
-def qnn() -> Rows:
+def qnn() -> Iterator[Row]:
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:20000], found.x_test))
-    samples = divide(x, found.y_train[:20000], QNN.seed)
-    bench = Bench(mlp((784, 256, 256, 10), "Clip", QNN.seed), samples, x_test, found.y_test)
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:QNN_SAMPLES], found.x_test))
+    samples = divide(x, found.y_train[:QNN_SAMPLES], QNN.seed)
+    bench = Bench(mlp(QNN_SIZES, "Clip", QNN.seed), samples, x_test, found.y_test)
     floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
-    rows: Rows = [{"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}]
+    yield {"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}
     for bits in WIDTHS:
         assignment = of_bits(bits)
-        own = replace(bench, graph=mlp((784, 256, 256, 10), "Sign", QNN.seed)) if bits == 1 else bench
+        own = replace(bench, graph=mlp(QNN_SIZES, "Sign", QNN.seed)) if bits == 1 else bench
         before = None if bits == 1 else bench.untrained(assignment, floats.constants)
         _, accuracy, seconds = own.trained(assignment, QNN)
-        rows.append({"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)})
-    return rows
+        yield {"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)}
 
 
 # ---- clustered weights
@@ -181,25 +178,20 @@ def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([np.asarray(image) for image in found]).transpose(0, 3, 1, 2).astype(np.float32), labels
 
 
-def clusters() -> Rows:
+def clusters() -> Iterator[Row]:
     graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
     samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
     bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
-    rows = []
     for name in CLUSTER_FORMATS:
         formats = Assignment(name)
         _, after, seconds = bench.trained(formats, CLUSTERED)
-        rows.append(
-            {
-                "weights": name,
-                "float": bench.judge(formats).float_correct({}, bench.x_test, bench.y_test),
-                "post-training": bench.untrained(formats, {}),
-                "retrained": after,
-                "seconds": round(seconds),
-            }
-        )
-        print(rows[-1], flush=True)
-    return rows
+        yield {
+            "weights": name,
+            "float": bench.judge(formats).float_correct({}, bench.x_test, bench.y_test),
+            "post-training": bench.untrained(formats, {}),
+            "retrained": after,
+            "seconds": round(seconds),
+        }
 
 
 # ---- training in limited precision
@@ -209,7 +201,7 @@ FRACTIONS = (8, 10, 12, 14)
 TINY = 2.0**-22  # of the last layer's weights: gradients behind it are below 2^-24
 
 
-def arithmetic() -> Rows:
+def arithmetic() -> Iterator[Row]:
     """An MLP by plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
     found = data.load("mnist")
     assert found.y_train is not None
@@ -218,19 +210,22 @@ def arithmetic() -> Rows:
     samples = divide(x, found.y_train[:10000], PLAIN.seed)
     bench = Bench(mlp((784, 128, 128, 10), "Relu", PLAIN.seed), samples, x_test, found.y_test)
     plain = bench.trained(Assignment("float32"), PLAIN, Limited(8, 16, False))[1]
-    rows: Rows = [{"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}]
+    yield {"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}
     for fraction in FRACTIONS:
         row: dict[str, Any] = {"arithmetic": f"fixed16:{16 - fraction}.{fraction}"}
         begin = time.process_time()
         for way in ("nearest", "stochastic"):
             limited = Limited(16 - fraction, fraction, way == "stochastic")
             row[way] = bench.trained(Assignment("float32"), PLAIN, limited)[1]
-        rows.append({**row, "seconds": round(time.process_time() - begin)})
-        print(rows[-1], flush=True)
-    return rows
+        yield {**row, "seconds": round(time.process_time() - begin)}
 
 
-TABLES: dict[str, Callable[[], Rows]] = {"ram": ram, "qnn": qnn, "clusters": clusters, "arithmetic": arithmetic}
+TABLES: dict[str, Callable[[], Iterator[Row]]] = {
+    "ram": ram,
+    "qnn": qnn,
+    "clusters": clusters,
+    "arithmetic": arithmetic,
+}
 
 
 def table(rows: Rows) -> str:
@@ -261,10 +256,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="tables to measure")
     parser.add_argument("--page", action="store_true")
     for name in parser.parse_args().names:
-        rows = TABLES[name]()
         RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
-        print(table(rows), flush=True)
+        rows: Rows = []
+        for row in TABLES[name]():
+            rows.append(row)
+            (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+            print(row, flush=True)
     page()
 
 

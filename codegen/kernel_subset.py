@@ -25,6 +25,7 @@ _CONDITION = re.compile(r"#(if|ifdef|ifndef|else|elif|endif)\b")
 _OPENS = re.compile(r"#(if|ifdef|ifndef)\b")
 _CLASS = re.compile(r"(?:struct|class|union|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)")
 _PARAMETER = re.compile(r"[\w.]\s+(\w+)\s*(?=[,=>])")  # of a template, whatever its type
+_FIRST = re.compile(r"^\s*template\s*<[\w. ]*\s(\w+)\s*(?=[,>])")  # of a template, if it has no default
 _ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)|alignas\(\w+\)")
 
 
@@ -191,10 +192,9 @@ def _declared(lines: list[str]) -> Declaration:
     parameters: set[str] = set()
     first = ""
     while (rest := _without_template(head).strip()) != head:
-        found_here = _PARAMETER.findall(head.removesuffix(rest))
-        first = first or (found_here[0] if found_here and "=" not in head.split(found_here[0])[1][:3] else "")
-        parameters |= set(found_here)
-        head = rest
+        opened = head.removesuffix(rest)
+        parameters |= set(_PARAMETER.findall(opened))
+        first, head = first or "".join(_FIRST.findall(opened)[:1]), rest
     if head.startswith("enum"):
         return Declaration((), _words([text]))
     if head.startswith("using"):

@@ -34,6 +34,7 @@ class Progress:
     stage: str = ""
     finished: int = 0
     total: int = 0
+    unit: str = "samples"
 
     def __call__(self, finished: int, total: int) -> None:
         self.finished, self.total = finished, total
@@ -47,7 +48,7 @@ class Progress:
     def text(self) -> str:
         """`running, 12 of 950 samples`."""
         doing = DOING.get(self.stage, self.stage or "starting")
-        return f"{doing}, {self.finished} of {self.total} samples" if self.total else doing
+        return f"{doing}, {self.finished} of {self.total} {self.unit}" if self.total else doing
 
 
 def heartbeat_s(environment: Mapping[str, str] = os.environ) -> float:

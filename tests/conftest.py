@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 from collections.abc import Iterator
@@ -47,6 +48,13 @@ def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _no_memory_of_boards(state_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pseudo terminals are named again and again: what one test's board did must not be held against the next one's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(next(state_folders)))
+
+
+@pytest.fixture
+def pytorch() -> None:
+    """For slow tests that learn: PyTorch and the learners they are compared with."""
+    if not all(map(importlib.util.find_spec, ("torch", "stable_baselines3"))):
+        pytest.skip("needs the extra `slow`, which make test-slow installs")
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import serial
 from boards_under_test import SESSION
+from direct_build import direct_build
 
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
-from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -113,7 +113,7 @@ def run_natively(cases: Sequence[Vectors], folder: Path) -> str:
 def run_on_board(cases: Sequence[Vectors], board: BoardSpec, cache_dir: Path) -> str:
     sources = {name: text for name, text in project_sources([board]).items() if name not in SESSION}
     sources |= _sources(cases) | {"firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
-    image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
+    image = direct_build(sources, board, cache_dir)
     check_fits(image, board)
     log_dir = image.project_dir / "logs"
     log_dir.mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import serial
 from boards_under_test import SESSION
+from direct_build import direct_build
 
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
@@ -18,7 +19,6 @@ from tinyhil.formats.single import Single
 from tinyhil.formats.window import Window, place
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
-from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -88,7 +88,7 @@ def run(layers: Sequence[Layer], board: BoardSpec, cache_dir: Path) -> list[Cost
         "model/layers.hpp": _source(layers),
         "firmware/main.cpp": (FIRMWARE / "layers.cpp").read_text(),
     }
-    image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
+    image = direct_build(sources, board, cache_dir)
     check_fits(image, board)
     logs = image.project_dir / "logs"
     logs.mkdir(exist_ok=True)

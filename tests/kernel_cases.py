@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import serial
 from boards_under_test import SESSION
+from direct_build import direct_build
 
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.transfer import Transfer
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
-from tinyhil.harness.build.compile import build
 from tinyhil.harness.build.image import Image, check_fits
 from tinyhil.harness.build.pipeline import project_sources
 from tinyhil.harness.config import BoardSpec
@@ -182,10 +182,10 @@ def run_natively(cases: Sequence[Case], folder: Path, *flags: str) -> Results:
 
 
 def run_on_board(cases: Sequence[Case], board: BoardSpec, cache_dir: Path) -> Results:
-    """Built by the project's own build for `board`, run on its emulator (or on the host)."""
+    """Built with the flags of the project's own build, run on the emulator of `board` (or on the host)."""
     sources = {name: text for name, text in project_sources([board]).items() if name not in SESSION}
     sources |= {**emit_cases(cases), "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text()}
-    image = build(sources, board, cache_dir=cache_dir, log=lambda line: None)
+    image = direct_build(sources, board, cache_dir)
     check_fits(image, board)
     return parse(cases, collect(image, board, result_bytes(cases)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow  # imports torch and stable-baselines3
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("pytorch")]
 
 FEATURES, ACTIONS, STEPS = 10, 7, 12
 

@@ -156,8 +156,8 @@ def shrunk(count: int, first: int, folder: Path) -> tuple[list[Placement], list[
 
 def test_shrunk_arenas_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels themselves over shared bytes, with a guard behind the arena."""
-    placements, inputs = shrunk(40, 300_000, tmp_path)
-    cases = compiled_cases(placements[-40:], inputs[-40:], monkeypatch)  # the loops come last
+    placements, inputs = shrunk(24, 300_000, tmp_path)
+    cases = compiled_cases(placements[-24:], inputs[-24:], monkeypatch)  # the loops come last
     assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
 
 

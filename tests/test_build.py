@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from boards_under_test import SPECS
+from direct_build import direct_build
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
 from tinyhil.harness.build.compile import build
@@ -238,6 +239,13 @@ def test_the_hex_file_equals_that_of_the_compiler_alone(image, sources, boards, 
     assert (project / "direct.hex").read_text() == image.elf.with_suffix(".hex").read_text()
 
 
+@pytest.mark.parametrize("image", CHIP_BOARDS, indirect=True)
+def test_images_that_tests_build_directly_are_those_of_platformio(image, sources, boards, tmp_path) -> None:
+    direct = direct_build(sources, boards.board(image.board), tmp_path)
+    assert direct.hash == image.hash
+    assert direct.load_path.read_bytes() == image.load_path.read_bytes()
+
+
 def largest_arena(image: Image, boards: Boards) -> int:
     chip = boards.board(image.board).chip
     return chip.ram_bytes - chip.stack_reserve_bytes - (image.static_bytes - ARENA_BYTES)
@@ -311,6 +319,12 @@ def test_a_failed_build_shows_the_first_error(name, new, message, sources, board
     line = str(caught.value)
     assert len(line.splitlines()) == 1
     assert Path(line.rsplit("log: ", 1)[1]).read_text()
+
+
+def test_a_cache_may_be_moved_and_be_reached_by_several_paths(sources, boards, cache_dir, tmp_path) -> None:
+    build(sources, boards.board("host"), cache_dir=cache_dir, log=print)
+    (tmp_path / "cache").symlink_to(cache_dir)
+    assert not build(sources, boards.board("host"), cache_dir=tmp_path / "cache", log=print).rebuilt
 
 
 def test_a_build_is_ended_at_its_deadline(sources, boards, tmp_path, monkeypatch) -> None:

@@ -14,7 +14,6 @@ from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.chains import Chain, in_chains, period_of
 from tinyhil.codegen.model import signature_of
 from tinyhil.formats.fixed import Fixed
-from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.tensors import problem_of
@@ -142,7 +141,7 @@ def test_natively_with_sanitizers(tmp_path: Path) -> None:
 
 def test_on_the_uno(tmp_path: Path) -> None:
     cases = [case for case in arranged_cases(tmp_path) if case.name.endswith(("fixed8", "fixed6", "fixed16"))]
-    assert first_difference(cases, run_on_board(cases, load_boards().board("uno"), default_cache_dir())) == ""
+    assert first_difference(cases, run_on_board(cases, load_boards().board("uno"), tmp_path)) == ""
 
 
 def test_every_core_takes_tables_and_the_host_none(tmp_path: Path) -> None:

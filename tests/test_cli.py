@@ -479,7 +479,7 @@ def lasting(record: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("board", ["due", "uno"])
 def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, tmp_path: Path) -> None:
-    samples = ("--samples", 250 if board == "due" else 30)
+    samples = ("--samples", 120 if board == "due" else 30)
     whole = record_of(hil(*long_run(walks, board, "whole"), *samples, cwd=tmp_path))
     running = start_hil(*long_run(walks, board), *samples, cwd=tmp_path)
     wait_until(lambda: finished_samples(tmp_path / "results") >= 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -35,6 +36,12 @@ def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
         command, cwd=folder / "project", capture_output=True, text=True, check=False, timeout=1200, encoding="utf-8"
     )
     return done.returncode, done.stdout + done.stderr
+
+
+@functools.cache
+def options_of_pytest() -> str:
+    command = [sys.executable, "-m", "pytest", "--help"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_project_holds_on_the_uno(tmp_path: Path) -> None:
@@ -125,7 +132,6 @@ def check_hil(words: list[str]) -> None:
 def test_commands_of_the_workflows_exist(name: str) -> None:
     found = []
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    folder = ROOT
     for words in command_lines(ROOT / ".github" / "workflows" / name):
         program = Path(words[0]).name
         assert program in OURS, words
@@ -137,10 +143,11 @@ def test_commands_of_the_workflows_exist(name: str) -> None:
         elif program == "cd":
             assert (ROOT / words[1]).is_dir()
         elif program == "pytest":
-            known = subprocess.run(
-                [sys.executable, "-m", "pytest", "--help"], cwd=folder, capture_output=True, text=True, check=True
-            ).stdout
-            missing = [word for word in words if word.startswith("--") and word not in known and word != "--junitxml"]
+            missing = [
+                word
+                for word in words
+                if word.startswith("--") and word not in options_of_pytest() and word != "--junitxml"
+            ]
             assert missing == []
     assert {"hil", "pytest", "make"} <= set(found)
 

@@ -242,6 +242,19 @@ PLAIN["trees, one class of two"] = trees(class_ids=[0] * 5, class_weights=[0.5, 
 PLAIN["trees, softmax"] = trees(post_transform="SOFTMAX")
 
 
+@pytest.mark.parametrize("standard", [(), (("", 0),), (("", 1),), (("ai.onnx", 1),), (("", 9),)], ids=str)
+def test_xgboost_s_trees_run_whatever_opset_of_the_standard_operators_they_import(
+    standard: tuple[tuple[str, int], ...], tmp_path: Path
+) -> None:
+    """onnxmltools imports ai.onnx.ml 1 alone for them, which once was "opset 0 is older than 13"."""
+    proto = trees(post_transform="SOFTMAX")
+    del proto.opset_import[:]
+    proto.opset_import.extend(helper.make_opsetid(*each) for each in (*standard, ("ai.onnx.ml", 1)))
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    x = (np.random.default_rng(2).random((10, 1, 3)) + 0.1).astype(np.float32)
+    check(load_model(tmp_path / "m.onnx"), tmp_path / "m.onnx", x)
+
+
 def test_trees_walk_one_path_in_loops() -> None:
     """Two loops whatever the number of trees, and tables that stay in flash."""
     graph = model_of(trees(), Path("m.onnx"), "").graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import tty
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ from tinyhil.harness.measure.load import build_image
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
 from tinyhil.harness.records.record import store
 
+BUILDER = Path(__file__).resolve().parent.parent / "firmware" / "platform" / "builder" / "main.py"
 every_board = pytest.mark.parametrize("name", each(FLASHED))
 
 
@@ -50,6 +52,13 @@ def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
     """The board with the upload that its emulator's boot loader understands."""
     assert board.chip.emulator is not None
     return board.model_copy(update={"upload": board.chip.emulator.upload, **changes})
+
+
+def comes_up(image: Image, board: BoardSpec, port: str) -> bool:
+    """As `runs`, with the patience that an emulated board needs on a busy computer: each opening resets it."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("tinyhil.harness.boards.flash.PROBE_S", 10.0)
+        return any(runs(image, board, port) for _ in range(30))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +97,7 @@ def test_a_flashed_board_runs_and_keeps_its_flash(
         emulator.finish()
     assert log.read_text().startswith(f"$ {TOOLS[board.upload].program} ")
     with Emulator(name, tmp_path) as emulator:  # switched off and on
-        assert runs(image, board, emulator.port)
+        assert comes_up(image, board, emulator.port)
 
 
 def test_a_board_with_another_image_is_told_apart_and_flashed_again(
@@ -104,7 +113,7 @@ def test_a_board_with_another_image_is_told_apart_and_flashed_again(
         with pytest.raises(WrongFirmware, match="flash again"):
             confirm(images["due"], board, emulator.port)
         flash(images["due"], board, emulator.port, tmp_path / "log")
-        assert runs(images["due"], board, emulator.port)
+        assert comes_up(images["due"], board, emulator.port)
 
 
 def outcome_of(boards: Boards, said: list[str], results: Path, **options: Any) -> Outcome:
@@ -212,7 +221,7 @@ def test_a_reset_by_bossac_loses_the_boot_bit(boards: Boards, images: dict[str, 
         assert not runs(image, board, emulator.port)
         assert "Boot Flash   : false" in bossac(emulator.port, "--info")
         leave_boot_loader(image, board, emulator.port, log)
-        assert runs(image, board, emulator.port)
+        assert comes_up(image, board, emulator.port)
     assert "--boot=1" in log.with_name("flash-boot.log").read_text()
 
 
@@ -220,10 +229,20 @@ def test_ours_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path)
     with Emulator("due", tmp_path) as emulator:
         flash(images["due"], boards.board("due"), emulator.port, tmp_path / "flash.log")
         assert not (tmp_path / "flash-boot.log").exists()
-        assert runs(images["due"], boards.board("due"), emulator.port)
+        assert comes_up(images["due"], boards.board("due"), emulator.port)
         emulator.finish()
     assert emulator.flash_file.read_bytes()[-1] == 1 << 1  # GPNVM1
     assert "--reset" not in (tmp_path / "flash.log").read_text()
+
+
+def test_platformio_s_upload_keeps_it(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
+    """The line of `pio run -t upload`, with the program that is installed."""
+    line = re.search(r'"sam-ba": "bossac --port=\S+ --usb-port=false (.*) \$SOURCE"', BUILDER.read_text())
+    assert line is not None
+    with Emulator("due", tmp_path) as emulator:
+        touch(emulator.port)
+        bossac(emulator.port, *line[1].split(), str(images["due"].load_path))
+        assert comes_up(images["due"], boards.board("due"), emulator.port)
 
 
 # ---- failures ----
@@ -387,7 +406,7 @@ def test_an_atmega328pb_is_named(boards: Boards, images: dict[str, Image], tmp_p
     with Emulator("uno", tmp_path, "--boot", str(tmp_path / "pb.hex")) as emulator:
         assert "programmer_part: m328pb" in failure(images["uno"], board, emulator.port, tmp_path / "log")
         flash(images["uno"], board.model_copy(update={"programmer_part": "m328pb"}), emulator.port, tmp_path / "log")
-        assert runs(images["uno"], board, emulator.port)
+        assert comes_up(images["uno"], board, emulator.port)
 
 
 @pytest.mark.parametrize(("port", "mode"), [("/dev/ttyUSB0", "8e1"), ("/dev/pts/3", "8n1")])

@@ -50,8 +50,9 @@ def test_a_search_that_nobody_watches_tells_where_it_is(tmp_path: Path) -> None:
     words = ("search", "--model", "digits_mlp", "--arena", "100", "--evaluations", "20")
     done = hil(*words, cwd=tmp_path, HIL_HEARTBEAT_S="0.001")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^search: preparing, 0 s$", done.stderr, re.MULTILINE)
-    assert re.search(r"^search: trial \d+: (best \d+ differ, \d+ B|none fits yet), \d+ s$", done.stderr, re.MULTILINE)
+    assert re.search(r"^search: reading model and samples, 0 s$", done.stderr, re.MULTILINE)
+    standing = r"^search: trial \d+: (best \d+ differ, \d+ B|none fits yet), \d+ of 20 evaluations, \d+ s$"
+    assert re.search(standing, done.stderr, re.MULTILINE)
 
 
 def test_what_a_parent_reads(monkeypatch: pytest.MonkeyPatch) -> None:

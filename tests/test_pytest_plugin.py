@@ -66,8 +66,11 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path
 
 
+UNUSED = ("-p", "no:hypothesispytest", "-p", "no:anyio")  # other plugins here: a second of processor to load
+
+
 def run_pytest(project: Path, *arguments: object) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", *map(str, arguments)]
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", *UNUSED, *map(str, arguments)]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=1200)
     return done.returncode, done.stdout + done.stderr
 

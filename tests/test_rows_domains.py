@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from test_rows import Chain
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.codegen.code_tables import with_tables
 from tinyhil.errors import ModelError
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
@@ -24,12 +26,15 @@ from tinyhil.lower import lower, tied_values
 from tinyhil.memplan.arena.row_stages import runs
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.ops import rows
+from tinyhil.ops.code_table import CODE_TABLE
 from tinyhil.program import Program, walk
 
 Made = tuple[Graph, Ranges, np.ndarray]
 # one of each kind of element
 KINDS = ("fixed5", "fixed8", "fixed12", "fixed16", "fixed32", "posit8es0", "posit16es1", "posit32es2", "fp8e4m3")
 KINDS += ("fp4e2m1", "float32", "bfloat16", "float16", "nf4", "int8", "int16x8", "fixed8pc", "fp8e4m3pc")
+TABLED = ("fixed5", "fixed8", "posit8es0", "fp4e2m1", "int8")
+TABLE_ROWS = CODE_TABLE.name + rows.SUFFIX
 FEW = ("fixed8", "fixed16", "posit8es0", "float32", "int8")
 MIXTURES, MOST_SEEDS = 24, 200
 
@@ -85,6 +90,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
     return found
 
 
+def same(program: Program) -> Program:
+    return program
+
+
 def by_rows(program: Program) -> Program:
     """With every chain made row by row, whether or not it pays."""
     for chain in runs(program):
@@ -92,16 +101,28 @@ def by_rows(program: Program) -> Program:
     return program
 
 
-def case(name: str, assignment: Assignment, network: Made) -> Case | None:
-    """None where the families do not go together."""
+def case(
+    name: str, assignment: Assignment, network: Made, arranged: Callable[[Program], Program] = same
+) -> Case | None:
+    """None where the families do not go together. `arranged`: what is done for a core between lowering and rows."""
     graph, ranges, x = network
     try:
-        program = by_rows(lower(graph, assignment, ranges))
+        program = by_rows(arranged(lower(graph, assignment, ranges)))
     except ModelError as error:
         if "zero-skew" not in str(error):
             raise
         return None
     return Case(name, program, inputs(program.tensors[program.input].format, x, 1)[::4])
+
+
+def tabled(networks: list[Made], names: tuple[str, ...]) -> list[Case]:
+    """Programs whose functions of bytes are tables of codes by the time they are made row by row."""
+    cases = [
+        case(f"{name} {at} tables", Assignment(name), made, with_tables)
+        for name in names
+        for at, made in enumerate(networks)
+    ]
+    return [made for made in cases if made is not None and any(kernel == TABLE_ROWS for kernel, _ in covered([made]))]
 
 
 def uniform(networks: list[Made], names: tuple[str, ...]) -> list[Case]:
@@ -141,8 +162,6 @@ def possible() -> set[tuple[str, str]]:
     """Every kernel of rows in every domain it has."""
     found = set()
     for name, base in rows.BASE.items():
-        if name == "code_table":  # made of other kernels for a core, after lowering
-            continue
         if base.codes or not base.coded or base.limit == "within":  # codes of zero-skew integers, tables, clamps
             domains = {INTEGER}
         else:
@@ -157,6 +176,7 @@ def test_every_kernel_in_every_domain_natively(made: list[Made], tmp_path: Path)
     cases = (
         uniform(made[len(JOINED) :], KINDS)
         + uniform(made[: len(JOINED)], FEW)
+        + tabled(made[len(JOINED) :], TABLED)
         + mixtures(made, MIXTURES)
         + moved(made[len(JOINED)])
     )
@@ -182,5 +202,6 @@ def test_more_mixtures_natively(made: list[Made], tmp_path: Path) -> None:
     ],
 )
 def test_on_boards(board: str, names: tuple[str, ...], made: list[Made], tmp_path: Path) -> None:
-    cases = uniform(made[:1] if board == "uno" else made[:3], names)
+    networks = made[:1] if board == "uno" else made[:3]
+    cases = uniform(networks, names) + tabled(networks, names)
     assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""

@@ -43,7 +43,7 @@ from tinyhil.search.strategies.shiftry import Shiftry
 from tinyhil.search.study import Ask, Asking, Study
 from tinyhil.search.trial import Trial, TrialLog
 
-LIMITS = (13, 18, 22)
+LIMITS = (13, pytest.param(18, marks=pytest.mark.slow), 22)
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -240,7 +240,7 @@ def test_an_early_stop_depends_on_the_samples_only(engine: Engine, tmp_path: Pat
     assert scores[0] == scores[1] == scores[2]
 
 
-def test_no_second_compilation(engine: Engine, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_compilation(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = sorted(default_cache_dir().glob("engine-*"))
     assert made
 

@@ -35,6 +35,14 @@ HARDWARE = load_boards().board("reram").hardware
 assert HARDWARE is not None
 WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
 SMALL = {"ppo": ("trials=24", "batch=4", "hidden=16", "iterations=5"), "ddpg": ("trials=24", "warmup=6"), "milp": ()}
+LEARNERS = ("ppo", "ddpg")
+EACH = [*(pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS), "milp"]
+
+
+@pytest.fixture(autouse=True)
+def _pytorch_for_learners(request: pytest.FixtureRequest) -> None:
+    if hasattr(request.node, "callspec") and request.node.callspec.params.get("name") in LEARNERS:
+        request.getfixturevalue("pytorch")
 
 
 def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats=WIDTHS, **limits: float) -> Study:
@@ -130,7 +138,7 @@ def test_ddpg_decrements_until_the_limits_hold() -> None:
     assert decremented(layers, [0] * len(found)) == [0] * len(found)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EACH)
 def test_answers_keep_the_limits_and_equal_seeds_give_equal_trials(name: str) -> None:
     def found(seed: int):
         study = study_of("digits_cnn", cost=0.8, seed=seed)
@@ -145,7 +153,7 @@ def test_answers_keep_the_limits_and_equal_seeds_give_equal_trials(name: str) ->
         assert all(trial.fits for trial in first.trials)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EACH)
 def test_an_interrupted_search_goes_on_with_the_same_trials(name: str, tmp_path: Path) -> None:
     def found(log: TrialLog | None, evaluations: int):
         study = study_of("digits_cnn", cost=0.8)
@@ -195,7 +203,7 @@ def test_an_unreachable_threshold_is_named_with_the_least(limits: dict, said: st
     assert study_of("digits_cnn", **{name: type(limits[name])(value)}).anchor is not None  # the remedy works
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", EACH)
 def test_a_threshold_below_what_the_ends_cost_is_named(name: str) -> None:
     study = study_of("digits_cnn", cost=0.3)
     with pytest.raises(Infeasible, match=r"the least is cost 0\.\d+ of 0\.3, with fixed2 for every layer but"):

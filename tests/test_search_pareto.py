@@ -13,11 +13,19 @@ from search_models import STRATEGY_NAMES, network_study
 
 from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.search import task
+from tinyhil.harness.search.data import Split
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.session import run_search
+from tinyhil.harness.search.task import SearchRequest
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, run_reference
+from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import NumpyExecutor
 from tinyhil.search.run import Budget, search
+from tinyhil.search.sensitivity import sensitivities
+from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.study import Study
 
@@ -58,6 +66,64 @@ def test_what_was_told_before_costs_nothing(limit_bytes: int, tmp_path: Path) ->
     assert len(shared) > 5
     assert counted.samples - before <= alone.samples - sum(trial.score.samples for trial in shared)
     assert second.evaluations < separate.evaluations
+
+
+@pytest.mark.parametrize("strategy", ["lagrange", "haunter"])
+def test_sensitivities_are_what_one_tensor_alone_does(strategy: str, tmp_path: Path) -> None:
+    """Every row against the reference, whether the search had asked for it or not."""
+    study = network_study(tmp_path, 22, executor=Counting())
+    search(make_strategy(strategy, ()), study)
+    found = sensitivities(study)
+    space, outputs = study.space, study.evaluator.examples.outputs.astype(float)
+    base = space.uniform(Choice(found.others))
+    present = sorted(space.present(base))
+    assert [row.tensor for row in found.tensors] == [space.groups[index].name for index in present]
+    before = study.evaluator.probe(space.lower(base), found.samples).loss
+    for index, row in zip(present, found.tensors, strict=True):
+        assert "fixed8" in row.errors
+        for text, error in row.errors.items():
+            alone = space.having(base, {index: Choice("fixed8", int(text.removeprefix("fixed8") or 0))})
+            after = study.evaluator.probe(space.lower(alone), found.samples).loss
+            assert error == pytest.approx(np.sqrt(max(0.0, after - before) / (outputs**2).mean()))
+
+
+def test_a_large_network_is_searched_on_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = network_study(tmp_path, 22)
+    products = work_of(study.space.lower(study.space.uniform(study.space.high)))
+    split = Split("net", "file", "0", np.zeros((500, 1, 8)), None, np.zeros((1, 1, 8)), None, np.zeros((500, 1, 8)))
+    monkeypatch.setattr(task, "MOST_PRODUCTS", 300 * products)
+    said: list[str] = []
+    assert len(task._thinned(SearchRequest("net"), split, study.space, said.append).x) == 300
+    assert len(said) == 1
+    assert "300 of 500 samples" in said[0]
+    assert len(task._thinned(SearchRequest("net", samples=450), split, study.space, said.append).x) == 450
+
+
+def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:
+    """Each phase in order; they are told as they begin, the first before anything is read."""
+    told: list[str] = []
+
+    class Watch:
+        def __call__(self, trial: object, best: object) -> None:
+            told.append("trial")
+
+        def phase(self, name: str) -> None:
+            told.append(name)
+
+    request = SearchRequest("digits_mlp", 50, evaluations=3, samples=100, results=tmp_path)
+    record = run_search(request, default_cache_dir(), lambda line: None, Watch()).record
+    names = [phase["phase"] for phase in record["phases"]]
+    assert names == list(dict.fromkeys(name for name in told if name != "trial"))
+    assert (names[0], told[0]) == ("reading model and samples", "reading model and samples")
+    assert {"running the float model", "searching", "measuring sensitivities"} <= set(names)
+    assert all(phase["seconds"] >= 0 and phase["processor_seconds"] >= 0 for phase in record["phases"])
+    assert record["first_answer"]["disagreements"] >= record["search"]["disagreements"]
+    (path,) = (tmp_path / "search").rglob("lagrange-*.json")
+    page = hil_command.hil("report", str(path), "-o", "page.html", cwd=tmp_path)
+    assert page.returncode == 0, page.stderr
+    shown = (tmp_path / "page.html").read_text()
+    assert "What each tensor alone costs" in shown
+    assert "measuring sensitivities" in shown
 
 
 @pytest.mark.parametrize("name", STRATEGY_NAMES)

@@ -335,6 +335,9 @@ def result_frame(sample: int, output: bytes) -> bytes:
     return protocol.frame(struct.pack("<BHIIHHH", protocol.RESULT, sample, 1, 0, sample + 1, 0, 2) + output)
 
 
+PATIENT_S = 600.0  # where no time-out is expected
+
+
 def run_fake(bench: Bench, behave: Callable[[FakeBoard], None], deadline_s: float = 1.0) -> Collected:
     collected = Collected()
     with FakeBoard(behave) as board, Link(board.port, 115200) as link:
@@ -410,7 +413,7 @@ def test_hostile_boards(name: str, benches: Callable[[str, int], Bench]) -> None
     kind, words, behave = HOSTILE[name]
     bench = benches("host", 50)
     with pytest.raises(kind) as caught:
-        run_fake(bench, behave(bench))
+        run_fake(bench, behave(bench), deadline_s=PATIENT_S if kind in (DeviceCrashed, WrongFirmware) else 1.0)
     assert type(caught.value) is kind
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -451,7 +454,7 @@ def test_totals_cover_all_that_results_say(told: bytes, trusted: bool, benches: 
                     board.write(told)
 
     with nullcontext() if trusted else pytest.raises(Distrusted, match=r"totals over .* not to be trusted"):
-        run_fake(bench, behave, deadline_s=5)
+        run_fake(bench, behave, deadline_s=PATIENT_S)
 
 
 class LyingWire(FaultyWire):
@@ -503,11 +506,11 @@ def test_a_counter_that_may_have_gone_round_is_refused(
     monkeypatch.setattr("tinyhil.harness.wire.stream.COUNTER_TICKS", 100)
     with powered(bench, tmp_path) as device:
         collected = Collected()
-        options = Options(QUIET, 5.0, real_time=True)
+        options = Options(QUIET, PATIENT_S, real_time=True)
         with pytest.raises(DoesNotFit, match=r"sample 0 took up to .*; the board counts 100 cycles, .* at 84000000 Hz"):
             run_session(bench, device, device.port, options, collected.take)
         assert not collected.results
-        run_session(bench, device, device.port, Options(QUIET, 5.0), collected.take)
+        run_session(bench, device, device.port, Options(QUIET, PATIENT_S), collected.take)
 
 
 @pytest.mark.parametrize("port", ["/dev/no-such-port", "/dev/null", "nonsense://x", "socket://localhost"])

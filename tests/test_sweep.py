@@ -18,9 +18,11 @@ from hil_command import Done, check_failure, hil, record_of, start_hil, wait_unt
 from remote_bench import SerialServer
 from wire_bench import Bench, make_bench, powered
 
+from tinyhil.errors import ConfigError, SchedulerError
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.inputs import load_inputs
 from tinyhil.harness.sweep.cell import cells_of
+from tinyhil.harness.sweep.farm import Farm
 from tinyhil.harness.sweep.file import read_sweep
 from tinyhil.harness.sweep.work import finished
 from tinyhil.harness.sweep.worker import Workers
@@ -174,12 +176,18 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_refused_in_a_line_each(text: str, said: str, tmp_path: Path) -> None:
-    done = sweep(tmp_path, text)
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "Traceback" not in done.stderr
-    assert said in done.stderr
-    assert done.stderr.startswith("hil: sweep.yaml:")
-    assert len(done.stderr.splitlines()) <= 3
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_sweep(tmp_path / "sweep.yaml", load_boards())
+    lines = str(error.value).splitlines()
+    assert any(said in line for line in lines)
+    assert all(line.startswith("sweep.yaml") for line in lines)
+    assert len(lines) <= 3
+
+
+def test_a_file_that_is_not_there_or_wrong_is_a_usage_error(tmp_path: Path) -> None:
+    check_failure(hil("sweep", "nowhere.yaml", cwd=tmp_path), 2, "nowhere.yaml: no such file")
+    check_failure(sweep(tmp_path, MLP.replace("host", "hots")), 2, "sweep.yaml:2:10: boards.0: no board named 'hots'")
 
 
 def test_a_huge_product_is_refused(tmp_path: Path) -> None:
@@ -205,14 +213,15 @@ def test_what_was_finished_outlives_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes a connection and says nothing
-        port = silent.getsockname()[1]
-        for address in (f"tcp://127.0.0.1:{port}", "tcp://127.0.0.1:1"):
-            done = sweep(tmp_path, MLP, "--scheduler", address)
-            check_failure(done, 3, "no Dask scheduler answers there", address)
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        check_failure(sweep(tmp_path, MLP, "--scheduler", address), 3, "no Dask scheduler answers there", address)
+    with pytest.raises(SchedulerError, match=r"tcp://127.0.0.1:1: no Dask scheduler answers"):
+        _ = Farm("tcp://127.0.0.1:1", 1.0, print).boards
+    for address in ("nonsense://there", "tcp://", "", "tcp://host:port"):
+        with pytest.raises(ConfigError, match="must be tcp://HOST:PORT"):
+            Farm(address, 1.0, print)
     check_failure(sweep(tmp_path, MLP, "--scheduler", "tcp://x:1", "--jobs", 2), 2, "--jobs is for processes here")
-    check_failure(sweep(tmp_path, MLP, "--scheduler", "nonsense://there"), 2, "must be tcp://HOST:PORT")
 
 
 # ---- a farm: four workers on loopback, each with a cache of its own ----

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hil_command import hil
-from onnx_models import load, onnxruntime_outputs, samples_for
+from onnx_models import load, node, onnxruntime_outputs, samples_for, simple
 
 torch = pytest.importorskip("torch")
 
-from test_ops_more import ALL, proto, shape_of  # noqa: E402
+from test_ops_more import ALL, proto, rnd, shape_of  # noqa: E402
 
 from tinyhil import data  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
@@ -31,13 +32,17 @@ from tinyhil.train.integers import Judge, on_grid  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
 from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
+from tinyhil.train.write import trained_onnx  # noqa: E402
 
 DIGITS = data.load("digits")
 # of every family, and those with a scale per row
+MORE = (
+    *("fixed3", "fixed8", "fixed16", "fixed32", "fixed8pc", "posit6es1", "posit16es1", "fp8e4m3", "fp4e2m1pc"),
+    *("float32", "bfloat16", "int16x8", "kmeans4", "nf4", "ternary"),
+)
 FAMILIES = (
-    *("fixed3", "fixed4", "fixed8", "fixed16", "fixed32", "fixed4pc", "fixed8pc"),
-    *("posit6es1", "posit8es0", "posit16es1", "fp4e2m1", "fp8e4m3", "fp4e2m1pc", "fp8e4m3pc"),
-    *("float32", "bfloat16", "int8", "int16x8", "kmeans4", "kmeans16", "nf4", "binary", "ternary"),
+    *("fixed4", "fixed4pc", "posit8es0", "fp4e2m1", "fp8e4m3pc", "int8", "kmeans16", "binary"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in MORE),
 )
 
 
@@ -75,13 +80,11 @@ def test_what_has_no_gradient_is_refused_by_name() -> None:
         np.asarray(Flowing(torch.ones(2)))
 
 
-ZOO = ("digits_mlp", "digits_cnn", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10", "lenet5_mnist")
+ZOO = ("digits_mlp", "digits_cnn", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10")
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_forward_equals_onnxruntime_and_gradients_finite_differences(name: str) -> None:
-    import onnx
-
     opened = open_model(name, without=("dead-channels",))
     graph = opened.model.graph
     net = network(graph)
@@ -244,3 +247,80 @@ def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
+    for name, part in (("train", slice(200)), ("test", slice(200, 300))):
+        np.savez(tmp_path / f"{name}.npz", x=DIGITS.x_train[part], y=DIGITS.y_train[part])
+    files = ["--inputs", tmp_path / "train.npz", "--held-out", tmp_path / "test.npz"]
+    options = ["--formats", "fixed3,fixed4", "--ram", 200, "--evaluator", "reference", "--evaluations", 3, "--json"]
+    done = hil("search", "--model", "digits_mlp", *files, *options, "--train", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {*found["trained"]["test"]} == {"samples", "before", "after", "float_before"}
+    assert found["accuracy"] is not None
+    assert Path(tmp_path / found["trained"]["out"]).is_file()
+    refused = hil("search", "--model", "digits_mlp", *files[:2], *options, "--train", 1, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--held-out" in refused.stderr
+
+
+@pytest.mark.parametrize("name", [*ZOO, "fastgrnn_fsdd", "protonn_letter26", "bonsai_usps2"])
+def test_what_is_written_is_the_same_model(name: str, tmp_path: Path) -> None:
+    opened = open_model(name, without=("dead-channels",))
+    graph = opened.model.graph
+    weights = {n: w.detach().numpy() * np.float32(1.01) for n, w in network(graph).weights.items()}
+    (tmp_path / "m.onnx").write_bytes(trained_onnx(opened.model, weights, "m"))
+    x = np.random.default_rng(1).normal(size=(3, *graph.shapes[graph.inputs[0]])).astype(np.float32)
+    wanted = evaluate(with_constants(graph, weights), x)
+    assert np.array_equal(evaluate(open_model(str(tmp_path / "m.onnx")).model.graph, x), wanted)
+
+
+def normalized() -> onnx.ModelProto:
+    """A layer that a BatchNormalization is folded into, and one that an Add is."""
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("BatchNormalization", "c s b m v", "n"),
+        node("Relu", "n", "r"),
+        node("GlobalAveragePool", "r", "p"),
+        node("Flatten", "p", "f"),
+        node("Gemm", "f u", "g"),
+        node("Add", "g o", "y"),
+    ]
+    random = np.random.default_rng(0)
+    shapes = {"w": (4, 2, 3, 3), "s": (4,), "b": (4,), "m": (4,), "u": (4, 3), "o": (3,)}
+    constants = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return simple(nodes, {"x": (1, 2, 6, 6)}, {**constants, "v": np.ones(4, np.float32)})
+
+
+def test_layers_with_what_was_folded_into_them_are_written_as_they_are(tmp_path: Path) -> None:
+    onnx.save(normalized(), tmp_path / "n.onnx")
+    model = open_model(str(tmp_path / "n.onnx"), without=("dead-channels",)).model
+    net = network(model.graph)
+    assert {"n.weights", "n.bias"} <= set(net.weights)
+    weights = {n: w.detach().numpy() * np.float32(1.5) for n, w in net.weights.items()}
+    (tmp_path / "t.onnx").write_bytes(trained_onnx(model, weights, "t"))
+    x = samples_for((1, 2, 6, 6), 4).astype(np.float32)
+    wanted = evaluate(with_constants(model.graph, weights), x)
+    assert np.allclose(evaluate(open_model(str(tmp_path / "t.onnx")).model.graph, x), wanted, atol=1e-6)
+
+
+def test_columns_with_scales_of_their_own(tmp_path: Path) -> None:
+    """Raw features of different ranges: the program maps them, and so does what is trained."""
+    random = np.random.default_rng(0)
+    sizes = np.array([1, 1000, 0.01, 1, 5], np.float32)
+    w = (random.normal(size=(5, 3)) / sizes[:, None]).astype(np.float32)
+    onnx.save(simple([node("Gemm", "x w b", "y")], {"x": (1, 5)}, {"w": w, "b": rnd(3)}), tmp_path / "m.onnx")
+    graph = open_model(str(tmp_path / "m.onnx"), without=("dead-channels",)).model.graph
+    x = (random.normal(size=(300, 5)) * sizes).astype(np.float32)
+    y = evaluate(graph, x).reshape(300, 3).argmax(axis=1)
+    used = quantizers(graph, Assignment("fixed8"), calibrate(graph, x, {}))
+    assert used.program.columns is not None
+    codes, _ = quantize_inputs(used.program, x)
+    wanted = dequantize_outputs(used.program, run_reference(used.program, codes).outputs)
+    held = dequantize(codes, used.program.tensors[used.program.input].format).reshape(300, 1, 5).astype(np.float32)
+    net = network(graph)
+    assert np.array_equal(net.forward(torch.tensor(held), used, Assignment("fixed8")).detach().numpy(), wanted)
+    samples = divide(x, y, 0)
+    judge = Judge(graph, Assignment("fixed8"), samples.calibration, NumpyExecutor())
+    assert train(Job(judge, samples, Schedule(2))).best.accuracy > 0.9

@@ -22,8 +22,10 @@ from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.search.session import SearchRequest, placed, run_search
+from tinyhil.harness.search.task import SearchRequest, load_task, placed
+from tinyhil.harness.search.uniform import held_out
 from tinyhil.harness.zoo import find_model
+from tinyhil.search.run import Budget, search
 from tinyhil.search.space import make_space
 
 STRATEGIES = ("lagrange", "haunter", "shiftry", "shiftry until_it_fits=true", "accuracy_only", "size_only")
@@ -60,32 +62,29 @@ SMALL = ("protonn_usps2", "protonn_usps10", "protonn_letter26", "digits_mlp")
 
 
 def measured(request: SearchRequest) -> dict[str, Any]:
-    """One search; what it found, or why there is nothing to find. Seconds are of the processor."""
-    name = Path(request.model).stem
+    """One search; what the strategy itself found, or why there is nothing to find. Seconds are of the processor."""
     strategy = " ".join((request.strategy, *request.set_))
-    with tempfile.TemporaryDirectory() as folder:
-        begin = time.process_time()
-        try:
-            inside = replace(request, results=Path(folder))
-            record = run_search(inside, default_cache_dir(), lambda line: None, lambda *_: None).record
-        except ConfigError as error:
-            return {"model": name, "strategy": strategy, "limit": request.ram, "error": str(error)}
+    row = {"model": Path(request.model).stem, "strategy": strategy, "limit": request.ram}
+    begin = time.process_time()
+    try:
+        task = load_task(request, default_cache_dir(), lambda line: None, lambda *_: None, None)
+        found = search(task.strategy, task.study, budget=Budget(request.evaluations))
+    except ConfigError as error:
+        return {**row, "error": str(error)}
     seconds = time.process_time() - begin
-    found = {
-        "model": name,
-        "strategy": strategy,
-        "limit": request.ram,
-        "ram": record["ram_bytes"],
-        "points_lost": round(100 * (record["float_accuracy"] - record["accuracy"]), 3),
-        "disagreements": record["disagreements"],
-        "samples": record["samples"],
-        "searched": record["search"]["disagreements"],
-        "search_samples": record["search"]["samples"],
-        "evaluations": record["evaluations"],
+    held = held_out(task, found.best.candidate)
+    row |= {
+        "ram": found.best.ram_bytes,
+        "points_lost": round(100 * (held["float_accuracy"] - held["accuracy"]), 3),
+        "disagreements": held["disagreements"],
+        "samples": held["samples"],
+        "searched": found.best.score.disagreements,
+        "search_samples": len(task.study.evaluator.examples),
+        "evaluations": round(found.evaluations, 2),
         "seconds": round(seconds, 1),
     }
-    print(json.dumps(found), flush=True)
-    return found
+    print(json.dumps(row), flush=True)
+    return row
 
 
 def _request(model: str, limit: int, strategy: str, evaluations: int) -> SearchRequest:

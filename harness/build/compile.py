@@ -204,13 +204,15 @@ def _run(command: list[str], environment: dict[str, str], out: int, cwd: Path, d
 
 
 def _digests(recipe: Recipe) -> dict[str, str]:
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in (recipe.elf, recipe.load_path)}
+    """By file name: a cache may be moved, and be reached by several paths."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (recipe.elf, recipe.load_path)}
 
 
 def _is_built(recipe: Recipe) -> bool:
     try:
-        return bool(files.read_json(recipe.project_dir / STAMP, "stamp") == _digests(recipe))
-    except (OSError, DataError):
+        stamp = files.read_json(recipe.project_dir / STAMP, "stamp")
+        return {Path(path).name: digest for path, digest in stamp.items()} == _digests(recipe)
+    except (OSError, DataError, AttributeError):
         return False
 
 

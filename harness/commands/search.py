@@ -91,6 +91,9 @@ from tinyhil.preference import RAM
 @click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder for trials."
 )
+@click.option(
+    "--train", "epochs", type=click.IntRange(min=1), help="Then train the weights for what was found, so many epochs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
 @click.option(
     "--workers",
@@ -107,6 +110,7 @@ def search(
     boards_file: Path | None,
     bench_file: Path | None,
     boards: tuple[str, ...],
+    epochs: int | None,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
@@ -116,17 +120,27 @@ def search(
 
     from tinyhil.harness import calls
     from tinyhil.harness.search.report import print_outcome, search_progress
-    from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.search.session import SearchOutcome, SearchRequest
+    from tinyhil.harness.train.after_search import request_after, require_trainable
+    from tinyhil.harness.train.show import lines_of, told
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     if assist:
         answers = calls.assist(request, read_boards(boards_file, bench_file), say)
         say(f"search: over; {answers} answers were given from here")
         return
+    if epochs is not None:
+        require_trainable(request)
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         ask = calls.pareto if request.pareto is not None else calls.search
         outcome = ask(request, read_boards(boards_file, bench_file), say, progress)
+    trained = None
+    if epochs is not None and isinstance(outcome, SearchOutcome):
+        wanted = request_after(request, outcome.record, epochs)
+        trained = calls.train(wanted, say, lambda epoch: say(told(epoch)))
     if as_json:
-        click.echo(json.dumps(outcome.printed))
-    else:
-        print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
+        click.echo(json.dumps({**outcome.printed, **({} if trained is None else {"trained": trained.printed})}))
+        return
+    print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
+    for line in () if trained is None else lines_of(trained):
+        click.echo(line)

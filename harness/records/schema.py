@@ -242,6 +242,27 @@ class FrontPoint(Part):
     flash_bytes: Count | None
 
 
+class TensorSensitivity(Part):
+    tensor: str
+    kind: Word
+    elements: Count
+    errors: dict[str, FiniteFloat]
+
+
+class Sensitivities(Part):
+    """`others`: the format that all other tensors had."""
+
+    others: Word
+    samples: Count
+    tensors: list[TensorSensitivity]
+
+
+class Phase(Part):
+    phase: str
+    seconds: FiniteFloat
+    processor_seconds: FiniteFloat
+
+
 class Searched(Part):
     """What records of an answer and of a front share."""
 
@@ -251,6 +272,8 @@ class Searched(Part):
     samples: Count
     uniform: list[UniformFormat]
     tried: list[Tried] = Field(default_factory=list)
+    sensitivity: Sensitivities | None = None
+    phases: list[Phase] = Field(default_factory=list)
 
 
 class Search(Searched):

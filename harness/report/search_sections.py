@@ -26,6 +26,8 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
         f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="truth">{escape(told)}</p>'
         + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
         + section(f"{'The front' if 'points' in record else 'The answer'} beside uniform formats", _uniform(record))
+        + section("What each tensor alone costs", _sensitivity(record), SENSITIVITY)
+        + section("Phases", _phases(record))
         + section("Provenance", _provenance(record, source))
         + "</article>"
     )
@@ -92,6 +94,32 @@ def _uniform(record: Mapping[str, Any]) -> str:
             continue
         rows.append(_row(uniform["format"] + beyond, uniform))
     return table(titles, rows)
+
+
+SENSITIVITY = """Rise of the outputs' error, as a share of the outputs, when the tensor alone has the format; on a few
+samples of the search."""
+
+
+def _sensitivity(record: Mapping[str, Any]) -> str:
+    """A row per tensor, a column per choice that was measured."""
+    found = record.get("sensitivity") or {"tensors": ()}
+    choices = list(dict.fromkeys(choice for row in found["tensors"] for choice in row["errors"]))
+    if not choices:
+        return ""
+    rows = []
+    for row in found["tensors"]:
+        errors = (row["errors"].get(choice) for choice in choices)
+        shares = (number(None if error is None else 100 * error, 3, " %") for error in errors)
+        rows.append((Cell(row["tensor"]), Cell(row["kind"]), number(row["elements"]), *shares))
+    return table(("tensor", "kind", "elements", *choices), rows)
+
+
+def _phases(record: Mapping[str, Any]) -> str:
+    rows = [
+        (Cell(phase["phase"]), number(phase["seconds"], 1), number(phase["processor_seconds"], 1))
+        for phase in record.get("phases") or ()
+    ]
+    return table(("phase", "s", "processor s"), rows) if rows else ""
 
 
 def _row(name: str, found: Mapping[str, Any]) -> tuple[Cell, ...]:

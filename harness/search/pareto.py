@@ -21,7 +21,7 @@ from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import SearchRequest, Task, make_bench, replace_text, trial_log, write_assignment
-from tinyhil.harness.search.uniform import Uniform, as_records, held_out
+from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
 from tinyhil.search.costs import Limits
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
@@ -292,6 +292,9 @@ def _record(
         "samples": figures["samples"],
         "points": rows,
         "uniform": as_records(task, beside),
+        "sensitivity": sensitivity_of(task),
+        "phases": task.phases.as_json(),
+        "first_answer": task.phases.first_answer,
         "tried": as_tried(sweep.tried, sweep.meters[0].costs(Limits()) if sweep.meters else None),
         "search": {"samples": len(examples), "float_accuracy": examples.float_accuracy},
         "boards": [side.board.name for side in task.sides if side.board is not None],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+
+from tinyhil.harness.progress import Progress, progress_on
 
 if TYPE_CHECKING:
     from tinyhil.harness.search.device import Measured
@@ -15,31 +18,27 @@ if TYPE_CHECKING:
     from tinyhil.search.trial import Trial
 
 
+@dataclass
+class Watch:
+    """Shows on a terminal, or says now and then elsewhere, which phase a search is in and its best trial."""
+
+    shown: Progress
+    evaluations: int
+
+    def __call__(self, trial: Trial, best: Trial | None) -> None:
+        self.shown.stage = _standing(trial, best)
+        self.shown(min(self.shown.finished + (trial.kind != "probe"), self.evaluations), self.evaluations)
+
+    def phase(self, name: str) -> None:
+        self.shown.enter(name)
+
+
 @contextmanager
-def search_progress(console: Console, evaluations: int | None) -> Iterator[Callable[[Trial, Trial | None], None]]:
-    """Yields `on_trial`: a bar on a terminal, a line now and then elsewhere."""
-    if not console.is_terminal:
-        from tinyhil.harness.progress import beating
-
-        told = "preparing"
-
-        def tell(trial: Trial, best: Trial | None) -> None:
-            nonlocal told
-            told = _standing(trial, best)
-
-        with beating(console, lambda seconds: f"search: {told}, {seconds:.0f} s"):
-            yield tell
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("search", total=evaluations)
-
-        def on_trial(trial: Trial, best: Trial | None) -> None:
-            bar.update(task, advance=0 if trial.kind == "probe" else 1, description=_standing(trial, best))
-
-        yield on_trial
+def search_progress(console: Console, evaluations: int | None) -> Iterator[Watch]:
+    """Yields what is called with every trial, and with every phase."""
+    with progress_on(console, "search") as shown:
+        shown.unit = "evaluations"
+        yield Watch(shown, evaluations or 0)
 
 
 def _standing(trial: Trial, best: Trial | None) -> str:
@@ -58,14 +57,17 @@ def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> N
         _print_front(outcome, console)
         return
 
-    table = Table(title=None)
-    for title in ("tensor", "kind", "elements", "format"):
-        table.add_column(title, justify="right" if title == "elements" else "left")
-    for group, choice in zip(outcome.space.groups, outcome.found.best.candidate, strict=True):
+    table, r, best = Table(title=None), outcome.record, outcome.found.best
+    alone = {row["tensor"]: row["errors"] for row in r["sensitivity"]["tensors"]}
+    narrow = outcome.space.formats[0]
+    for title in ("tensor", "kind", "elements", "format", f"error, alone in {narrow}"):
+        table.add_column(title, justify="right" if title.startswith(("elements", "error")) else "left")
+    for group, choice in zip(outcome.space.groups, best.candidate, strict=True):
         tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""
-        table.add_row(group.name + tied, group.role, str(group.elements), str(choice))
+        error = alone.get(group.name, {}).get(narrow)
+        cells = group.name + tied, group.role, str(group.elements), str(choice)
+        table.add_row(*cells, "" if error is None else f"{100 * error:.2f} %")
     console.print(table)
-    r, best = outcome.record, outcome.found.best
     lines = {
         "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
         "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B (arena {r['arena_bytes']} B)",

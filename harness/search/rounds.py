@@ -35,6 +35,7 @@ def search_once(task: Task, study: Study, stem: str, bench: MakeBench | None) ->
     def on_trial(trial: Trial, best: Trial | None) -> None:
         nonlocal count
         task.progress(trial, best)
+        task.phases.answered(trial)
         if device is not None and task.request.every is not None and trial.kind == "full" and trial.fits:
             count += 1
             if count % task.request.every == 0:
@@ -42,7 +43,8 @@ def search_once(task: Task, study: Study, stem: str, bench: MakeBench | None) ->
 
     request = task.request
     budget = Budget(request.evaluations, request.seconds, request.target)
-    return search(task.strategy, study, budget=budget, log=log, on_trial=on_trial)
+    with task.phases.of("searching"):
+        return search(task.strategy, study, budget=budget, log=log, on_trial=on_trial)
 
 
 @dataclass(slots=True)
@@ -81,7 +83,8 @@ def searched_on_device(
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
         found = spent.add(search_once(task, study, stem, bench))
         finalists = _finalists(found, count)
-        kept = decide(made, finalists, totals, required)
+        with task.phases.of("measuring on the board"):
+            kept = decide(made, finalists, totals, required)
         if kept:
             return replace(found, best=kept[0][0]), kept[0][1]
         rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]

@@ -29,7 +29,15 @@ from tinyhil.harness.search.task import (
     replace_text,
     write_assignment,
 )
-from tinyhil.harness.search.uniform import arena_limits, as_records, held_out, undominated, uniforms
+from tinyhil.harness.search.uniform import (
+    Uniform,
+    arena_limits,
+    as_records,
+    held_out,
+    sensitivity_of,
+    undominated,
+    uniforms,
+)
 from tinyhil.harness.search.workers import helped
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.run import Found
@@ -82,9 +90,7 @@ def run_pareto(
     request.check()
     task = load_task(request, cache_dir, say, progress, boards)
     with _alone(task), helped(task) as task:
-        beside = uniforms(task)
-        task = limited(task, arena_limits(task, beside))
-        outcome = sweep(task, make_meters(task) if request.costs else (), beside)
+        outcome = sweep(*prepared(task))
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
@@ -109,21 +115,35 @@ def _alone(task: Task) -> Iterator[None]:
         lock.release()
 
 
+def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
+    """The task with the limits of its arenas, what was profiled for costs, and every uniform format."""
+    with task.phases.of("evaluating one format for all tensors"):
+        beside = uniforms(task)
+        task = limited(task, arena_limits(task, beside))
+    if not task.request.costs:
+        return task, (), beside
+    with task.phases.of("profiling"):
+        return task, make_meters(task), beside
+
+
 def _searched(task: Task) -> SearchOutcome:
-    request, beside = task.request, uniforms(task)
-    task = limited(task, arena_limits(task, beside))
-    meters = make_meters(task) if request.costs else ()
+    request = task.request
+    task, meters, beside = prepared(task)
     found, measured = undominated(task, *_find(task, meters), beside)
-    record = _record(task, found, measured)
+    with task.phases.of("evaluating held-out samples"):
+        record = _record(task, found, measured)
+        record["uniform"] = as_records(task, beside)
+    record["sensitivity"] = sensitivity_of(task)
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
-    record["uniform"] = as_records(task, beside)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
     write_assignment(out, task.study.space, found.best)
     record["assignment_file"] = str(out)
     if task.board is not None:
-        images = [require_fit(side, found.best.candidate, out) for side in task.sides]
+        with task.phases.of("building the firmware"):
+            images = [require_fit(side, found.best.candidate, out) for side in task.sides]
         record["flash_bytes"] = images[0].flash_bytes
+    record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
     examples = task.study.evaluator.examples
     outcome = SearchOutcome(request, task.study.space, found, len(examples), examples.float_accuracy, record, measured)

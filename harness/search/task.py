@@ -13,13 +13,14 @@ from typing import Any
 
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
-from tinyhil.errors import ConfigError
+from tinyhil.errors import ConfigError, ModelError
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Opened, Request, Streamed, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
+from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.total import wider_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
@@ -33,6 +34,7 @@ from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.costs import Limits
 from tinyhil.search.engine.library import load_engine
+from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
@@ -45,6 +47,7 @@ Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
 OBJECTIVES = ("ram", "latency", "flash", "accuracy")
+MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
 
 
@@ -207,6 +210,7 @@ class Task:
     cache_dir: Path
     say: Say
     progress: Progress
+    phases: Phases
     others: tuple[Task, ...] = ()
 
     @property
@@ -261,22 +265,27 @@ class Task:
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
     """ConfigError or DataError before anything slow: what needs no evaluation is checked before the engine is made."""
-    strategy = make_strategy(request.strategy, request.set_)
-    board = _board(request, boards)
-    hardware = None if board is None else board.hardware
-    usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
-    names = formats_on_offer(usual if request.formats is None else request.formats)
-    opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
-    graph = opened.model.graph
-    split = load_split(opened, request.inputs, request.held_out, say).thinned(request.samples)
-    ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
-    space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
-    memory = memory_of(space, board, request.prefer)
-    ram_bytes = _ram_bytes(request, board)
-    memory.require(ram_bytes)
-    examples = make_examples(graph, split.x, split.y)
-    require_classes(examples)
-    executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
+    phases = Phases(getattr(progress, "phase", lambda name: None))
+    with phases.of("reading model and samples"):
+        strategy = make_strategy(request.strategy, request.set_)
+        board = _board(request, boards)
+        hardware = None if board is None else board.hardware
+        usual = USUAL if hardware is None else USUAL_ON_CROSSBARS
+        names = formats_on_offer(usual if request.formats is None else request.formats)
+        opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
+        graph = opened.model.graph
+        split = load_split(opened, request.inputs, request.held_out, say)
+        ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
+        space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
+        split = _thinned(request, split, space, say)
+        memory = memory_of(space, board, request.prefer)
+        ram_bytes = _ram_bytes(request, board)
+        memory.require(ram_bytes)
+    with phases.of("running the float model"):
+        examples = make_examples(graph, split.x, split.y)
+        require_classes(examples)
+    with phases.of("loading the host engine"):
+        executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
     study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
@@ -297,8 +306,27 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         cache_dir,
         say,
         progress,
+        phases,
     )
     return replace(task, others=tuple(_on(task, name) for name in request.also))
+
+
+def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Split:
+    """`--samples` of them; without it of a large network as many as MOST_PRODUCTS allow, so that answers come soon."""
+    if request.samples is not None:
+        return split.thinned(request.samples)
+    try:
+        products = work_of(space.lower(space.uniform(space.high)))
+    except ModelError:  # said where the format is evaluated
+        return split
+    most = max(FEWEST_SAMPLES, MOST_PRODUCTS // max(1, products))
+    if len(split.x) > most:
+        say(
+            f"search: on {most:,} of {len(split.x):,} samples, evenly spread, for each takes {products:,} products; "
+            "--samples sets how many"
+        )
+        return split.thinned(most)
+    return split
 
 
 def _on(task: Task, name: str) -> Task:

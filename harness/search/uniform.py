@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tinyhil.codegen.profile_calls import stored_bytes
@@ -13,6 +13,7 @@ from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.run import Found
+from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.trial import Trial, TrialLog
@@ -203,3 +204,9 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
                 record |= {"latency_us": cost.latency_us, "energy_uj": cost.energy_uj, "crossbars": cost.crossbars}
         records.append(record)
     return records
+
+
+def sensitivity_of(task: Task) -> dict[str, Any]:
+    """What each tensor alone costs in each choice, for the record."""
+    with task.phases.of("measuring sensitivities"):
+        return asdict(sensitivities(task.study))

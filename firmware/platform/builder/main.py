@@ -131,7 +131,8 @@ def set_uploader(protocol):
     commands = {
         "arduino": f"avrdude {configuration}-p $BOARD_MCU -c arduino -D -P $UPLOAD_PORT -b $UPLOAD_SPEED "
         "-U flash:w:$SOURCE:i",
-        "sam-ba": "bossac --port=${__bossac_port(__env__)} -U 0 --erase --write --verify --boot=1 --reset $SOURCE",
+        # without --reset, which in bossac 1.8 to 1.9.1 loses the boot bit (BOSSA #125): opening the port resets
+        "sam-ba": "bossac --port=${__bossac_port(__env__)} --usb-port=false --erase --write --verify --boot=1 $SOURCE",
         "serial": "stm32flash -b $UPLOAD_SPEED -v -g 0x0 -w $SOURCE $UPLOAD_PORT",
     }
     for probe, transport in (("stlink", "hla_swd"), ("cmsis-dap", "swd")):

@@ -1,0 +1,60 @@
+"""What a search is doing, and what each phase of it took: seconds on the clock, and of processors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinyhil.search.trial import Trial
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it has waited for, such as compilers."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return time.process_time()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@dataclass(slots=True)
+class Phases:
+    """`tell` hears of each phase as it begins. `taken`: seconds and processor seconds of each, in order."""
+
+    tell: Callable[[str], None] = lambda name: None
+    taken: dict[str, list[float]] = field(default_factory=dict)
+    first_answer: dict[str, Any] | None = None
+    _begin: tuple[float, float] = field(default_factory=lambda: (time.monotonic(), processor_seconds()))
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """A phase; one that comes again adds up."""
+        self.tell(name)
+        begin, used = time.monotonic(), processor_seconds()
+        try:
+            yield
+        finally:
+            spent = self.taken.setdefault(name, [0.0, 0.0])
+            spent[0] += time.monotonic() - begin
+            spent[1] += processor_seconds() - used
+
+    def answered(self, trial: Trial) -> None:
+        """The first trial that keeps the limits, evaluated in full, and when there was one."""
+        if self.first_answer is not None or trial.kind != "full" or not trial.fits:
+            return
+        begin, used = self._begin
+        self.first_answer = {
+            "seconds": round(time.monotonic() - begin, 3),
+            "processor_seconds": round(processor_seconds() - used, 3),
+            "disagreements": trial.score.disagreements,
+        }
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {"phase": name, "seconds": round(wall, 3), "processor_seconds": round(used, 3)}
+            for name, (wall, used) in self.taken.items()
+        ]
