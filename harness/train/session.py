@@ -149,6 +149,9 @@ def _split(opened: Opened, request: TrainRequest, say: Say) -> Split:
     if opened.source.dataset is None:
         raise DataError(f"{opened.source.path}: a model from a file needs --data train.npz (keys x and y)")
     found = data.load(opened.source.dataset)
+    if found.source in ("bundled", "synthetic"):
+        what = f"{found.message}; training on it would be meaningless"
+        raise DataError(f"{request.model}: {what}: set HIL_DATA, or give --data")
     if found.message:
         say(found.message)
     return _thinned(
