@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan.arena.placement import place
 from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
+from tools.measured import read
 from tools.zoo_table import LIMIT_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +80,7 @@ def test_the_accuracy_is_near_that_of_float_and_the_one_in_results(name: str) ->
     """All test samples by the numpy reference; results/zoo.json has them by the host engine."""
     manifest = yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())
     data = data_of(manifest["dataset"])
-    stated = json.loads((ROOT / "results" / "zoo.json").read_text())[name][WIDTHS[name]]
+    stated = read("zoo")[name][WIDTHS[name]]
     if (
         data.sha256 != manifest["float_accuracy"].get("data_sha256", data.sha256)
         or len(data.x_test) != stated["samples"]
