@@ -25,9 +25,18 @@ static void put(uint8_t byte) {
     REG(0x400E081C) = byte;
 }
 #else
+static void caches_on(void) {
+    uint32_t at;
+    REG(0xE000EF50) = 0; /* nothing is in them */
+    for (at = 0; at < 4 * 128; ++at) REG(0xE000EF60) = (at & 3) << 30 | (at >> 2) << 5;
+    __asm__ volatile("dsb\nisb");
+    REG(0xE000ED14) |= 3u << 16;
+    __asm__ volatile("dsb\nisb");
+}
 static void uart_init(void) {
     REG(0xE000ED88) |= 0xFu << 20; /* FPU on */
     __asm__ volatile("dsb\nisb");
+    caches_on();
     REG(0x580244E0) |= 1u;         /* GPIOA */
     REG(0x580244F0) |= 1u << 4;    /* USART1 */
     REG(0x58020000) = (REG(0x58020000) & ~(0xFu << 18)) | (0xAu << 18);
