@@ -29,7 +29,9 @@ from tinyhil.harness.inputs import read_inputs
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
 from tinyhil.harness.measure.profile import Profile, profile, read_costs
+from tinyhil.harness.measure.run import run
 from tinyhil.harness.measure.variant import Told
+from tinyhil.harness.records.record import store
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
 from tinyhil.harness.zoo import find_model
 from tinyhil.program import walk
@@ -109,6 +111,20 @@ def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path)
     assert (by_name["wx"].executions, by_name["wx"].macs) == (128, 128 * 32 * 9)
     assert by_name["logits"].executions == 1
     assert found.summed == pytest.approx(found.whole, rel=0.03)
+
+
+def test_sensitivities_of_a_large_model_are_measured_when_it_is_profiled(tmp_path: Path) -> None:
+    """Beside a run they would take longer than the run."""
+    nodes = [node("Sigmoid" if at % 2 else "Tanh", f"v{at}", f"v{at + 1}") for at in range(6)]
+    nodes.append(node("GlobalAveragePool", "v6", "y"))
+    (tmp_path / "net.onnx").write_bytes(simple(nodes, {"v0": (1, 1, 256, 256)}).SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(2, 1, 256, 256)).astype(np.float32))
+    asked = replace(request(tmp_path, "host"), samples=2)
+    _, path = store(run(asked, load_boards(), default_cache_dir(), print, lambda done, all_: None))
+    ran = json.loads(path.read_text())["layers"]
+    layers = json.loads(Path(profiled(asked).record).read_text())["layers"]
+    assert [layer["sensitivity"] for layer in ran] == [None] * 7
+    assert all(layer["sensitivity"] > 0 for layer in layers)
 
 
 def test_a_board_that_computes_something_else_is_not_profiled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,9 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
+from tinyhil.harness.measure.sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.variant import Device, Told, run_variant
+from tinyhil.harness.records.details import layers_of
 from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
 from tinyhil.harness.wire.trace import END
@@ -130,6 +132,8 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         record=str(path),
         accelerator=record["accelerator"],
     )
+    if all(layer["sensitivity"] is None for layer in record["layers"]):
+        record["layers"] = layers_of(outcome, MOST_OF_A_PROFILE)
     add_profile(record, path, found.as_json())
     return found
 

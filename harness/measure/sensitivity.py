@@ -15,19 +15,22 @@ from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.program import Op, Program, Role, walk
 
 SAMPLES = 2
-MOST_VALUES = 3_000_000  # that are computed in all; of larger models it is not measured
+MOST_VALUES = 3_000_000  # that are computed in all, beside a run
+MOST_OF_A_PROFILE = 60_000_000  # some seconds: who profiles wants to know
 
 
-def sensitivities(graph: Graph, program: Program, formats: Mapping[str, Format], x: np.ndarray) -> Mapping[str, float]:
+def sensitivities(
+    graph: Graph, program: Program, formats: Mapping[str, Format], x: np.ndarray, most_values: int = MOST_VALUES
+) -> Mapping[str, float]:
     """Output of an operation -> root mean square change of the model's output, relative to its size.
 
     `graph` is the one that `program` was lowered from with these `formats`, `x` (samples, *input shape). Empty for
-    models beyond MOST_VALUES: one run of the float model per operation would take longer than the board.
+    models that take more than `most_values` values of the float model, one run of it per operation.
     """
     ops = list(walk(program.body))
     counted = _Counter()
     wanted = evaluate(graph, x[:SAMPLES], counted).astype(np.float64)
-    if counted.values * len(ops) > MOST_VALUES or not np.isfinite(wanted).all():
+    if counted.values * len(ops) > most_values or not np.isfinite(wanted).all():
         return {}
     stored = with_stored_constants(graph, program, formats)[0].all_constants()
     size = max(float(np.sqrt(np.mean(np.square(wanted)))), 1e-30)

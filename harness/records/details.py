@@ -26,7 +26,7 @@ from tinyhil.harness.measure.operations import (
 )
 from tinyhil.harness.measure.product_limits import least_ticks
 from tinyhil.harness.measure.run import Outcome
-from tinyhil.harness.measure.sensitivity import sensitivities
+from tinyhil.harness.measure.sensitivity import MOST_VALUES, sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe
 from tinyhil.program import Op, Program, Role, walk
@@ -38,11 +38,11 @@ SHOWN_VALUES = 4096  # of an input that is kept for the picture of a sample
 DIGITS = 4  # of values that are only shown
 
 
-def layers_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """One entry per operation that the board carries out, in order."""
+def layers_of(outcome: Outcome, most_values: int = MOST_VALUES) -> list[dict[str, Any]]:
+    """One entry per operation that the board carries out, in order; `most_values` of the float model at most."""
     program, plan = outcome.compiled.program, outcome.compiled.plan
     times = executions_of(program, plan)
-    errors, sensitivity = _beside_float(outcome)
+    errors, sensitivity = _beside_float(outcome, most_values)
     whole = {op.output: op for op in walk(program.body)}  # what is written part by part is so after the last of them
     items = {id(last_of(item)): item for item in carried_out(program, plan, program.body)}
     inside = {id(op) for item in items.values() for op in ops_of(item)}
@@ -101,7 +101,7 @@ def _formats(program: Program, names: Iterable[str]) -> dict[str, str]:
     return {name: str(program.tensors[name].format) for name in names if program.tensors[name].role != Role.TABLE}
 
 
-def _beside_float(outcome: Outcome) -> tuple[Mapping[str, float], Mapping[str, float]]:
+def _beside_float(outcome: Outcome, most_values: int) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """Of each tensor on a few samples: its error relative to the float model's, and what its rounding alone changes."""
     compiled = outcome.compiled
     lowered = compiled.lowered
@@ -114,7 +114,7 @@ def _beside_float(outcome: Outcome) -> tuple[Mapping[str, float], Mapping[str, f
     chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
     with np.errstate(all="ignore"):
         errors = {name: e for name, e in tensor_errors(scaled.graph, lowered, x, integers) if np.isfinite(e)}
-        return errors, sensitivities(scaled.graph, lowered, chosen, x)
+        return errors, sensitivities(scaled.graph, lowered, chosen, x, most_values)
 
 
 def memory_of(outcome: Outcome) -> dict[str, Any]:

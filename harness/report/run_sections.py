@@ -15,8 +15,8 @@ from tinyhil.harness.report.samples import worst_samples
 RecordLike = Mapping[str, Any]
 UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."
 UNFELT = (
-    " No sensitivity: it takes a run of the float model for each operation, and a model of this size computes too many "
-    "values for that."
+    " No sensitivity: it takes a run of the float model for each operation, which is too much beside a run of a model "
+    "of this size; `hil profile` takes the time for models up to some ten million products."
 )
 COLUMNS: tuple[str | tuple[str, str], ...] = (
     "#",
