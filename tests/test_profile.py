@@ -116,14 +116,14 @@ def test_a_loop_is_summed_over_its_steps_while_its_input_streams(tmp_path: Path)
 def test_sensitivities_of_a_large_model_are_measured_when_it_is_profiled(tmp_path: Path) -> None:
     """Beside a run they would take longer than the run."""
     nodes = [node("Sigmoid" if at % 2 else "Tanh", f"v{at}", f"v{at + 1}") for at in range(6)]
-    nodes.append(node("GlobalAveragePool", "v6", "y"))
+    nodes.append(node("MaxPool", "v6", "y", kernel_shape=[16, 16], strides=[16, 16]))
     (tmp_path / "net.onnx").write_bytes(simple(nodes, {"v0": (1, 1, 256, 256)}).SerializeToString())
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(2, 1, 256, 256)).astype(np.float32))
     asked = replace(request(tmp_path, "host"), samples=2)
     _, path = store(run(asked, load_boards(), default_cache_dir(), print, lambda done, all_: None))
     ran = json.loads(path.read_text())["layers"]
     layers = json.loads(Path(profiled(asked).record).read_text())["layers"]
-    assert [layer["sensitivity"] for layer in ran] == [None] * 7
+    assert {layer["sensitivity"] for layer in ran} == {None}
     assert all(layer["sensitivity"] > 0 for layer in layers)
 
 
