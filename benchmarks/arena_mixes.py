@@ -35,7 +35,9 @@ from tinyhil.memplan.native import backend  # noqa: E402
 from tinyhil.program import Program  # noqa: E402
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
-STEPS = (ALL_NAMES, ALL_NAMES - {"in-place"}, ALL_NAMES - {"in-place", "gaps"}, {"views", "rows"}, {"rows"}, set())
+STEPS: tuple[frozenset[str] | set[str], ...] = (
+    ALL_NAMES, ALL_NAMES - {"in-place"}, ALL_NAMES - {"in-place", "gaps"}, {"views", "rows"}, {"rows"}, set(),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,10 @@ def main() -> None:
     parser.add_argument("--models", help="names with commas between; default: the whole zoo")
     parser.add_argument("--write", type=Path, help="replace the table in this Markdown file")
     options = parser.parse_args()
-    head = ("model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "+ views", "+ rows")
-    head += ("bound B", "proven", "order exact", "first-fit / bound", "plan ms", "all passes ms")
+    head = (
+        "model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "+ views", "+ rows",
+        "bound B", "proven", "order exact", "first-fit / bound", "plan ms", "all passes ms",
+    )  # fmt: skip
     lines = [f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.", ""]
     lines += [line(head), "|" + "---|" * len(head)]
     print("\n".join(lines))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.format_layers import Layer, layer, run
 from tinyhil.formats.fixed import Fixed
@@ -52,7 +53,7 @@ def main() -> None:
 
 def _table(board: str, cache: Path) -> None:
     short, long = LENGTHS[board]
-    baseline = {}
+    baseline: dict[str, Any] = {}
     for fmt, accumulator in FORMATS:
         layers = [layer(fmt, OUTPUTS, inner, accumulator) for inner in (short, long)]
         # the same window at both lengths, or the slope is between two kernels

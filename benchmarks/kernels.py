@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,7 +36,7 @@ def dense(inner: int, outputs: int) -> onnx.ModelProto:
 
 def conv(channels: int, outputs: int, side: int, kernel: int, stride: int = 1, group: int = 1) -> onnx.ModelProto:
     constants = {"w": _normal((outputs, channels // group, kernel, kernel)), "b": _normal((outputs,))}
-    ways = {"strides": [stride] * 2, "pads": [kernel // 2] * 4, "group": group}
+    ways: dict[str, Any] = {"strides": [stride] * 2, "pads": [kernel // 2] * 4, "group": group}
     after = -(-side // stride)
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], "layer", **ways)
     return _model([node], (channels, side, side), (outputs, after, after), constants)

@@ -21,7 +21,7 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.limits import Meter, make_meter
+from tinyhil.harness.search.limits import Meter, make_meters
 from tinyhil.harness.search.task import SearchRequest, load_task
 from tinyhil.search.costs import Limits, Run
 from tinyhil.search.space import Candidate, Choice
@@ -47,7 +47,7 @@ def measured(board: str, model: str, formats: str, assignments: int) -> dict[str
         )  # fmt: skip
         begin = time.perf_counter()
         task = load_task(request, default_cache_dir(), lambda line: None, lambda *_: None, load_boards())
-        meter = make_meter(task)
+        (meter,) = make_meters(task)
         seconds = time.perf_counter() - begin
         costs = meter.costs(Limits(1e12))
         drawn = _drawn(meter, assignments, {run.candidate for run in costs.runs})

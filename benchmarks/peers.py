@@ -114,7 +114,10 @@ def networks(work: Path) -> Iterator[Network]:
 
 
 def _saved(path: Path, x: np.ndarray, y: np.ndarray | None = None) -> Path:
-    np.savez(path, **({"x": x} if y is None else {"x": x, "y": y}))
+    if y is None:
+        np.savez(path, x=x)
+    else:
+        np.savez(path, x=x, y=y)
     return path
 
 
@@ -146,8 +149,10 @@ def _costs(record: Mapping[str, Any] | None) -> dict[str, int] | None:
 
 def _record(network: Network, board: str, fmt: str, boards: Boards, work: Path) -> dict[str, Any] | None:
     """None where it does not fit."""
-    files = {"inputs": network.inputs, "calibrate": network.inputs, "results": work / "results"}
-    request = Request(board, str(network.model), fmt, samples=network.samples, **files)
+    request = Request(
+        board, str(network.model), fmt, inputs=network.inputs, calibrate=network.inputs, samples=network.samples,
+        results=work / "results",
+    )  # fmt: skip
     try:
         record = store(run(request, boards, default_cache_dir(), lambda _: None, lambda *_: None))[0]
     except DoesNotFit:

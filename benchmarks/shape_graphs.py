@@ -108,7 +108,7 @@ class Shapes:
 
 def squeezenet(net: Shapes) -> Program:
     """SqueezeNet 1.1; the input is planned as well, as the systems it is compared with do."""
-    source = net.value("source", 3, 224, "input")
+    source = net.value("source", 3, 224, Role.INPUT)
     x = net.value("data", 3, 224)
     net.body.append(Op("copy", "data", (source.name,), x.name, {"count": x.count}))
     x = net.pool("pool1", net.activated("conv1", x, 64, 3, 2), 3, 2)
@@ -132,7 +132,7 @@ def _fire(net: Shapes, number: int, x: Value, squeeze: int, expand: int) -> Valu
 
 
 def resnet50(net: Shapes) -> Program:
-    source = net.value("data", 3, 224, "input")
+    source = net.value("data", 3, 224, Role.INPUT)
     x = net.pool("pool1", net.activated("conv1", source, 64, 7, 2, 3), 3, 2, 1)
     for stage, (blocks, channels) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), 1):
         for block in range(blocks):
@@ -147,7 +147,7 @@ def resnet50(net: Shapes) -> Program:
 
 def yolov5s(net: Shapes) -> Program:
     """The activation (SiLU) counts as one element-wise operation."""
-    source = net.value("images", 3, 640, "input")
+    source = net.value("images", 3, 640, Role.INPUT)
     x = net.activated("m1", net.activated("m0", source, 32, 6, 2, 2), 64, 3, 2, 1)
     x = _c3(net, "m2", x, 64, 1)
     x = net.activated("m3", x, 128, 3, 2, 1)

@@ -91,8 +91,8 @@ def plot(record: dict[str, Any], path: Path) -> None:
     axes.set(
         xscale="log", yscale="log", xlabel="workers", ylabel="times as fast as one", xticks=WORKERS, yticks=WORKERS
     )
-    axes.set_xticklabels(WORKERS)
-    axes.set_yticklabels(WORKERS)
+    axes.set_xticklabels(map(str, WORKERS))
+    axes.set_yticklabels(map(str, WORKERS))
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
 

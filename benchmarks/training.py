@@ -117,7 +117,8 @@ WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
 
 def mlp(sizes: tuple[int, ...], activation: str, seed: int) -> Graph:
     """Gemm after Gemm, weights uniform, with a hard tanh or the sign between them."""
-    random, value, nodes, constants = np.random.default_rng(seed), "flat", [], {}
+    random, value, nodes = np.random.default_rng(seed), "flat", []
+    constants: dict[str, Any] = {}
     nodes.append(helper.make_node("Flatten", ["x"], ["flat"], name="flat"))
     constants["low"], constants["high"] = np.float32(-1), np.float32(1)
     for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
@@ -247,7 +248,7 @@ def page() -> None:
         file = RESULTS / f"{name}.json"
         if file.is_file():
             made = f"<!-- {name} -->\n{table(json.loads(file.read_text()))}\n<!-- end -->"
-            text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, made=made: made, text, flags=re.DOTALL)
+            text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
     PAGE.write_text(text)
 
 

@@ -105,6 +105,7 @@ def _network(name: str) -> tuple[Graph, Ranges, np.ndarray, np.ndarray]:
         model = load_model(source.path)
         mnist = data.load("mnist")
         assert mnist.y_test is not None
+        assert source.ranges is not None
         return model.graph, load_ranges(source.ranges, model.sha256), mnist.x_test, mnist.y_test
     cifar = data.load("cifar10")
     x_train, x_test = cifar.x_train, cifar.x_test

@@ -78,7 +78,7 @@ def _layer(program: Program, op: Op, values: dict[str, torch.Tensor]) -> torch.T
     addend = values[more.pop()].to(number) if "add_shift" in p else None
     if (kernel.template or kernel.name) in DENSE:
         sums = x.view(-1, p["rows"], p["inner"]) @ weights.T
-        starts = (1, 1, -1)
+        starts: tuple[int, ...] = (1, 1, -1)
     else:
         w = window_of(p)
         planes = _padded(x.view(-1, w.channels, w.height, w.width), w, 0.0)

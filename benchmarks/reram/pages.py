@@ -27,8 +27,10 @@ def write_pages(measured: Mapping[Case, Rows]) -> None:
 
 def table(measured: Mapping[Case, Rows]) -> str:
     """Means over the seeds that were measured; the gap is to the best of all configurations, where those are known."""
-    titles = ("Network", "Cost at most", "Strategy", "Evaluations", "Seeds", "Searched on, %", "Gap, points (worst)")
-    titles += ("Held out, %", "Cost", "Latency", "Energy", "Crossbars")
+    titles = (
+        "Network", "Cost at most", "Strategy", "Evaluations", "Seeds", "Searched on, %", "Gap, points (worst)",
+        "Held out, %", "Cost", "Latency", "Energy", "Crossbars",
+    )  # fmt: skip
     lines = [f"| {' | '.join(titles)} |"]
     lines.append("|---" * 12 + "|")
     for case, rows in measured.items():

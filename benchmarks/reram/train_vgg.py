@@ -58,7 +58,8 @@ def pictures(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
 def train(x: torch.Tensor, y: torch.Tensor) -> Vgg:
     """A fixed number of epochs: nothing is chosen by looking at a test."""
     torch.manual_seed(0)
-    net = Vgg().to(memory_format=torch.channels_last)
+    net = Vgg()
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.AdamW(net.parameters(), PEAK_RATE, weight_decay=0.02)
     steps = len(x) // BATCH
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=EPOCHS * steps)
@@ -83,6 +84,10 @@ def train(x: torch.Tensor, y: torch.Tensor) -> Vgg:
 def as_onnx(net: Vgg) -> onnx.ModelProto:
     nodes, constants, value = [], {}, "input"
     for index, (conv, norm) in enumerate(zip(net.convs, net.norms, strict=True)):
+        assert isinstance(conv, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
+        assert norm.running_var is not None
+        assert norm.running_mean is not None
         scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
         constants[f"conv{index}.weight"] = conv.weight * scale.view(-1, 1, 1, 1)
         constants[f"conv{index}.bias"] = norm.bias - norm.running_mean * scale

@@ -54,7 +54,7 @@ def load_table(loaded: Loaded, folder: Path, key: str) -> Table:
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         made = make_table(loaded)
-        np.savez_compressed(folder / "partial.npz", **made)
+        np.savez_compressed(folder / "partial.npz", **made)  # type: ignore[arg-type]
         (folder / "partial.npz").replace(path)
     with np.load(path) as found:
         return {name: found[name] for name in found.files}

@@ -115,7 +115,9 @@ def neighbour_row(engine: Engine, name: str, formats: str) -> str:
     changes = [{i: c} for i, old in enumerate(base) for c in map(Choice, space.formats) if c != old]
     chosen = changes[:: -(-len(changes) // MOST_NEIGHBOURS)]
     programs = [space.lower(candidate) for candidate in (base, *(space.having(base, change) for change in chosen))]
-    best, scores, kept = {}, {}, Kept()
+    best: dict[int, float] = {}
+    scores: dict[str, list[Score]] = {}
+    kept = Kept()
     for limit in (0, kept.limit_bytes) * REPEATS:
         kept = Kept(limit)
         evaluator = Evaluator(replace(engine, threads=1, kept=kept, _latest=[]), examples)

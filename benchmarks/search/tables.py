@@ -65,7 +65,7 @@ SMALL = ("protonn_usps2", "protonn_usps10", "protonn_letter26", "digits_mlp")
 def measured(request: SearchRequest) -> dict[str, Any]:
     """One search; what the strategy itself found, or why there is nothing to find. Seconds are of the processor."""
     strategy = " ".join((request.strategy, *request.set_))
-    row = {"model": Path(request.model).stem, "strategy": strategy, "limit": request.ram}
+    row: dict[str, Any] = {"model": Path(request.model).stem, "strategy": strategy, "limit": request.ram}
     begin = time.process_time()
     try:
         task = load_task(request, default_cache_dir(), lambda line: None, lambda *_: None, None)
@@ -193,10 +193,10 @@ def paper(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
         path = trained(model, folder)
         for limit, formats in zip(ROWS[model].limits, ("fixed8,fixed16", POSITS), strict=True):
             train = folder / f"{model}_train.npz"
-            files = {"inputs": train, "held_out": folder / f"{model}.npz", "calibrate": train}
             request = SearchRequest(
-                str(path), limit, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES, **files
-            )
+                str(path), limit, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES, inputs=train,
+                held_out=folder / f"{model}.npz", calibrate=train,
+            )  # fmt: skip
             yield {**measured(request), "offer": formats}
 
 
