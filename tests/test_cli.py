@@ -10,7 +10,6 @@ import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -25,6 +24,7 @@ from hil_command import (
     start_hil,
     wait_until,
 )
+from lasting import assert_same
 from onnx import TensorProto, helper, numpy_helper
 from wire_bench import (
     ROOT,
@@ -465,17 +465,6 @@ def test_an_emulator_that_does_not_start(script: str, words: str, files: Path, t
 # ---- interruption ----
 
 
-def lasting(record: dict[str, Any]) -> dict[str, Any]:
-    """What must be equal in two runs of the same thing: not times, file names, or how the link fared."""
-    passing = ("wall_seconds", "provenance", "link", "flaky")
-    kept = {key: value for key, value in record.items() if key not in passing}
-    return kept | {
-        "input_sha256": record["provenance"]["input_sha256"],
-        # A question repeated on a busy computer makes the stack a little deeper.
-        "memory": {**record["memory"], "stack_bytes": None, "total_bytes": None},
-    }
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("board", ["due", "uno"])
 def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, tmp_path: Path) -> None:
@@ -493,7 +482,7 @@ def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, t
     again = hil(*long_run(walks, board), *samples, cwd=tmp_path)
     record = record_of(again)
     assert f"resuming, {kept} of {samples[1]}" in again.stderr
-    assert lasting(record) == lasting(whole)
+    assert_same(record, whole)
     assert finished_samples(tmp_path / "results") == 0
     assert len(list((tmp_path / "results").rglob("*.json"))) == 1
 
@@ -542,6 +531,6 @@ def test_equal_runs_at_the_same_time_do_not_meet(walks: Path, tmp_path: Path) ->
         out, err = process.communicate()
         assert process.returncode == 0, err
         assert "resuming" not in err
-        assert lasting(json.loads(out)) == lasting(alone)
+        assert_same(json.loads(out), alone)
     assert len(list((tmp_path / "results" / "due").rglob("*.json"))) == 4
     assert finished_samples(tmp_path / "results") == 0

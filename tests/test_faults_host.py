@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hil_command import check_failure, command, finished_samples, hil, record_of, start_hil, wait_until
+from lasting import assert_same
 from wire_bench import make_bench, powered, write_tiny_model
 
 SAMPLES = 60
-PASSING = ("wall_seconds", "provenance", "link", "flaky")  # keys that differ between two runs of the same thing
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +38,6 @@ def har(files: Path, board: str, *more: object) -> list[object]:
 def tiny(files: Path, board: str, *more: object) -> list[object]:
     inputs = ["--inputs", files / "x.npz", "--calibrate", files / "x.npz"]
     return ["run", "--board", board, "--model", files / "tiny.onnx", *inputs, "--json", *more]
-
-
-def lasting(record: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in record.items() if key not in PASSING}
-    if record["board"] == "host":  # its ticks are this computer's nanoseconds
-        kept |= {"latency": None, "raw": {key: value for key, value in record["raw"].items() if key != "ticks"}}
-    return kept | {"memory": {**record["memory"], "stack_bytes": None, "total_bytes": None}}
 
 
 # ---- two processes after one board ----
@@ -114,7 +107,7 @@ def check_killed(
     arguments: list[object], whole: dict[str, Any], folder: Path, delays_s: list[float], **env: str
 ) -> None:
     record = kill_until_done(arguments, folder, delays_s, **env)
-    assert lasting(record) == lasting(whole)
+    assert_same(record, whole)
     assert finished_samples(folder / "results") == 0
     for path in (folder / "results").rglob("*.json"):
         json.loads(path.read_text())
