@@ -70,12 +70,12 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
-	@$(PIP) install -e '.[dev]'
+	@$(PIP) install -c .ci/constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
 	@echo "setup: installing stable-baselines3 into $(VENV)"
-	@$(PIP) install -e '.[dev,slow]'
+	@$(PIP) install -c .ci/constraints.txt -e '.[dev,slow]'
 	@touch $@
 
 # For tests: a place in a farm. An environment of its own, because it brings a fork of pyserial.

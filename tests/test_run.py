@@ -169,9 +169,12 @@ def test_streamed_equals_whole_windows(format_: str, measure: Callable[..., Outc
 @pytest.mark.parametrize("board", each(EMULATED))
 def test_time_of_a_sample_does_not_depend_on_the_run(board: str, measure: Callable[..., Outcome]) -> None:
     """Quiet mode on an emulator: exact, whatever the wire's speed and however busy this computer is."""
-    ticks = measure(board, 3).ticks
-    assert (measure(board, 3).ticks == ticks).all()
-    assert (measure(board, 3, uart="true").ticks == ticks).all()
+    first = measure(board, 3)
+    first.partial.discard()  # what is resumed begins with cold caches
+    again = measure(board, 3)
+    again.partial.discard()
+    assert (again.ticks == first.ticks).all()
+    assert (measure(board, 3, uart="true").ticks == first.ticks).all()
 
 
 @pytest.mark.parametrize("board", each(EMULATED))
