@@ -256,8 +256,8 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
             task.say(f"search: left out: {error}")
             continue
         if all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
-            found.append(replace(point, needs=tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))))
-            found[-1] = replace(found[-1], measured=boards)
+            needs = tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))
+            found.append(replace(point, needs=needs, measured=boards))
         else:
             task.say("search: a point that needs more on the board than was asked for is left out")
     return found
