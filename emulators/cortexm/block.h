@@ -34,6 +34,14 @@ struct block {
     struct access accesses[MAX_ACCESSES];
 };
 
+/* Where the data are, with the registers as they are: at the entry of the block. */
+static inline uint32_t address_of(const struct machine *m, const struct access *a) {
+    uint32_t addr = (uint32_t)a->offset;
+    if (a->base != ABSOLUTE) addr += m->registers[a->base];
+    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+    return addr;
+}
+
 /* block.c */
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code);
 

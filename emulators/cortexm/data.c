@@ -82,9 +82,7 @@ void wait_for_data(struct machine *m, struct block *b) {
     const unsigned shift = m->read_shift;
     for (unsigned i = 0; i < b->access_count; ++i) {
         struct access *a = &b->accesses[i];
-        uint32_t addr = (uint32_t)a->offset;
-        if (a->base != ABSOLUTE) addr += m->registers[a->base];
-        if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+        const uint32_t addr = address_of(m, a);
         if (a->words && addr & 3) m->cycles.typical += a->words * (m->chip->core == CORTEX_M7 ? UNALIGNED_M7 : UNALIGNED_M3);
         const uint32_t last = (addr + a->bytes - 1) >> shift;
         for (uint32_t line = addr >> shift; line <= last; ++line) {
