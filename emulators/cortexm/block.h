@@ -42,6 +42,16 @@ static inline uint32_t address_of(const struct machine *m, const struct access *
     return addr;
 }
 
+/* True if the line was there; else it is now, in place of the one not used for longest. */
+static inline bool touch(uint32_t *ways, unsigned count, uint32_t line) {
+    unsigned at = 0;
+    while (at < count - 1 && ways[at] != line) ++at;
+    const bool hit = ways[at] == line;
+    for (; at; --at) ways[at] = ways[at - 1];
+    ways[0] = line;
+    return hit;
+}
+
 /* block.c */
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code);
 

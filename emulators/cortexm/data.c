@@ -28,16 +28,6 @@ static bool in_flash(const struct machine *m, uint32_t addr) {
     return addr - c->flash_base < c->flash_size_bytes || addr - c->flash_mirror < c->flash_size_bytes;
 }
 
-/* True if the line was there; else it is now, in place of the one not used for longest. */
-static bool touch(uint32_t *ways, unsigned count, uint32_t line) {
-    unsigned at = 0;
-    while (at < count - 1 && ways[at] != line) ++at;
-    const bool hit = ways[at] == line;
-    for (; at; --at) ways[at] = ways[at - 1];
-    ways[0] = line;
-    return hit;
-}
-
 /* The word that is missed comes first; the rest of the line follows, and the next line cannot begin before its end. */
 static uint32_t fill_stall(struct machine *m, bool flash) {
     const struct timing *t = &m->chip->timing;
