@@ -127,7 +127,7 @@ class Model:
             given["board"], *given["also"] = given["board"]
         wanted = request("search", SearchRequest, {**given, "model": self.name})
         if wanted.pareto is not None:
-            front = replace(wanted, out=options.get("out"))  # each point has a file of its own
+            front = replace(wanted, out=wanted.out if "out" in options else None)  # each point has a file of its own
             return Record(calls.pareto(front, _boards(), self.say, _silent).printed)
         outcome = calls.search(wanted, _boards(), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})

@@ -72,6 +72,8 @@ def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> No
     record = model.run("host", x, y, formats=found.assignment_file)
     assert (record.bit_exact, record.float_accuracy) == (True, 1.0)
     assert model.export("cmake", tmp_path / "small.zip", formats="fixed8").is_file()
+    front = model.search(x, y, pareto="ram,accuracy", levels=2, evaluations=2, out=str(tmp_path / "front"))
+    assert front.points[0].assignment_file == str(tmp_path / "front" / "1.yaml")
 
 
 def test_scikit_learn(tmp_path: Path) -> None:

@@ -32,13 +32,12 @@ class Holder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`weights`: the constants that training moves, by name. `scores`: the value that a loss looks at, `is_softmax`
-    whether the output is its Softmax."""
+    """`weights`: the constants that training moves, by name. `scores`: the value that a loss looks at, before a Softmax
+    if the output is one."""
 
     graph: Graph
     weights: Mapping[str, Tensor]
     scores: str
-    is_softmax: bool
 
     def forward(
         self,
@@ -84,15 +83,15 @@ def network(graph: Graph) -> Network:
     """`graph` with its float constants as weights; ModelError for one that holds integers."""
     if graph.pinned or graph.steps:
         raise ModelError(f"model '{graph.name}' is quantized already; train the float model it was made of")
-    arrays = {name: array for name, array in graph.all_constants().items() if name in trainable(graph)}
-    weights = {name: torch.tensor(array).requires_grad_() for name, array in arrays.items()}
+    moved, arrays = trainable(graph), graph.all_constants()
+    weights = {name: torch.tensor(array).requires_grad_() for name, array in arrays.items() if name in moved}
     if not weights:
         raise ModelError(f"model '{graph.name}' has no weights to train")
     scores = _behind_views(graph, graph.outputs[0])
     maker = next((node for node in graph.nodes if scores in node.outputs), None)
     if maker is not None and maker.op == "Softmax":
-        return Network(graph, weights, maker.inputs[0], True)
-    return Network(graph, weights, scores, False)
+        return Network(graph, weights, maker.inputs[0])
+    return Network(graph, weights, scores)
 
 
 def trainable(graph: Graph) -> set[str]:

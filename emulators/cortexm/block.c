@@ -73,14 +73,6 @@ static unsigned decode_all(const struct block *b, const uint8_t *code) {
     return count;
 }
 
-/* With the registers as they are: where the data are the first time. */
-static uint32_t first_address(const struct machine *m, const struct access *a) {
-    uint32_t addr = (uint32_t)a->offset;
-    if (a->base != ABSOLUTE) addr += m->registers[a->base];
-    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
-    return addr;
-}
-
 static unsigned words_loaded(const struct insn *i) {
     if (i->kind == LOAD_MANY) return i->registers;
     return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD;
@@ -129,7 +121,7 @@ static void add_prices(struct machine *m, struct block *b, unsigned count) {
     for (const struct step *s = steps; s < steps + count; ++s) {
         struct price p = price_of(&s->insn, &before, core);
         if (core == CORTEX_M4) {
-            const int memory = s->located ? (int)(first_address(m, &s->access) >> 28) : UNKNOWN_MEMORY;
+            const int memory = s->located ? (int)(address_of(m, &s->access) >> 28) : UNKNOWN_MEMORY;
             const unsigned extra = m4_extra(&stream, &s->insn, addr, overlaps(&s->insn, &before), memory);
             p.typical += extra;
             p.max += extra;
@@ -175,7 +167,7 @@ static void schedule(struct machine *m, struct block *b, unsigned count) {
     issue_begin(&paired);
     for (int pass = 0; pass < 3; ++pass) {
         for (const struct step *s = steps; s < steps + count; ++s) {
-            const int bank = s->located ? (int)(first_address(m, &s->access) >> 2 & 1) : UNKNOWN_BANK;
+            const int bank = s->located ? (int)(address_of(m, &s->access) >> 2 & 1) : UNKNOWN_BANK;
             issue_next(&fresh, &s->insn, &s->operands, bank);
             if (!pass && s != steps) issue_next(&paired, &s->insn, &s->operands, bank);
         }

@@ -34,6 +34,24 @@ struct block {
     struct access accesses[MAX_ACCESSES];
 };
 
+/* Where the data are, with the registers as they are: at the entry of the block. */
+static inline uint32_t address_of(const struct machine *m, const struct access *a) {
+    uint32_t addr = (uint32_t)a->offset;
+    if (a->base != ABSOLUTE) addr += m->registers[a->base];
+    if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+    return addr;
+}
+
+/* True if the line was there; else it is now, in place of the one not used for longest. */
+static inline bool touch(uint32_t *ways, unsigned count, uint32_t line) {
+    unsigned at = 0;
+    while (at < count - 1 && ways[at] != line) ++at;
+    const bool hit = ways[at] == line;
+    for (; at; --at) ways[at] = ways[at - 1];
+    ways[0] = line;
+    return hit;
+}
+
 /* block.c */
 void describe(struct machine *m, struct block *b, uint32_t addr, uint32_t size, const uint8_t *code);
 

@@ -28,16 +28,6 @@ static bool in_flash(const struct machine *m, uint32_t addr) {
     return addr - c->flash_base < c->flash_size_bytes || addr - c->flash_mirror < c->flash_size_bytes;
 }
 
-/* True if the line was there; else it is now, in place of the one not used for longest. */
-static bool touch(uint32_t *ways, unsigned count, uint32_t line) {
-    unsigned at = 0;
-    while (at < count - 1 && ways[at] != line) ++at;
-    const bool hit = ways[at] == line;
-    for (; at; --at) ways[at] = ways[at - 1];
-    ways[0] = line;
-    return hit;
-}
-
 /* The word that is missed comes first; the rest of the line follows, and the next line cannot begin before its end. */
 static uint32_t fill_stall(struct machine *m, bool flash) {
     const struct timing *t = &m->chip->timing;
@@ -82,9 +72,7 @@ void wait_for_data(struct machine *m, struct block *b) {
     const unsigned shift = m->read_shift;
     for (unsigned i = 0; i < b->access_count; ++i) {
         struct access *a = &b->accesses[i];
-        uint32_t addr = (uint32_t)a->offset;
-        if (a->base != ABSOLUTE) addr += m->registers[a->base];
-        if (a->index != ABSOLUTE) addr += m->registers[a->index] << a->shift;
+        const uint32_t addr = address_of(m, a);
         if (a->words && addr & 3) m->cycles.typical += a->words * (m->chip->core == CORTEX_M7 ? UNALIGNED_M7 : UNALIGNED_M3);
         const uint32_t last = (addr + a->bytes - 1) >> shift;
         for (uint32_t line = addr >> shift; line <= last; ++line) {

@@ -1,8 +1,6 @@
 /* What the fetch of instructions waits for: flash behind its buffers or caches. */
 #include "block.h"
 
-#include <string.h>
-
 /* SAM3X: two 128-bit code buffers with sequential prefetch (datasheet 18.4.1). */
 static uint32_t from_buffers(struct machine *m, const struct block *b) {
     const uint32_t first = b->addr >> 4, last = (b->addr + b->size - 1) >> 4, waits = m->flash_wait_states;
@@ -26,15 +24,9 @@ static uint32_t from_art(struct machine *m, struct block *b) {
     const uint32_t last = (b->addr + b->size - 1) >> 5;
     uint32_t stalls = 0;
     for (uint32_t line = b->addr >> 5; line <= last; ++line) {
-        uint32_t *lines = m->cached_lines;
-        unsigned at = 0;
-        while (at < CACHED_LINES - 1 && lines[at] != line) ++at;
-        if (lines[at] != line) {
-            stalls += m->flash_wait_states;
-            ++m->fills;
-        }
-        memmove(lines + 1, lines, at * sizeof *lines);
-        lines[0] = line;
+        if (touch(m->cached_lines, CACHED_LINES, line)) continue;
+        stalls += m->flash_wait_states;
+        ++m->fills;
     }
     b->fetched = m->fills;
     return stalls;

@@ -173,11 +173,7 @@ static struct operands operands32_immediate(unsigned h1, unsigned h2) {
     switch (operation) {
     case 0x00: return sum(dest, first, (int32_t)imm12);
     case 0x0A: return sum(dest, first, -(int32_t)imm12);
-    case 0x04: case 0x0C: {
-        struct operands o = simple(dest, operation == 0x0C ? reg(dest) : 0);
-        o.wide_move = true;
-        return o;
-    }
+    case 0x04: case 0x0C: return simple(dest, operation == 0x0C ? reg(dest) : 0); /* MOVW, MOVT */
     case 0x16: return bit_field(dest, reg(dest), reg(first)); /* BFI, BFC */
     default: return bit_field(dest, 0, reg(first));           /* SSAT, USAT, SBFX, UBFX */
     }

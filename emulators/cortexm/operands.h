@@ -11,7 +11,7 @@ struct operands {
     bool dsp;                     /* bit fields, extension, SIMD but no multiplication: first of a pair only */
     bool simple;                  /* the early ALU can do it: add, subtract, move, shift */
     bool narrow;                  /* a load of less than a word */
-    bool fp_multiply_add, fp_adds, wide_move;
+    bool fp_multiply_add, fp_adds;
     /* data of a load or store: at base + (index << shift) + offset, `bytes` upward; base NO_REGISTER: none, 15: literal */
     uint8_t base, index, shift, bytes;
     int32_t offset;

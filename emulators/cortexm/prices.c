@@ -32,11 +32,11 @@ static const struct price m7_price[KINDS] = {
 
 /* Refilling the pipeline after a taken branch; a computed target is known later than an encoded one. */
 static const struct price m3_taken = {1, 1, 3}, m3_taken_indirect = {2, 1, 3};
-static const struct price m7_taken = {0, 0, 8}, m7_taken_indirect = {1, 0, 8};
+static const struct price m7_taken = {0, 0, 8};
 
 struct price price_of_taken(const struct insn *i, enum core core) {
     const bool direct = i->kind == BRANCH || i->kind == BRANCH_COND;
-    if (core == CORTEX_M7) return direct ? m7_taken : m7_taken_indirect;
+    if (core == CORTEX_M7) return m7_taken;
     return direct ? m3_taken : m3_taken_indirect;
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -106,8 +105,7 @@ def _make_meter(task: Task) -> Meter:
     assert task.board is not None
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
-    ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
-    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(ranges.encode()).hexdigest()[:8]}"
+    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(task.ranges_text.encode()).hexdigest()[:8]}"
     truth = truth_of(task.board, emulated=place.port is None)
     version = Version.of(task.board, truth, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
@@ -241,6 +239,11 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
     asked_for = f"{limits.latency_us} us of latency" if limits.latency_us is not None else ""
     yield f"search: {asked_for} and {limits.flash_bytes} B of flash are feasible alone, but no assignment was found"
     yield f"that keeps both with {ram_bytes} B of RAM; raise one of them"
+
+
+def unbounded(resource: str) -> Limits:
+    """Of latency or flash alone, such that every value keeps it."""
+    return Limits(latency_us=float("inf")) if resource == "latency" else Limits(flash_bytes=1 << 40)
 
 
 def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:

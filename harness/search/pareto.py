@@ -18,7 +18,7 @@ from typing import Any
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of
+from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import SearchRequest, Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
@@ -177,8 +177,7 @@ def _span(side: Task, meter: Meter | None, resource: str) -> Span:
         assert meter is not None
         given = side.request.latency_us if resource == "latency" else side.request.flash
         asked = NO_LIMIT if given is None else given
-        only = Limits(latency_us=NO_LIMIT) if resource == "latency" else Limits(flash_bytes=1 << 40)
-        least = least_of(meter, only, side.arena_bytes)[1]
+        least = least_of(meter, unbounded(resource), side.arena_bytes)[1]
         values = [getattr(_needs(side, meter, candidate), resource) for candidate in _uniform_candidates(side)]
     most = max((value for value in values if value != NO_LIMIT), default=least)
     return Span(least, max(least, min(most, asked)))
@@ -256,8 +255,8 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
             task.say(f"search: left out: {error}")
             continue
         if all(_keeps(side, board) for side, board in zip(task.sides, boards, strict=True)):
-            found.append(replace(point, needs=tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))))
-            found[-1] = replace(found[-1], measured=boards)
+            needs = tuple(_needed(*each) for each in zip(task.sides, boards, strict=True))
+            found.append(replace(point, needs=needs, measured=boards))
         else:
             task.say("search: a point that needs more on the board than was asked for is left out")
     return found

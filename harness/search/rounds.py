@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, joined, least_of
+from tinyhil.harness.search.limits import Meter, anchored, joined, least_of, unbounded
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
 from tinyhil.search.run import Budget, Found, search
@@ -227,17 +227,13 @@ def _with(limits: Limits, objective: str, bound: float | None) -> Limits:
 def _value(task: Task, meter: Meter | None, objective: str, candidate: Candidate) -> float:
     if objective == "ram" or meter is None:
         return task.study.memory.planned_bytes(candidate) + task.study.beside_bytes(candidate)
-    return meter.costs(_only(objective)).value(candidate)
+    return meter.costs(unbounded(objective)).value(candidate)
 
 
 def _least(task: Task, meter: Meter | None, objective: str) -> float:
     if objective == "ram" or meter is None:
         return _value(task, None, objective, task.study.memory.least())
-    return least_of(meter, _only(objective), task.arena_bytes)[1]
-
-
-def _only(objective: str) -> Limits:
-    return Limits(latency_us=float("inf")) if objective == "latency" else Limits(flash_bytes=1 << 40)
+    return least_of(meter, unbounded(objective), task.arena_bytes)[1]
 
 
 def _finalists(found: Found, count: int) -> list[Trial]:

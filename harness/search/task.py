@@ -259,8 +259,12 @@ class Task:
             names += f" {r.calibrate_by}"
         model = self.opened.model.sha256
         how = f"{model} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
-        ranges = json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
-        return hashlib.sha256(f"{how} {ranges}".encode()).hexdigest()
+        return hashlib.sha256(f"{how} {self.ranges_text}".encode()).hexdigest()
+
+    @property
+    def ranges_text(self) -> str:
+        """The ranges as part of a key."""
+        return json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
 
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:

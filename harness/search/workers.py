@@ -67,10 +67,8 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
 def journal_path(task: Task) -> Path:
     """One for all searches, whatever their strategies and limits, that ask about the same things."""
     split, space = task.split, task.study.space
-    ranges = json.dumps({name: list(ends) for name, ends in task.ranges.values.items()}, sort_keys=True)
-    how = (
-        f"{task.opened.model.sha256} {split.sha256} {len(split.x)} {space.formats} {task.request.calibrate_by} {ranges}"
-    )
+    how = f"{task.opened.model.sha256} {split.sha256} {len(split.x)} {space.formats} {task.request.calibrate_by}"
+    how += f" {task.ranges_text}"
     how += "" if task.board is None else f" {task.board.hardware}"
     return task.folder / f"journal-{hashlib.sha256(how.encode()).hexdigest()[:12]}.jsonl"
 

@@ -35,11 +35,6 @@ class Row:
         return int(self.outcome["exit_code"])
 
     @property
-    def paths(self) -> list[Path]:
-        """Of its records: of the run, then of the search."""
-        return [self.folder / name for key in ("record", "search") if (name := self.outcome.get(key)) is not None]
-
-    @property
     def error(self) -> str | None:
         """Why it failed."""
         found: str | None = self.outcome["error"]

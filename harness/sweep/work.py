@@ -26,6 +26,7 @@ from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.failure import failure
 from tinyhil.harness.job import Request
 from tinyhil.harness.records.schema import read_record
+from tinyhil.harness.search.phases import processor_seconds
 from tinyhil.harness.search.task import SearchRequest
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 
@@ -58,7 +59,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
 
     A failure is an outcome, too: `exit_code` and `error`. Who finds the cell under way in another process waits for it.
     """
-    folder, begin, before = Path(order["folder"]), time.monotonic(), _processor_s()
+    folder, begin, before = Path(order["folder"]), time.monotonic(), processor_seconds()
     outcome = {
         "schema_version": SCHEMA_VERSION,
         "key": order["key"],
@@ -74,7 +75,7 @@ def carry_out(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
                 return known
             outcome |= _measured(order, folder, say)
             outcome |= {"seconds": round(time.monotonic() - begin, 3), "machine": platform.node()}
-            now = _processor_s()
+            now = processor_seconds()
             outcome |= {"processor_s": round(now - before, 3), "process": [os.getpid(), round(now, 3)]}
             if outcome["exit_code"] in DONE:
                 files.write_text(folder / FINISHED, json.dumps(outcome, indent=1) + "\n")
@@ -141,16 +142,6 @@ def _require(what: str, here: str, wanted: str, remedy: str) -> None:
 
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
-
-
-def _processor_s() -> float:
-    """Of this process and of those that it has waited for."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return time.process_time()
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ ORDER = Pass(
 )
 ROWS = Pass(
     "rows",
-    "chains of convolutions, pools and element-wise operations go row by row through line buffers",
+    "convolutions, pools, sums, parts of a whole and element-wise operations go row by row through line buffers",
     "program already planned",
     "each row made once, same integers; loops over rows of tables",
 )

@@ -43,11 +43,11 @@ COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
 CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
 SKEWED_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
-# position of the windowed operand; elsewhere the last one
 SUMS = tuple(kernel for kernel in residual.KERNELS if kernel.name.startswith(conv.CONV.name))
 SKEWED_PAIRS = tuple(
     kernel for kernel in affine.KERNELS if kernel.name.startswith((affine.SUM.name, affine.PRODUCT.name))
 )
+# position of the operand that goes by rows; elsewhere the last one
 X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *SKEWED_CONV, *SUMS)}
 
 # with the number of their inputs
