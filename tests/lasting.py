@@ -29,6 +29,7 @@ def _kept(record: dict[str, Any]) -> dict[str, Any]:
         "input_sha256": record["provenance"]["input_sha256"],
         "latency": record["latency"] if _is_exact(record) else None,  # of modelled ticks, which differ a little
         "raw": {key: value for key, value in record["raw"].items() if key != "ticks"},
+        "decisions": record["decisions"] | {"worst": [{**one, "ticks": None} for one in record["decisions"]["worst"]]},
         # A question repeated on a busy computer makes the stack a little deeper.
         "memory": {**record["memory"], "stack_bytes": None, "total_bytes": None},
     }
