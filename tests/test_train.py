@@ -52,7 +52,7 @@ def graph_of(name: str):  # type: ignore[no-untyped-def]
 
 def unquantized(graph, weights=()) -> Network:  # type: ignore[no-untyped-def]
     """Any graph, the constants in `weights` as they are."""
-    return Network(graph, {name: torch.tensor(a) for name, a in weights}, graph.outputs[0], False)
+    return Network(graph, {name: torch.tensor(a) for name, a in weights}, graph.outputs[0])
 
 
 def test_every_operator_flows_through_torch(tmp_path: Path) -> None:
