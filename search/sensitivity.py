@@ -47,7 +47,7 @@ def sensitivities(study: Study) -> Sensitivities:
     rows = []
     for index in sorted(study.space.present(everywhere)):
         group, errors = study.space.groups[index], dict[str, float]()
-        offered = {Choice(name) for name in study.space.formats} | _moved(study, everywhere, index, samples)
+        offered = {Choice(name) for name in study.space.offered(index)} | _moved(study, everywhere, index, samples)
         for choice in sorted(offered - {wide}, key=lambda choice: (choice.bits, choice.format, -choice.offset)):
             try:
                 score = _score(study, study.space.having(everywhere, {index: choice}), samples)
@@ -67,7 +67,7 @@ def _asked(study: Study) -> tuple[Choice, int]:
             counts[common, probe] += 1
     if counts:
         return counts.most_common(1)[0][0]
-    many = len(study.space.groups) * (len(study.space.formats) - 1)
+    many = sum(len(study.space.offered(index)) - 1 for index in range(len(study.space.groups)))
     return study.space.high, max(FEWEST, int(len(study.evaluator.examples) * MOST) // (1 + many))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats import named
-from tinyhil.search.space import ARENA, Candidate, Choice
+from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.study import Ask, Study
 from tinyhil.search.trial import Trial
 
@@ -18,18 +18,18 @@ FEWEST = 8  # samples of a sensitivity
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A choice for one tensor: bytes per element, and the rise of the output error it causes alone."""
+    """A choice for one tensor: bits that an element takes, and the rise of the output error it causes alone."""
 
     choice: Choice
-    bytes: int
+    bits: int
     loss: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ladders:
-    """`wide`: what every tensor had while another was measured. `rungs`: per group of the arena from the widest storage
-    to the narrowest, the best choice of each; `losses`: every choice that was measured; `silent`: those of them that
-    changed no output."""
+    """`wide`: what every tensor had while another was measured. `rungs`: per group that counts from the widest storage
+    to the narrowest (of constants bit by bit), the best choice of each; `losses`: every choice that was measured;
+    `silent`: those of them that changed no output."""
 
     wide: Choice
     rungs: Mapping[int, tuple[Rung, ...]]
@@ -46,11 +46,11 @@ def storage_bytes(choice: Choice) -> int:
     return 1 if bits <= 8 else 2 if bits <= 16 else 4
 
 
-def choices(study: Study, lowest_offset: int) -> list[Choice]:
-    """Every format on offer, and the moved scales of fixed-point formats narrower than the widest storage."""
+def choices(study: Study, index: int, lowest_offset: int) -> list[Choice]:
+    """Every format on offer for a group, and the moved scales of fixed-point formats narrower than the widest."""
     widest = storage_bytes(study.space.high)
     found = []
-    for name in study.space.formats:
+    for name in study.space.offered(index):
         moved = name.removeprefix("fixed").isdigit() and storage_bytes(Choice(name)) < widest
         found += [Choice(name, offset) for offset in range(0, (lowest_offset if moved else 0) - 1, -1)]
     return found
@@ -78,32 +78,36 @@ def measure(study: Study, wide: Choice, probe: int, lowest_offset: int, most: fl
     """Each tensor of the arena alone in each choice, all others in `wide`, on at most `probe` samples; at most `most`
     evaluations in all, unless that left fewer than FEWEST samples. What is fused away is not asked about."""
     space = study.space
-    offered = choices(study, lowest_offset)
+    offered = {index: choices(study, index, lowest_offset) for index in study.free()}
     everywhere = space.uniform(wide)
     present = space.present(everywhere)
-    asked = [index for index in study.free() if index in present]
-    probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // (1 + len(asked) * len(offered))))
-    alone = {(index, choice): space.having(everywhere, {index: choice}) for index in asked for choice in offered}
+    asked = [(index, choice) for index, found in offered.items() if index in present for choice in found]
+    probe = min(probe, max(FEWEST, int(len(study.evaluator.examples) * most) // (1 + len(asked))))
+    alone = {(index, choice): space.having(everywhere, {index: choice}) for index, choice in asked}
     study.foresee((everywhere, *alone.values()), probe)
     base = (yield Ask(everywhere, probe=probe)).score
-    losses = {(index, choice): 0.0 for index in study.free() for choice in offered}
+    losses = {(index, choice): 0.0 for index, found in offered.items() for choice in found}
     silent = set(losses)
     for which, candidate in alone.items():
         score = (yield Ask(candidate, probe=probe)).score
         losses[which] = max(0.0, score.loss - base.loss)
         if score != base:
             silent.discard(which)
-    rungs = {index: _rungs({choice: losses[index, choice] for choice in offered}, wide) for index in study.free()}
+    groups = space.groups
+    rungs = {
+        index: _rungs(groups[index], {choice: losses[index, choice] for choice in found}, wide)
+        for index, found in offered.items()
+    }
     return Ladders(wide, rungs, losses, frozenset(silent))
 
 
-def _rungs(losses: Mapping[Choice, float], wide: Choice) -> tuple[Rung, ...]:
+def _rungs(group: Group, losses: Mapping[Choice, float], wide: Choice) -> tuple[Rung, ...]:
     """The least sensitive choice of each storage size; of equals `wide`, then the first."""
     best: dict[int, Rung] = {}
     for choice in sorted(losses, key=lambda choice: choice != wide):
-        rung = Rung(choice, storage_bytes(choice), losses[choice])
-        if rung.bytes not in best or rung.loss < best[rung.bytes].loss:
-            best[rung.bytes] = rung
+        rung = Rung(choice, group.stored_bits(choice), losses[choice])
+        if rung.bits not in best or rung.loss < best[rung.bits].loss:
+            best[rung.bits] = rung
     return tuple(best[size] for size in sorted(best, reverse=True))
 
 
@@ -118,7 +122,7 @@ def starts(study: Study, ladders: Ladders, most: int, checks: int) -> Iterator[C
     narrow = space.having(wide, {index: rungs[-1].choice for index, rungs in ladders.rungs.items()})
     yield filled(study, ladders, narrow, per_byte=True)
     yield filled(study, ladders, narrow, per_byte=False)
-    for narrow_choice in narrowest(ladders):
+    for narrow_choice in narrowest(study, ladders):
         for wide_choice in widest(study):
             yield promoted(study, ladders, narrow_choice, wide_choice)
     found = 0
@@ -140,9 +144,9 @@ def promoted(study: Study, ladders: Ladders, narrow: Choice, wide: Choice) -> Ca
     return study.promote(order, start, wide)[0]
 
 
-def narrowest(ladders: Ladders) -> list[Choice]:
-    """The measured choices of the narrowest storage."""
-    offered = dict.fromkeys(choice for _, choice in ladders.losses)
+def narrowest(study: Study, ladders: Ladders) -> list[Choice]:
+    """The measured choices of the narrowest storage, of those that every tensor may have."""
+    offered = dict.fromkeys(choice for _, choice in ladders.losses if choice.format in study.space.formats)
     least = min(map(storage_bytes, offered), default=0)  # a model without an arena has none
     return [choice for choice in offered if storage_bytes(choice) == least]
 
@@ -152,7 +156,7 @@ def by_sum(study: Study, ladders: Ladders, wide: Candidate) -> Iterator[Candidat
     space = study.space
     options = []
     for index, rungs in ladders.rungs.items():
-        options.append(sorted((rung.loss, index, -rung.bytes, rung.choice.format, rung.choice) for rung in rungs))
+        options.append(sorted((rung.loss, index, -rung.bits, rung.choice.format, rung.choice) for rung in rungs))
     # sorted by the cost of the first step: then each assignment has one predecessor of smaller sum
     options.sort(key=lambda entries: entries[1][0] - entries[0][0] if len(entries) > 1 else 0.0)
     base = sum(entries[0][0] for entries in options)
@@ -175,8 +179,8 @@ def narrowed(study: Study, ladders: Ladders, candidate: Candidate, free: set[int
     while not study.fits(candidate):
         steps = []
         for index in free:
-            now = storage_bytes(candidate[index])
-            below = next((rung for rung in ladders.rungs[index] if rung.bytes < now), None)
+            now = space.groups[index].stored_bits(candidate[index])
+            below = next((rung for rung in ladders.rungs[index] if rung.bits < now), None)
             saved = 0.0 if below is None else _saved(study, candidate, index, below)
             if below is not None and saved > 0:
                 steps.append(((below.loss - ladders.loss(index, candidate[index])) / saved, index, below.choice))
@@ -193,7 +197,8 @@ def _saved(study: Study, candidate: Candidate, index: int, below: Rung) -> float
     narrower = study.space.having(candidate, {index: below.choice})
     if study.costs is None or not study.fits_ram(candidate):
         beside = study.beside_bytes(candidate) - study.beside_bytes(narrower)
-        return beside + ((storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0)
+        bits = group.stored_bits(candidate[index]) - below.bits if group.role == ARENA else 0
+        return beside + bits * group.elements // 8
     return study.cost_excess(candidate) - study.cost_excess(narrower)
 
 
@@ -201,7 +206,7 @@ def widened(study: Study, ladders: Ladders, candidate: Candidate, order: list[in
     """Each tensor in this order as wide as the limit allows."""
     for index in order:
         for rung in ladders.rungs[index]:
-            if rung.bytes <= storage_bytes(candidate[index]):
+            if rung.bits <= study.space.groups[index].stored_bits(candidate[index]):
                 break
             wider = study.space.having(candidate, {index: rung.choice})
             if study.fits(wider):
@@ -231,7 +236,7 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
     space = study.space
     present = space.present(centre)
     moves = [move for move in ladders.losses if move[0] in present and move[1] != centre[move[0]]]
-    moves = [move for move in moves if not _idle(ladders, move, centre)]
+    moves = [move for move in moves if not _idle(study, ladders, move, centre)]
     moves.sort(key=lambda move: (ladders.losses[move] - ladders.loss(move[0], centre[move[0]]), move[0]))
     found: dict[Candidate, None] = {}
     for index, choice in moves[: 2 * most]:  # every move costs plans
@@ -242,15 +247,16 @@ def neighbours(study: Study, ladders: Ladders, centre: Candidate, most: int) -> 
             return list(found)
     near = list(found)
     for index in sorted(present - set(ladders.rungs)):
-        near += [space.having(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
+        near += [space.having(centre, {index: Choice(n)}) for n in space.offered(index) if n != centre[index].format]
     return near[:most] if study.costs is None else [candidate for candidate in near if study.fits(candidate)][:most]
 
 
-def _idle(ladders: Ladders, move: tuple[int, Choice], centre: Candidate) -> bool:
+def _idle(study: Study, ladders: Ladders, move: tuple[int, Choice], centre: Candidate) -> bool:
     """Whether the move changes no output and saves no memory."""
     index, choice = move
     changes_nothing = move in ladders.silent and (index, centre[index]) in ladders.silent
-    return changes_nothing and storage_bytes(choice) >= storage_bytes(centre[index])
+    group = study.space.groups[index]
+    return changes_nothing and group.stored_bits(choice) >= group.stored_bits(centre[index])
 
 
 def kept(study: Study, ladders: Ladders, candidate: Candidate, fixed: set[int]) -> Candidate | None:
