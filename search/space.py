@@ -79,7 +79,7 @@ class Space:
         return (*self.formats, *self.weights) if self.groups[index].is_matrix else self.formats
 
     def starts(self) -> Iterator[Candidate]:
-        """One format for everything, each in turn; then each of those for weights alone, all else widest, or narrowest."""
+        """One format for everything, each in turn; then each of those for weights beside the widest, the narrowest."""
         yield from (self.uniform(Choice(name)) for name in self.formats)
         for rest in (self.high, self.low):
             yield from (self.weighing(name, rest) for name in self.weights)

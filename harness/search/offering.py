@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinyhil.errors import ConfigError
 from tinyhil.formats import named
 from tinyhil.harness.search.task import Task
 from tinyhil.harness.search.uniform import Uniform, beside_answer
@@ -41,13 +40,10 @@ def with_weights(task: Task, beside: Sequence[Uniform]) -> Task:
 
 def _weights(task: Task, beside: Sequence[Uniform]) -> tuple[str, ...]:
     request = task.request
-    able = isinstance(task.strategy, Lagrange) and not task.accelerated
     if request.weights is not None:
-        if not able:
-            raise ConfigError("search: --weights is for chips and --strategy lagrange; leave it out")
-        names = tuple(formats_on_offer(request.weights))
-        return tuple(name for name in names if named(name).name not in task.study.space.formats)
-    if request.formats is not None or not able:
+        names = (named(name).name for name in formats_on_offer(request.weights))
+        return tuple(name for name in names if name not in task.study.space.formats)
+    if request.formats is not None or not isinstance(task.strategy, Lagrange) or task.accelerated:
         return ()
     counts = {request.minimize, *request.objectives}
     if "flash" in counts or not _keeps(beside[-1], Limits(flash_bytes=request.flash)):

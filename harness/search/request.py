@@ -115,6 +115,8 @@ class SearchRequest:
             if number is not None and not math.isfinite(number):
                 raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
         self._check_pareto()
+        if self.weights is not None and self.strategy != "lagrange":
+            raise ConfigError("search: --weights is for chips and --strategy lagrange; leave it out")
         if self.ram is None and self.arena is None and self.board is None and not self.pareto:
             raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
         if self.ram is not None and self.arena is not None:
