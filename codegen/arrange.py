@@ -90,7 +90,7 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
     if chip is AVR:
-        if groups != 1 or outputs < chip.together or template == "conv_affine":
+        if groups != 1 or outputs < chip.together:
             return None
         return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
