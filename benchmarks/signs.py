@@ -23,7 +23,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.profile import profile
 
 FORMATS = (("fixed8", "fixed8"), ("fixed4", "fixed4"), ("binary", "fixed8"), ("sign", "sign"))  # weights, values
-ENDS = {"low": np.float32(-1), "high": np.float32(1)}
+ENDS: dict[str, np.ndarray] = {"low": np.asarray(-1, np.float32), "high": np.asarray(1, np.float32)}
 
 
 def dense(inner: int, outputs: int) -> onnx.ModelProto:

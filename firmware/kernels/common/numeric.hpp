@@ -63,7 +63,7 @@ struct Const {
     constexpr operator int() const { return N; }
 };
 
-// What such a number is to a kernel: by these names generated calls pass them (codegen/model.py).
+// What such a number is to a kernel: by these names generated calls pass them (codegen/calls.py).
 template <int N>
 using ALift = Const<N>;
 template <int N>
