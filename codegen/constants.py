@@ -70,7 +70,7 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
         return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
     if fmt.bits >= 8 and fmt.entries_in_flash is None:
         return _defined(c_type(tensor), name, codes.astype(storage_dtype(fmt)), binary)
-    lines = _defined("uint8_t", name, pack(codes, fmt.bits), binary)
+    lines = _defined("uint8_t", name, pack(codes, fmt.packed_bits), binary)
     if fmt.entries_in_flash is not None:
         kind, entries = fmt.entries_in_flash
         lines += [f"const {kind} {name}_entries[{len(entries)}] HIL_FLASH = {{", *numbers(np.array(entries)), "};"]
