@@ -1,4 +1,4 @@
-// Sums of four rows to zero-skew integers on the ATmega: eight bits below the point decide how nearly all are rounded.
+// Sums of four rows to asymmetric integers on the ATmega: eight bits below the point decide how nearly all are rounded.
 #pragma once
 #include "firmware/kernels/avr/affine_avr.hpp"
 #include "firmware/kernels/avr/dense_avr.hpp"

@@ -1,4 +1,4 @@
-// a + b and a - b of zero-skew integers of 8 bits: two products of codes and one sum, wherever that decides the result.
+// a + b and a - b of asymmetric integers of 8 bits: two products of codes and one sum, wherever that decides the result.
 //
 // TensorFlow Lite rescales both operands to 28 bits, adds them and rescales their sum, rounding five times. All of that moves
 // the result by less than 1 / 100 of a unit, so the sum with 16 bits below the point rounds to the same integer unless it
