@@ -26,6 +26,7 @@ from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.regions import declarations, symbol_of
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.rows import first_of
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reram.array import Mapped
 
@@ -453,11 +454,19 @@ def _as_codes(op: Op, index: int) -> bool:
 
 
 def _call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
-    operands = [_loaded(program.tensors[n], names[n], _as_codes(op, at)) for at, n in enumerate(op.inputs)]
+    operands = [
+        _loaded(program.tensors[n], _from(op, at, names[n]), _as_codes(op, at)) for at, n in enumerate(op.inputs)
+    ]
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
     return _call_of(program, op, _result(op, names[op.output]), [*scratch, *operands])
+
+
+def _from(op: Op, index: int, name: str) -> str:
+    """An operand from where the rows begin that an operation reads."""
+    first = first_of(op, index)
+    return f"{name} + {first}" if first else name
 
 
 def _call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:

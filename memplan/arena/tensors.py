@@ -78,11 +78,16 @@ def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
     base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=op.inputs[1:-1])
     out = program.tensors[op.output]
     lines = tuple(op.params[field] for field in rows.LINES[3:])
-    for name, fields in ((rows.operand_of(base), rows.LINES[:3]), (rows.joined_of(base), rows.JOINED)):
+    operands = (
+        (rows.operand_of(base), rows.LINES[:3], rows.FIRST),
+        (rows.joined_of(base), rows.JOINED, rows.JOINED_FIRST),
+    )
+    for name, fields, first in operands:
         if name is None or (base.kernel in rows.HAS_WINDOW and fields is not rows.JOINED):
             continue
         x = program.tensors[name]
         same = x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
+        same = same and op.params[first] == op.params["out_first"]
         if same and x.role == Role.ARENA and lines == tuple(op.params[field] for field in fields):
             yield name
 

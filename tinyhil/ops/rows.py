@@ -7,7 +7,8 @@ order is the ring of all its rows. Every element is computed once, by the kernel
 otherwise.
 
 Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs
-the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin.
+the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin,
+and of some of its columns; `FIRST` and `JOINED_FIRST` say the same of operands.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 STEP = ("x_step",)  # between the columns of an operand that is no planes
 JOINED = ("b_plane", "b_row", "b_ring")
+FIRST, JOINED_FIRST = "x_first", "b_first"
 SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
@@ -100,6 +102,16 @@ def joined_of(op: Op) -> str | None:
     return op.inputs[JOINED_AT[op.kernel]] if op.kernel in JOINED_AT else None
 
 
+def first_of(op: Op, index: int) -> int:
+    """Where in input `index` the rows begin that a kernel of rows reads."""
+    if op.kernel not in ROWED:
+        return 0
+    base = op.kernel.removesuffix(SUFFIX)
+    if index == 1 + X_AT.get(base, len(op.inputs) - 3):
+        return op.params.get(FIRST, 0)
+    return op.params.get(JOINED_FIRST, 0) if index == 1 + JOINED_AT.get(base, -1) else 0
+
+
 def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int], step: int = 1) -> np.ndarray:
     """(channels, rows, width) flat positions of these rows in a tensor with `layout` (plane, row, ring)."""
     plane, row, ring = layout
@@ -114,22 +126,23 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         return present, np.zeros((len(present), 0), bool)
     base = BASE[op.kernel.removesuffix(SUFFIX)]
     at = X_AT.get(base.name, len(inner) - 1)
-    p = op.params
+    p, first = op.params, op.params.get(FIRST, 0)
     layout = (p["x_plane"], p["x_row"], p["x_ring"])
     if base.name in HAS_WINDOW:
         w = window.window_of(p)
-        inner[at] = _planes(inner[at], w, layout, begin, end)
+        inner[at] = _planes(inner[at][:, first:], w, layout, begin, end)
         part = replace(w, out_height=end - begin, pad_y=w.pad_y - begin * w.stride_y)
         channels, width = p.get("outputs", w.channels), w.out_width
         params: dict[str, int] = part.params()
     else:
         channels, width = p["channels"], p["width"]
         taken = positions(np.arange(begin, end), channels, width, layout, p.get("x_step", 1)).reshape(-1)
-        inner[at] = inner[at][:, taken]
+        inner[at] = inner[at][:, first + taken]
         params = movement.straight(taken.size) if base.name in IS_MOVE else dict.fromkeys(COUNTS, taken.size)
     if base.name in JOINED_AT:
         joined, lines = JOINED_AT[base.name], (p["b_plane"], p["b_row"], p["b_ring"])
-        inner[joined] = inner[joined][:, positions(np.arange(begin, end), channels, width, lines).reshape(-1)]
+        taken = positions(np.arange(begin, end), channels, width, lines).reshape(-1)
+        inner[joined] = inner[joined][:, p.get(JOINED_FIRST, 0) + taken]
     base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
