@@ -96,7 +96,7 @@ class _Rewriting:
         return replace(self._program, tensors=self._tensors, constants=self._constants, body=items)
 
     def _strip(self, columns: Mapping[str, Columns], number: int) -> tuple[_Strip, list[Op]]:
-        """Its buffers; what is kept from step to step must be there before the first one."""
+        """Its buffers; line buffers that keep rows from step to step must be there before the first one."""
         strip, fills = _Strip(columns, {}, {}, {}), list[Op]()
         for stage in self._stages:
             for one in stage.reads:
@@ -113,7 +113,7 @@ class _Rewriting:
             own = strip.names[name] = name if number == 1 else self._again(name, number)
             elements = planes.row_elements * min(self._schedule.rings[name], planes.height)
             self._tensors[own] = replace(self._tensors[own], count=elements)
-            if name not in self._schedule.local:
+            if name not in self._whole | self._schedule.local:
                 params = {"count": elements, "value": 0}
                 fills.append(Op(FILL.name, f"{makers[name].op.name}.rows", (), own, params))
         return strip, fills

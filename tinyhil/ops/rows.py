@@ -119,6 +119,32 @@ def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, in
     return np.asarray(at[:, :, None] + step * np.arange(width))
 
 
+def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
+    """Which elements of the operands that go by rows a kernel of rows reads for the rows [begin, end) of its result."""
+    base, p = op.kernel.removesuffix(SUFFIX), op.params
+    inner, made = op.inputs[1:-1], np.arange(begin, end)
+    at, width = X_AT.get(base, len(inner) - 1), p.get("out_width", p["width"])
+    taken, channels = made, p.get("outputs", p["channels"])
+    found = {}
+    if base in JOINED_AT:
+        lines = (p["b_plane"], p["b_row"], p["b_ring"])
+        found[inner[JOINED_AT[base]]] = p.get(JOINED_FIRST, 0) + positions(made, channels, width, lines)
+    if base in HAS_WINDOW:
+        w = window.window_of(p)
+        channels, width, taken = w.channels, w.width, _rows_needed(w, begin, end)
+    layout, step = (p["x_plane"], p["x_row"], p["x_ring"]), p.get("x_step", 1)
+    found[inner[at]] = p.get(FIRST, 0) + positions(taken, channels, width, layout, step)
+    return {name: elements.reshape(-1) for name, elements in found.items()}
+
+
+def written_by(op: Op, begin: int, end: int) -> np.ndarray:
+    """Which elements of its result a kernel of rows writes when it makes the rows [begin, end)."""
+    p = op.params
+    layout = (p["out_plane"], p["out_row"], p["out_ring"])
+    channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
+    return np.asarray(p["out_first"] + positions(np.arange(begin, end), channels, width, layout)).reshape(-1)
+
+
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     begin, end = (int(row) for row in arrays[0].reshape(-1))
     present, inner = arrays[-1], list(arrays[1:-1])
@@ -146,17 +172,21 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
-    target = (p["out_plane"], p["out_row"], p["out_ring"])
-    made[:, p["out_first"] + positions(np.arange(begin, end), channels, width, target).reshape(-1)] = values
+    made[:, written_by(op, begin, end)] = values
     return made, clipped
+
+
+def _rows_needed(w: window.Window, begin: int, end: int) -> np.ndarray:
+    """The rows of the operand that the windows of the rows [begin, end) touch."""
+    first = max(0, begin * w.stride_y - w.pad_y)
+    last = min(w.height, (end - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y + 1)
+    return np.arange(first, max(first, last) if begin < end else first)
 
 
 def _planes(x: np.ndarray, w: window.Window, layout: tuple[int, int, int], begin: int, end: int) -> np.ndarray:
     """The operand as a whole tensor, in which only the rows that the windows of [begin, end) touch are filled."""
-    first = max(0, begin * w.stride_y - w.pad_y)
-    last = min(w.height, (end - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y + 1)
     planes = np.zeros((len(x), w.channels, w.height, w.width), x.dtype)
-    rows = np.arange(first, max(first, last))
+    rows = _rows_needed(w, begin, end)
     planes[:, :, rows] = x[:, positions(rows, w.channels, w.width, layout)]
     return planes.reshape(len(x), -1)
 
