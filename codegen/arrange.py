@@ -112,7 +112,7 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
 
 
 def _sums_are_small(program: Program, op: Op) -> bool:
-    """Whether sums of zero-skew integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
+    """Whether sums of asymmetric integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
     weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
     bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
     return bool(bounds.max() < 1 << 30)

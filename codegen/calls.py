@@ -36,7 +36,7 @@ def on_crossbar(mapped: Mapped, weights: str) -> str:
 
 
 def loaded_operand(tensor: Tensor, name: str, as_codes: bool) -> str:
-    """An operand as its kernel computes with it: zero-skew integers outside their own kernels as floats."""
+    """An operand as its kernel computes with it: asymmetric integers outside their own kernels as floats."""
     operand = operand_of(tensor, name)
     return operand if as_codes or tensor.role == Role.TABLE else tensor.format.as_real(operand)
 
