@@ -127,7 +127,10 @@ def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> 
 def _sizes(op: Op, operand: Tensor, count: int) -> dict[str, int]:
     """The counts of `op` for an operand of `count` elements."""
     periods = {"a_period": op.inputs[0], "b_period": op.inputs[-1]}
-    return {"count": count, **{key: count for key, name in periods.items() if key in op.params and name == operand.name}}
+    return {
+        "count": count,
+        **{key: count for key, name in periods.items() if key in op.params and name == operand.name},
+    }
 
 
 def _limits(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:

@@ -78,7 +78,14 @@ def cases(rng: np.random.Generator, count: int) -> list[Vectors]:
 
 
 # Scales of the operands and the result: equal ones, ties everywhere, sums beyond the format, one that hardly counts
-SCALES = ((1.0, 1.0, 1.0), (0.5, 0.25, 1.0), (0.031, 0.0172, 0.0204), (1.0, 0.9, 0.02), (0.004, 3.0, 3.1), (70.0, 1.0, 1.0))
+SCALES = (
+    (1.0, 1.0, 1.0),
+    (0.5, 0.25, 1.0),
+    (0.031, 0.0172, 0.0204),
+    (1.0, 0.9, 0.02),
+    (0.004, 3.0, 3.1),
+    (70.0, 1.0, 1.0),
+)
 
 
 def code_sums(scales: tuple[float, float, float], sign: int, a: np.ndarray, b: np.ndarray) -> Vectors:
