@@ -10,14 +10,14 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
-from tinyhil.formats.format import AFFINE, INTEGER, Format, NamedFormat
+from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
-from tinyhil.ops import AFFINE_LOWER, KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
+from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
-from tinyhil.ops.single import INTEGERS_ONLY
+from tinyhil.ops.operator import Operator
 from tinyhil.pins import pinned_formats, skewed_weights
 from tinyhil.program import Program, Role
 from tinyhil.shared_scales import ranges_together, share_scales
@@ -59,21 +59,25 @@ def lower_node(node: Node, lowering: Lowering) -> None:
         LOOP_BY_NAME[node.op].lower(node, lowering)
         return
     operator = OPERATOR_BY_NAME[node.op]
-    domain = lowering.domain(node.inputs)
-    formats_of = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
-    if node.op in AFFINE_LOWER and is_affine(*formats_of, bits=8):
-        AFFINE_LOWER[node.op](operator, node, lowering)
-    elif node.op in SINGLE_LOWER and (domain != INTEGER or _is_beyond(node.op, lowering.format(node.outputs[0]))):
-        SINGLE_LOWER[node.op](operator, node, lowering)
-    elif operator.lower is not None:
-        operator.lower(node, lowering)
-    else:
+    if operator.is_view:
         lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))
+    else:
+        operator.lower[_domain(operator, node, lowering)](node, lowering)
 
 
-def _is_beyond(op: str, result: Format) -> bool:
-    """Whether the operator's integer kernel can not round into `result`."""
-    return result.domain == AFFINE or (op in INTEGERS_ONLY and result.domain != INTEGER)
+def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:
+    """In which domain an operator is lowered: that of its operands, unless the result is beyond what rounds there."""
+    operands, result = lowering.domain(node.inputs), lowering.format(node.outputs[0])
+    if is_affine(*(lowering.format(name) for name in (*node.inputs, *node.outputs)), bits=8):
+        return AFFINE
+    if operands == AFFINE or (operands == INTEGER and _is_beyond(operator, result)):
+        return SINGLE
+    return operands
+
+
+def _is_beyond(operator: Operator, result: Format) -> bool:
+    """Whether what lowers the operator in integers can not round into `result`."""
+    return result.domain == AFFINE or (operator.integers_only and result.domain != INTEGER)
 
 
 def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:

@@ -125,6 +125,13 @@ class Affine(Format):
         return f"int{self.bits} * {self.scale:.6g}, zero {self.zero}"
 
 
+def as_affine(fmt: Format) -> Affine:
+    """`fmt`, of which the domain says that it is one of these; TypeError if it is not."""
+    if not isinstance(fmt, Affine):
+        raise TypeError(f"{fmt} is no format of asymmetric integers")
+    return fmt
+
+
 def fit_range(low: float, high: float, bits: int) -> Affine:
     """The whole of low..high and zero; 16 bits are symmetric, as TensorFlow Lite has them."""
     low, high = min(low, 0.0), max(high, 0.0)

@@ -105,6 +105,4 @@ KERNELS: tuple[Kernel, ...] = (
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
-SINGLE_LOWER = single.LOWER
-AFFINE_LOWER = {**affine.LOWER, **affine_moves.LOWER, **affine_softmax.LOWER}
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

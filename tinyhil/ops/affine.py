@@ -17,6 +17,7 @@ from tinyhil.formats.affine import (
     MULTIPLIER_BITS,
     SMALLEST_RANGE,
     Affine,
+    as_affine,
     fit,
     multiplier,
     rescale,
@@ -29,10 +30,9 @@ from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
-from tinyhil.ops.elementwise import repeated
 from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.movement import MOVE, block
-from tinyhil.ops.operator import Arrays, Kernel, Operator, refuse, signed_bits
+from tinyhil.ops.movement import MOVE, block, repeated
+from tinyhil.ops.operator import Arrays, Kernel, Lower, refuse, signed_bits
 from tinyhil.program import Op, Tensor
 
 WORD = Fixed(32, 0)
@@ -85,8 +85,7 @@ def emit_layer(
     node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
 ) -> None:
     """One call of `kernel` (dense_affine or conv_affine); `params` lacks what the scales decide."""
-    source, out = lowering.format(x), lowering.define(node.outputs[0])
-    assert isinstance(source, Affine)
+    source, out = as_affine(lowering.format(x)), lowering.define(node.outputs[0])
     target = out
     if grid(out.format) is None:  # through the finest integers that hold what was seen
         largest = math.ldexp(max(lowering.observed(node.outputs[0]), SMALLEST_RANGE), out.format.exponent)
@@ -181,24 +180,22 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 def _operands(node: Node, lowering: Lowering) -> tuple[tuple[str, ...], list[int], Affine, Affine, Tensor]:
     names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
     out = lowering.define(node.outputs[0])
-    a, b = (lowering.format(value) for value in node.inputs)
-    assert isinstance(a, Affine)
-    assert isinstance(b, Affine)
+    a, b = (as_affine(lowering.format(value)) for value in node.inputs)
     return names, list(periods), a, b, out
 
 
 def _shared(out: Tensor, periods: list[int], a: Affine, b: Affine) -> dict[str, int]:
-    assert isinstance(out.format, Affine)
     keys = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
-    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, out.format.zero), strict=True))
+    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, as_affine(out.format).zero), strict=True))
 
 
-def _lower_sum(sign: int):  # type: ignore[no-untyped-def]
-    def lower(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_sum(sign: int) -> Lower:
+    """What lowers Add (`sign` 1) and Sub (-1) of asymmetric integers of 8 bits."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
         names, periods, a, b, out = _operands(node, lowering)
-        assert isinstance(out.format, Affine)
         twice = 2 * max(a.scale, b.scale)
-        factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * out.format.scale))
+        factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * as_affine(out.format).scale))
         suffix, ends = limit_of(node, out.format)
         params = {**_shared(out, periods, a, b), "sign": sign, **ends}
         for key, factor in zip("abo", factors, strict=True):
@@ -221,10 +218,10 @@ def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
     return limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], op, out)
 
 
-def _lower_mul(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_mul(node: Node, lowering: Lowering) -> None:
+    """Mul of asymmetric integers of 8 bits."""
     names, periods, a, b, out = _operands(node, lowering)
-    assert isinstance(out.format, Affine)
-    m, shift = multiplier(a.scale * b.scale / out.format.scale)
+    m, shift = multiplier(a.scale * b.scale / as_affine(out.format).scale)
     suffix, ends = limit_of(node, out.format)
     params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift, **ends}
     lowering.emit(node, Op(PRODUCT.name + suffix, node.name, names, out.name, params))
@@ -277,5 +274,3 @@ PRODUCT = Kernel(
     codes=_ALL,
 )
 KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV, SUM, PRODUCT), only_clip=True))
-# Elementwise operators of which both operands and the result are 8-bit zero-skew integers
-LOWER = {"Add": _lower_sum(1), "Sub": _lower_sum(-1), "Mul": _lower_mul}

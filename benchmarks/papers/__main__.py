@@ -1,0 +1,60 @@
+"""The experiments of the papers this project answers to, run again: ours beside theirs.
+
+python -m benchmarks.papers --list
+python -m benchmarks.papers NAME             measures what is missing, keeps it in results/papers/NAME.json,
+                                             writes docs/papers/NAME.md, its figures and docs/papers/README.md
+python -m benchmarks.papers NAME --quick     a cut-down form on real data, seconds; keeps nothing
+python -m benchmarks.papers --docs           writes all pages anew from what is kept
+
+From a clean tree, most of it with HIL_DATA. A run that was killed goes on behind its last finished cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks.papers import pages, record
+from benchmarks.papers.registry import PAPERS
+from tinyhil.errors import HilError
+from tools.measured import provenance
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", nargs="?", choices=[paper.name for paper in PAPERS])
+    parser.add_argument("--list", action="store_true", help="names, titles, finished cells")
+    parser.add_argument("--quick", action="store_true", help="the cut-down form")
+    parser.add_argument("--again", metavar="PREFIX", help="measure the cells of this prefix of their keys anew")
+    parser.add_argument("--docs", action="store_true", help="write pages only")
+    arguments = parser.parse_args()
+    chosen = [paper for paper in PAPERS if arguments.name in (None, paper.name)]
+    if arguments.list:
+        for paper in PAPERS:
+            done, count = len(record.read(paper.name)), len(list(paper.cells()))
+            print(f"{paper.name:<12} {done} of {count} cells  {paper.title}")
+        return 0
+    if arguments.docs:
+        pages.write(chosen, PAPERS)
+        return 0
+    if arguments.name is None:
+        parser.error("a name, --list or --docs")
+    (paper,) = chosen
+    if arguments.quick:
+        print(paper.body({cell.key: cell.measure() for cell in paper.quick()}))
+        return 0
+    if arguments.again is not None:
+        kept = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
+        record.write(paper.name, kept)
+    record.measure(paper.name, paper.cells(), provenance, lambda line: print(line, flush=True))
+    pages.write([paper], PAPERS)
+    print(paper.body(record.rows_of(record.read(paper.name))))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except HilError as error:
+        print(f"papers: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,34 @@
+"""MinUn: Accurate ML Inference on Microcontrollers (Jaiswal et al., LCTES 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.papers.minun import planning
+from benchmarks.papers.paper import Cell, Paper, Rows
+
+SECTIONS = (planning,)
+
+
+def _cells() -> Iterator[Cell]:
+    for section in SECTIONS:
+        yield from section.cells()
+
+
+def _quick() -> Iterator[Cell]:
+    for section in SECTIONS:
+        yield from section.quick()
+
+
+def _body(rows: Rows) -> str:
+    return "\n\n".join(section.body(rows) for section in SECTIONS)
+
+
+PAPER = Paper(
+    name="minun",
+    title="MinUn: Accurate ML Inference on Microcontrollers (LCTES 2023)",
+    cells=_cells,
+    quick=_quick,
+    body=_body,
+    claims=tuple(claim for section in SECTIONS for claim in section.CLAIMS),
+)

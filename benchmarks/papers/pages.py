@@ -1,0 +1,79 @@
+"""docs/papers/: a page and figures for each paper, and README.md with every claim; all from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.papers import record
+from benchmarks.papers.paper import Paper, Verdict, table
+
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
+MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
+# What stands on pages of its own: title, page, command.
+ELSEWHERE = (
+    ("Layer-wise precision on ReRAM by reinforcement learning (PPO)", "../reram.md", "python -m benchmarks.reram"),
+    ("Deep Learning with Limited Numerical Precision", "../training.md", "python -m benchmarks.training"),
+)
+
+
+def page(paper: Paper, folder: Path = record.FOLDER) -> str:
+    """The text of docs/papers/<name>.md."""
+    cells = record.read(paper.name, folder)
+    rows = record.rows_of(cells)
+    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(cells)}"]
+    parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
+    parts.append(paper.body(rows))
+    parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
+    if paper.absent:
+        parts += ["## Not to be had", table(("What", "Why"), paper.absent.items())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _measured(cells: record.Record) -> str:
+    commits = dict.fromkeys(cell["commit"][:10] for cell in cells.values())
+    seconds = sum(cell["processor_s"] for cell in cells.values())
+    failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
+    said = (
+        f"{len(cells)} cells, {seconds / 60:.1f} minutes of one processor, commit {', '.join(commits) or 'none yet'}."
+    )
+    return said + "".join(f"\nNot measured: {line}." for line in failed)
+
+
+def _claims(judged: Iterable[tuple[str, Verdict]]) -> str:
+    lines = [(text, f"**{verdict.outcome}**", verdict.ours) for text, verdict in judged]
+    return table(("Claim", "Here", "Ours"), lines) if lines else ""
+
+
+def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
+    """The text of docs/papers/README.md."""
+    parts = [
+        "# The papers, claim by claim",
+        "What the papers that this project answers to say of themselves, run again here on real data. *Refuted* means: "
+        f"not found with our networks, data and machines. {MADE}",
+    ]
+    for paper in papers:
+        rows = record.rows_of(record.read(paper.name, folder))
+        parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`")
+        parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
+    lines = [(f"[{title}]({link})", f"`{command}`") for title, link, command in ELSEWHERE]
+    parts += ["## On pages of their own", table(("Paper", "Command"), lines)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(papers: Iterable[Paper], every: Iterable[Paper]) -> None:
+    """Pages and figures of `papers`, and the overview of `every`."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    matplotlib.rcParams["svg.hashsalt"] = "tinyhil"
+    DOCS.mkdir(parents=True, exist_ok=True)
+    for paper in papers:
+        (DOCS / f"{paper.name}.md").write_text(page(paper))
+        rows = record.rows_of(record.read(paper.name))
+        for name, draw in paper.figures.items():
+            figure = draw(rows)
+            FigureCanvasAgg(figure)
+            (DOCS / paper.name).mkdir(exist_ok=True)
+            figure.savefig(DOCS / paper.name / f"{name}.svg", metadata={"Date": None})
+    (DOCS / "README.md").write_text(overview(every))

@@ -1,0 +1,71 @@
+"""A paper whose experiments are run again here: its cells, its claims, its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Row = dict[str, Any]  # what JSON holds; the same on every run, hence without times of this machine
+Rows = Mapping[str, Row]  # finished cells by key
+Outcome = Literal["confirmed", "refuted", "not testable here"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One measurement. Its key names it in the record for good: table/network/variant."""
+
+    key: str
+    measure: Callable[[], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found about a claim, with our numbers in the sentence."""
+
+    outcome: Outcome
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the paper with its numbers; `judge` decides by the measured rows alone."""
+
+    text: str
+    judge: Callable[[Rows], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """`python -m benchmarks.papers NAME`. Making cells must be cheap: only `measure` loads data.
+
+    `quick` gives the cells of a cut-down form on real data, a few seconds of one processor; a cell whose key is also
+    one of `cells` must give the same row. `body` is the page below its heading, ours beside theirs; it takes whatever
+    part of the rows there is. `figures` are matplotlib figures by file name. `absent` is what can not be had, and why.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[], Iterable[Cell]]
+    quick: Callable[[], Iterable[Cell]]
+    body: Callable[[Rows], str]
+    claims: tuple[Claim, ...] = ()
+    figures: Mapping[str, Callable[[Rows], Any]] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        return f"python -m benchmarks.papers {self.name}"
+
+
+def under(rows: Rows, prefix: str) -> dict[str, Row]:
+    """The rows of keys prefix/..., by what comes behind."""
+    return {key.removeprefix(f"{prefix}/"): row for key, row in rows.items() if key.startswith(f"{prefix}/")}
+
+
+def table(heads: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
+    """A table of Markdown; None is an empty cell."""
+    titles = list(heads)
+    text = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    text += [f"| {' | '.join('' if cell is None else str(cell) for cell in line)} |" for line in lines]
+    return "\n".join(text)

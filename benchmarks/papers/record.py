@@ -1,0 +1,73 @@
+"""results/papers/<name>.json: every finished cell with the commit that was measured; a killed run goes on behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.papers.paper import Cell, Row
+from tinyhil.errors import HilError
+from tools.measured import RESULTS
+
+FOLDER = RESULTS / "papers"
+Record = dict[str, dict[str, Any]]  # key -> {"row", "commit", "utc", "processor_s"}
+
+
+def read(name: str, folder: Path = FOLDER) -> Record:
+    path = folder / f"{name}.json"
+    found: Record = json.loads(path.read_text())["cells"] if path.is_file() else {}
+    return found
+
+
+def rows_of(record: Record) -> dict[str, Row]:
+    return {key: cell["row"] for key, cell in record.items()}
+
+
+def write(name: str, record: Record, folder: Path = FOLDER) -> None:
+    """All cells, a line each, at once or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(cell)}" for key, cell in record.items())
+    new = folder / f"{name}.json.new"
+    new.write_text(f'{{\n "cells": {{\n{lines}\n }}\n}}\n')
+    os.replace(new, folder / f"{name}.json")
+
+
+def measure(
+    name: str,
+    cells: Iterable[Cell],
+    provenance: Callable[[], dict[str, str]],
+    say: Callable[[str], None],
+    folder: Path = FOLDER,
+) -> Record:
+    """Measures what is missing and keeps it cell by cell, in the order of `cells`.
+
+    Cells that are no more, and those whose error may have gone, are measured or dropped; `provenance` is asked only
+    when there is something to measure: it ends the run where the sources hold changes of no commit."""
+    wanted = list(cells)
+    old = read(name, folder)
+    kept = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
+    missing = [cell for cell in wanted if cell.key not in kept or "failed" in kept[cell.key]["row"]]
+    if not missing:
+        say(f"{name}: all {len(wanted)} cells are measured")
+        return kept
+    source = provenance()
+    for number, cell in enumerate(missing, 1):
+        begin = time.process_time()
+        row = _row(cell)
+        spent = round(time.process_time() - begin, 1)
+        kept[cell.key] = {"row": row, **source, "processor_s": spent}
+        write(name, {each.key: kept[each.key] for each in wanted if each.key in kept}, folder)
+        say(f"{name}: {number} of {len(missing)}, {cell.key}, {spent} s: {json.dumps(row)[:160]}")
+    return {cell.key: kept[cell.key] for cell in wanted}
+
+
+def _row(cell: Cell) -> Row:
+    """A cell that fails says so, and the others go on; it is tried again by the next run."""
+    try:
+        return cell.measure()
+    except HilError as error:
+        return {"failed": str(error)}

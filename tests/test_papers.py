@@ -1,0 +1,93 @@
+"""The papers' experiments: every one runs in a cut-down form, is kept cell by cell, and its page says what was kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.papers import pages, record
+from benchmarks.papers.paper import Cell, Paper, Row
+from benchmarks.papers.registry import PAPERS
+from tinyhil.errors import DataError
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = {"commit": "0" * 40, "utc": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_the_cut_down_form_gives_what_was_kept(paper: Paper) -> None:
+    """On real data. A cell that the record holds too must give the same row today."""
+    kept = record.rows_of(record.read(paper.name))
+    rows: dict[str, Row] = {}
+    for cell in paper.quick():
+        try:
+            rows[cell.key] = json.loads(json.dumps(cell.measure()))
+        except DataError as error:
+            if os.environ.get("HIL_DATA"):
+                raise
+            pytest.skip(str(error))
+    assert rows
+    assert {key: row for key, row in rows.items() if key in kept} == {key: kept[key] for key in rows if key in kept}
+    assert paper.body(rows)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_pages_are_those_of_the_records(paper: Paper) -> None:
+    again = "run: python -m benchmarks.papers --docs"
+    assert (pages.DOCS / f"{paper.name}.md").read_text() == pages.page(paper), again
+    assert (pages.DOCS / "README.md").read_text() == pages.overview(PAPERS), again
+    assert all((pages.DOCS / paper.name / f"{name}.svg").is_file() for name in paper.figures), again
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_what_is_kept_names_its_commit_and_is_asked_for(paper: Paper) -> None:
+    """No cell that its paper no longer has, none from changed files."""
+    kept = record.read(paper.name)
+    assert set(kept) <= {cell.key for cell in paper.cells()}
+    assert all(len(cell["commit"]) == 40 for cell in kept.values())
+    for claim in paper.claims:
+        assert claim.judge({}).outcome == "not testable here"
+
+
+def test_a_killed_run_goes_on_behind_its_last_cell(tmp_path: Path) -> None:
+    measured: list[str] = []
+
+    def cells(fatal: str | None) -> Iterator[Cell]:
+        for key in ("a", "b", "c"):
+
+            def measure(key: str = key) -> Row:
+                if key == fatal:
+                    raise KeyboardInterrupt
+                measured.append(key)
+                if key == "b" and measured.count("b") == 1:
+                    raise DataError("not today")
+                return {"value": key}
+
+            yield Cell(key, measure)
+
+    def run(fatal: str | None) -> None:
+        record.measure("mine", cells(fatal), lambda: SOURCE, lambda line: None, tmp_path)
+
+    with pytest.raises(KeyboardInterrupt):
+        run("c")
+    assert record.rows_of(record.read("mine", tmp_path)) == {"a": {"value": "a"}, "b": {"failed": "not today"}}
+    run(None)
+    assert measured == ["a", "b", "b", "c"]
+    assert list(record.read("mine", tmp_path)) == ["a", "b", "c"]
+    run(None)
+    assert len(measured) == 4
+
+
+def test_the_command_lists_and_refuses() -> None:
+    command = [sys.executable, "-m", "benchmarks.papers"]
+    listed = subprocess.run([*command, "--list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == [paper.name for paper in PAPERS]
+    refused = subprocess.run([*command, "nothing"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
