@@ -15,6 +15,7 @@ from tinyhil.harness.job import Request, Say
 
 if TYPE_CHECKING:
     from tinyhil.codegen.library import Library
+    from tinyhil.harness.energy.session import EnergyOutcome, EnergyRequest
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
@@ -60,6 +61,13 @@ def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> Tra
     from tinyhil.harness.train.session import run_train
 
     return run_train(request, default_cache_dir(), say, tell)
+
+
+def energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
+    """What a sample costs by a table of prices."""
+    from tinyhil.harness.energy.session import run_energy
+
+    return run_energy(request, say)
 
 
 def assist(request: SearchRequest, boards: Boards, say: Say) -> int:
