@@ -125,7 +125,9 @@ def test_a_method_that_does_not_exist_is_refused_everywhere() -> None:
         lambda: model.export("cmake", "x.zip", calibrate_by="entropy"),
         lambda: calibrate(load_model(find_model("digits_mlp").path).graph, x, {}, "entropy"),
     ):
-        with pytest.raises(ConfigError, match="no method 'entropy'; there are minmax, percentile, kl, mse, paper-literal"):
+        with pytest.raises(
+            ConfigError, match="no method 'entropy'; there are minmax, percentile, kl, mse, paper-literal"
+        ):
             call()
 
 

@@ -1,4 +1,4 @@
-"""Networks and pictures that are not redistributable: read from HIL_DATA (models/, large/), DataError where they are not.
+"""Networks and pictures that are not redistributable: from HIL_DATA (models/, large/); DataError where they are not.
 
 A network of the user's runs the same way: put its file where `Network.file` says.
 """
@@ -46,7 +46,7 @@ class Network:
 
     @property
     def is_there(self) -> bool:
-        return any(path.is_file() for path in _paths(self.file))
+        return "HIL_DATA" in os.environ and any(path.is_file() for path in _paths(self.file))
 
 
 NETWORKS = (
@@ -80,7 +80,7 @@ def _folder() -> Path:
 
 
 def _paths(file: str) -> tuple[Path, Path]:
-    folder = Path(os.environ.get("HIL_DATA", "")).expanduser() / "models"
+    folder = _folder() / "models"
     return folder / file, folder / f"{file}.gz"
 
 

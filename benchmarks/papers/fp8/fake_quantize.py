@@ -43,7 +43,7 @@ class Numbers:
         return 255.0 if self.minifloat is None else 2 * self.largest
 
     def rounded(self, x: np.ndarray, limit: float) -> np.ndarray:
-        """To nearest, ties to even, saturated at `limit`. Adding and taking away 1.5 * 2**23 units rounds in float32."""
+        """To nearest, ties to even, saturated at `limit`: adding and taking away 1.5 * 2**23 units rounds."""
         if self.minifloat is None:
             return np.clip(np.rint(x), -128 if limit == self.largest else -limit, limit)
         fmt = self.minifloat

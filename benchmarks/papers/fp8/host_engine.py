@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.papers.fake_quantize import FORMATS, Scheme, operands
+from benchmarks.papers.fp8.fake_quantize import FORMATS, Scheme, operands
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.graph import Graph
