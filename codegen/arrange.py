@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.signs import with_signs
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -63,6 +64,7 @@ def arrange(program: Program, core: str) -> Program:
     if core not in CORES:
         return program
     program, chip = with_tables(program), CHIPS.get(core, AVR)
+    program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
     tensors = dict(program.tensors)

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from boards_under_test import EMULATED, SPECS, by_compiler
 from hil_command import (
     check_failure,
     command,
@@ -466,9 +467,9 @@ def test_an_emulator_that_does_not_start(script: str, words: str, files: Path, t
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("board", ["due", "uno"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, tmp_path: Path) -> None:
-    samples = ("--samples", 120 if board == "due" else 30)
+    samples = ("--samples", 30 if SPECS[board].chip.core == "avr" else 120)
     whole = record_of(hil(*long_run(walks, board, "whole"), *samples, cwd=tmp_path))
     running = start_hil(*long_run(walks, board), *samples, cwd=tmp_path)
     wait_until(lambda: finished_samples(tmp_path / "results") >= 5)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards_under_test import ARM, EMULATED, each
+from boards_under_test import ARM, EMULATED, SMALLEST, each
 from wire_bench import (
     Bench,
     Collected,
@@ -82,7 +82,7 @@ def run_damaged(bench: Bench, logs: Path, mode: int, rate: float, deadline_s: fl
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("board", ["uno", "host"])
+@pytest.mark.parametrize("board", [SMALLEST, "host"])
 def test_damage_at_one_per_thousand(
     board: str, mode: str, benches: Callable[[str, int], Bench], tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ def test_windows_survive_damage(board: str, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("board", ["uno", "host"])
+@pytest.mark.parametrize("board", [SMALLEST, "host"])
 def test_damage_at_one_per_hundred_is_slow_but_never_wrong(
     board: str, mode: str, benches: Callable[[str, int], Bench], tmp_path: Path
 ) -> None:

@@ -224,6 +224,21 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path) -> None:
     check_failure(sweep(tmp_path, MLP, "--scheduler", "tcp://x:1", "--jobs", 2), 2, "--jobs is for processes here")
 
 
+def test_a_worker_that_can_not_tell_what_it_finished_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scheduler:
+        """Answers of two workers, as Dask's client returns them with on_error="return"."""
+
+        def run(self, *_: object, on_error: str) -> dict[str, Any]:
+            return {"tcp://a:1": PermissionError(13, "Permission denied"), "tcp://b:1": {"key": ({"exit_code": 0}, {})}}
+
+    said: list[str] = []
+    farm = Farm("tcp://host:1", 1.0, said.append)
+    monkeypatch.setattr(Farm, "_client", Scheduler())
+    assert farm._known(["key"]) == {"key": ({"exit_code": 0}, {})}
+    assert [line.partition(" ")[0] for line in said] == ["tcp://a:1"]
+    assert "Permission denied" in said[0]
+
+
 # ---- a farm: four workers on loopback, each with a cache of its own ----
 
 FARMED = """

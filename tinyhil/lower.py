@@ -93,6 +93,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
+        if chosen.vectors and any(name in constants and not _is_matrix(constants[name]) for name in group):
+            chosen = named(chosen.vectors)
         magnitude = 0.0
         for name in group:
             if name in constants:
@@ -103,7 +105,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         if chosen.fit_range is not None and not all(name in constants for name in group):
             ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
             fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
-        elif chosen.fit_values is not None:
+        elif chosen.fit_values is not None and all(name in constants for name in group):
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
         else:
             fmt = chosen.fit(magnitude)

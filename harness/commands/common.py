@@ -138,6 +138,11 @@ def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
     return load_boards(path, bench or default_bench())
 
 
+def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -> Boards | None:
+    """The same where a board is named; None, and no file read, where none is."""
+    return None if name is None else read_boards(path, bench)
+
+
 def say(line: str) -> None:
     """Tell the user what is going on: a line on stderr, so that stdout stays the result alone."""
     from tinyhil.harness.text import printable

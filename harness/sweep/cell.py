@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,6 +52,10 @@ class Cell:
         """For lines and tables."""
         how = ", ".join(self.formats) + (f" by {self.strategy}" if self.strategy else "")
         return f"{self.model} on {self.board}, {how}"
+
+
+Outcome = dict[str, Any]  # of a cell: `exit_code`, `error`, and the names of its files
+MakeOrder = Callable[[Cell], dict[str, Any]]  # what a worker is told of a cell
 
 
 def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection[str] = ()) -> list[Cell]:

@@ -23,7 +23,7 @@ from typing import Any
 from tinyhil import errors, files
 from tinyhil.errors import ConfigError, SchedulerError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.sweep.cell import Cell
+from tinyhil.harness.sweep.cell import Cell, MakeOrder, Outcome
 from tinyhil.harness.sweep.work import FINISHED, finished
 from tinyhil.harness.sweep.worker import Workers
 
@@ -32,8 +32,6 @@ POLL_S = 1.0
 MOST_TRIES = 3  # of a cell whose board fails
 BOARD_FAILED = (errors.EXIT_NO_BOARD, errors.EXIT_FLASH, errors.EXIT_LINK, errors.EXIT_CRASH)
 MOST_SENT_BYTES = 512 << 20  # of one model with its inputs
-Outcome = dict[str, Any]
-MakeOrder = Callable[[Cell], dict[str, Any]]
 _workers = Workers()  # of the Dask worker that has imported this
 
 
@@ -167,8 +165,14 @@ class Farm:
 
     def _known(self, keys: Sequence[str]) -> dict[str, tuple[Outcome, dict[str, str]]]:
         """What workers have finished for a sweep that was killed."""
-        answers = self._client.run(known_here, keys, on_error="return")
-        return {key: found for answer in answers.values() if isinstance(answer, dict) for key, found in answer.items()}
+        known: dict[str, tuple[Outcome, dict[str, str]]] = {}
+        for address, answer in self._client.run(known_here, keys, on_error="return").items():
+            if isinstance(answer, BaseException):
+                said = f"{type(answer).__name__}: {answer}".splitlines()[0]
+                self._say(f"{address} can not say what it has finished, which is computed again: {said}")
+                continue
+            known |= answer
+        return known
 
     def _able(self, attempt: _Try, offers: Mapping[str, Any]) -> list[str]:
         """Workers that could carry it out."""

@@ -88,7 +88,17 @@ def _window(op: Op, program: Program) -> float:
 
 
 def _sums(op: Op) -> bool:
-    names = ("dense", "conv", "matmul", "batch_matmul", "squared_distance", "sparse", "stream")
+    names = (
+        "dense",
+        "conv",
+        "matmul",
+        "batch_matmul",
+        "squared_distance",
+        "sparse",
+        "stream",
+        "sign_dense",
+        "sign_conv",
+    )
     return op.kernel.startswith(names)
 
 
