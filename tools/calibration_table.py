@@ -18,8 +18,9 @@ TEXT = """\
 
 A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it (`tinyhil/clipping.py`):
 all (`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very
-format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`). `paper-literal` is a formula
-for FP8 as it stands in print, half of the percentile and less: a reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
+format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`).
+`paper-literal` is a formula for FP8 as it stands in print, which keeps half of the percentile's range or less: a
+reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
 
 Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo, calibrated on 500
 samples of the training part; measured by `python -m benchmarks.calibration`. Weights are never cut. *Best*: the least,

@@ -196,8 +196,8 @@ _GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
 
 
 def parse(name: str) -> NamedFormat | None:
-    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. `pc` behind the name of any small
-    float: weights with a scale per output channel, beside that float. None for other names."""
+    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. `pc` behind the name of any
+    small float: weights with a scale per output channel, beside that float. None for other names."""
     if name.endswith("pc"):
         stem = name.removesuffix("pc")
         beside = next((one for one in NAMED if one.name == stem), None) or parse(stem)
