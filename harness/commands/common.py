@@ -82,7 +82,7 @@ PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )
 EMULATOR_OPTION = click.option(
-    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`."
+    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --fidelity`."
 )
 TIMEOUT_OPTION = click.option(
     "--timeout",
