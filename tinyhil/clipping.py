@@ -4,9 +4,9 @@
 keep the one whose quantized values have the least squared error, or the distribution of the least Kullback-Leibler
 divergence from the observed one (Migacz, "8-bit inference with TensorRT", 2017), in the very format.
 
-`paper-literal` is a formula of FP8 lowering through MLIR as it is printed, to show what it does: the percentile is divided
-by Qmax - Qmin, twice what a symmetric format has, and codes are clipped at E4M3's 448 whatever the format is. So half of
-the range is cut off, in E5M2 all but 1/256: networks collapse.
+`paper-literal` is a formula of FP8 lowering through MLIR as it is printed, to show what it does: the percentile is
+divided by Qmax - Qmin, twice what a symmetric format has, and codes are clipped at E4M3's 448 whatever the format is.
+So half of the range is cut off, in E5M2 all but 1/256: networks collapse.
 """
 
 from __future__ import annotations
