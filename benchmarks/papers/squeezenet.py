@@ -183,7 +183,7 @@ def body(rows: Rows) -> str:
 
 
 def _accuracy(rows: Rows) -> str:
-    lines = [
+    lines: list[tuple[object, ...]] = [
         (key.removeprefix("quick "), row["pictures"], _share(row, "top1"), _share(row, "top5"), None, None)
         for key, row in rows.items()
         if key.endswith("float")
