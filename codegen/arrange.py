@@ -99,7 +99,7 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
     if chip is AVR:
-        if groups != 1 or outputs < chip.together or template == "conv_affine":
+        if groups != 1 or outputs < chip.together:
             return None
         return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
@@ -130,7 +130,7 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
 
 
 def _sums_are_small(program: Program, op: Op) -> bool:
-    """Whether sums of zero-skew integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
+    """Whether sums of asymmetric integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
     weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
     bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
     return bool(bounds.max() < 1 << 30)

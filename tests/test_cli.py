@@ -335,7 +335,7 @@ def test_damaged_wire_and_one_retry(files: Path, tiny_h747: Bench, tmp_path: Pat
         assert running.stderr is not None
         line = running.stderr.readline()
         assert "trying again (1 of 1)" in line
-        wire.mend()
+        wire.repair()
         out, err = running.communicate()
     record = json.loads(out)
     assert running.returncode == 9, err

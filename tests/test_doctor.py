@@ -88,7 +88,7 @@ def test_data_are_found_where_hil_data_points(monkeypatch: pytest.MonkeyPatch, t
     ("statuses", "code", "verdict"),
     [
         (("ok", "warn"), EXIT_OK, "emulated runs: ready"),
-        (("ok", "missing", "old"), EXIT_GATE, "emulated runs: 2 thing(s) to mend"),
+        (("ok", "missing", "old"), EXIT_GATE, "emulated runs: 2 thing(s) to fix"),
     ],
 )
 def test_the_report_and_its_verdict(statuses, code, verdict) -> None:

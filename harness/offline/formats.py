@@ -145,7 +145,7 @@ def page() -> str:
         "Made from the records in `tinyhil/formats/` by `python -m tools.docs`; `hil formats` prints the same.",
         "",
         "Every format is fitted to the tensor it holds: fixed point, minifloats and posits by a power of two,",
-        "zero-skew integers by a scale and a zero point. The columns are those of a tensor whose largest magnitude is",
+        "asymmetric integers by a scale and a zero point. The columns are those of a tensor whose largest magnitude is",
         "just below 1: the largest and the smallest positive magnitude, the significant bits at 1/2, and what one",
         "inference of `fastgrnn_har` (168 thousand multiplications) was measured to cost: cycles on the Uno,",
         "instructions on the Due and the H747. A dash: not measured. `docs/numerics.md` states the rules of rounding,",

@@ -222,7 +222,7 @@ struct Store {
         }
     }
 
-    // Codes of a zero-skew integer, before they are limited.
+    // Codes of an asymmetric integer, before they are limited.
     void limited(int64_t element, const int64_t *codes) {
         int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
         for (int l = 0; l < LANES; ++l) {

@@ -38,7 +38,7 @@ uint16_t rows_that_differ() {
             hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
             hil::Ram<int8_t> at = {x}, again = at;
             hil::add_rows(one, w, at, count);
-            hil::twin::add_rows(other, v, again, count);
+            hil::portable::add_rows(other, v, again, count);
             for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
             wrong += w.at != v.at || at.at != again.at;
         }
@@ -65,9 +65,9 @@ uint16_t roundings_that_differ() {
             hil::round_rows(bytes, sums, N, mask ? 0 : 0xFF);
             const uint32_t counted = hil::saturations;
             hil::saturations = 0;
-            for (uint8_t r = 0; r < 4; ++r) wrong += bytes[r] != hil::twin::round_row(sums[r], N, mask != 0);
+            for (uint8_t r = 0; r < 4; ++r) wrong += bytes[r] != hil::portable::round_row(sums[r], N, mask != 0);
             wrong += counted != hil::saturations;
-            for (uint8_t r = 0; r < 4; ++r) wrong += hil::requantize<int8_t>(sums[r], hil::Const<N>()) != hil::twin::round_row(sums[r], N, false);
+            for (uint8_t r = 0; r < 4; ++r) wrong += hil::requantize<int8_t>(sums[r], hil::Const<N>()) != hil::portable::round_row(sums[r], N, false);
         }
     }
     return wrong;
@@ -108,7 +108,7 @@ uint16_t squares_that_differ() {
             __int24 one = some(0), other = one, swapped = one;
             hil::add_squares(one, hil::ram(x), w, count);
             hil::add_squares(swapped, w, hil::ram(x), count, hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
-            hil::twin::add_squares(other, hil::ram(x), w, count);
+            hil::portable::add_squares(other, hil::ram(x), w, count);
             wrong += one != other || swapped != other;
         }
     }
@@ -125,9 +125,34 @@ uint16_t streams_that_differ() {
             hil::Flash<uint8_t> w = {weights + first}, v = w;
             __int24 one = some(0) * 100, other = one;
             hil::add_stream(one, w, hil::ram(x), count);
-            hil::twin::add_stream(other, v, hil::ram(x), count);
+            hil::portable::add_stream(other, v, hil::ram(x), count);
             wrong += one != other || w.at != v.at;
         }
+    }
+    return wrong;
+}
+
+template <int32_t Factor>
+uint16_t products_that_differ() {
+    uint16_t wrong = 0;
+    for (int16_t x = -128; x < 128; ++x) {
+        const int8_t other = some(0);
+        const int32_t start = static_cast<int32_t>(state >> 4);
+        wrong += hil::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other) !=
+                 hil::twin::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
+    }
+    return wrong;
+}
+
+// Both are within 3 of the number itself, the twin below it
+uint16_t units_that_differ() {
+    uint16_t wrong = 0;
+    for (uint16_t n = 0; n < 600; ++n) {
+        const __int24 x = extreme_sum(static_cast<uint8_t>(n % 60));
+        const __uint24 m = static_cast<__uint24>(0x400000 + (state >> 10));
+        const uint8_t shift = static_cast<uint8_t>(8 + n % 17);
+        const __int24 apart = hil::near_units(x, m, shift) - hil::twin::near_units(x, m, shift);
+        wrong += apart > 0 || apart < -2;
     }
     return wrong;
 }
@@ -146,6 +171,9 @@ int main() {
                  shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
     print_number(squares_that_differ());
     print_number(streams_that_differ());
+    print_number(products_that_differ<1>() + products_that_differ<255>() + products_that_differ<-40000>() + products_that_differ<65536>() +
+                 products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
+    print_number(units_that_differ());
     print_char('\n');
     print_end();
 }
