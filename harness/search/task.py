@@ -25,10 +25,10 @@ from tinyhil.harness.search.total import wider_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.placement import Placement, placements
-from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.preference import RAM
+from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
@@ -382,7 +382,7 @@ def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memor
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
-        lambda program: floor_bytes(arranged(program)),
+        lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
     )
 
 
@@ -457,7 +457,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
 
 def placed(program: Program, ram_bytes: int | None, prefer: str) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return preferred(placements(program, budget=PlanBudget(nodes=PLAN_NODES)), ram_bytes, prefer)
+    return chosen(program, Wish(prefer), ram_bytes, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def quick_plan(program: Program) -> Plan:
