@@ -40,7 +40,7 @@ class RunOptions(Record):
     samples: PositiveInt | None = None
     mode: Literal["quiet", "stream"] = "quiet"
     prefer: Literal["balanced", "latency", "ram"] | None = None
-    calibrate_by: Literal["minmax", "percentile", "kl", "mse"] = "minmax"
+    calibrate_by: Literal["minmax", "percentile", "kl", "mse", "paper-literal"] = "minmax"
     uart: Literal["lifted", "true"] = "lifted"
     load: Literal["direct", "flash"] | None = None
     timeout: Positive = 30.0

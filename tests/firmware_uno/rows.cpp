@@ -132,6 +132,31 @@ uint16_t streams_that_differ() {
     return wrong;
 }
 
+template <int32_t Factor>
+uint16_t products_that_differ() {
+    uint16_t wrong = 0;
+    for (int16_t x = -128; x < 128; ++x) {
+        const int8_t other = some(0);
+        const int32_t start = static_cast<int32_t>(state >> 4);
+        wrong += hil::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other) !=
+                 hil::twin::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
+    }
+    return wrong;
+}
+
+// Both are within 3 of the number itself, the twin below it
+uint16_t units_that_differ() {
+    uint16_t wrong = 0;
+    for (uint16_t n = 0; n < 600; ++n) {
+        const __int24 x = extreme_sum(static_cast<uint8_t>(n % 60));
+        const __uint24 m = static_cast<__uint24>(0x400000 + (state >> 10));
+        const uint8_t shift = static_cast<uint8_t>(8 + n % 17);
+        const __int24 apart = hil::near_units(x, m, shift) - hil::twin::near_units(x, m, shift);
+        wrong += apart > 0 || apart < -2;
+    }
+    return wrong;
+}
+
 }  // namespace
 
 int main() {
@@ -146,6 +171,9 @@ int main() {
                  shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
     print_number(squares_that_differ());
     print_number(streams_that_differ());
+    print_number(products_that_differ<1>() + products_that_differ<255>() + products_that_differ<-40000>() + products_that_differ<65536>() +
+                 products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
+    print_number(units_that_differ());
     print_char('\n');
     print_end();
 }
