@@ -88,7 +88,7 @@ class Space:
         """All weights in one format, all else in another."""
         return tuple(Choice(name) if group.is_matrix else rest for group in self.groups)
 
-    def having(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
+    def with_choices(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
         """The candidate with some groups changed."""
         return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
 

@@ -79,7 +79,7 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
 
 
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
-    """Anything that changes a figure makes another cell; patience, and the order of things, do not."""
+    """Anything that changes a figure makes another cell; retry, and the order of things, do not."""
 
     boards = load_boards()
     np.save(tmp_path / "x.npy", np.zeros((3, 64), np.float32))

@@ -17,8 +17,8 @@ from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes at once; default: one per processor.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://lab:8786: cells run on its workers.")
 @click.option(
-    "--patience",
-    "patience_s",
+    "--worker-timeout",
+    "worker_timeout_s",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,

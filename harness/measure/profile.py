@@ -74,7 +74,7 @@ class Profile:
     model: str
     format: str
     unit: str
-    truth: str
+    fidelity: str
     samples: int
     operations: tuple[OperationCost, ...]
     outside: float
@@ -119,7 +119,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         model=outcome.source.name,
         format=record["format"],
         unit=record["latency"]["unit"],
-        truth=record["latency"]["truth"],
+        fidelity=record["latency"]["fidelity"],
         samples=len(reported.results),
         operations=costs,
         outside=outside,

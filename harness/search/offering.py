@@ -29,11 +29,11 @@ def with_weights(task: Task, beside: Sequence[Uniform]) -> Task:
         return task
     if not task.request.weights:
         task.say(f"search: for weights alone there are {', '.join(names)}, too; --formats says what else to offer")
-    space = replace(task.study.space, weights=names)
+    space = replace(task.problem.space, weights=names)
 
     def offered(side: Task) -> Task:
-        memory = replace(side.study.memory, space=space)
-        return replace(side, study=replace(side.study, space=space, memory=memory))
+        memory = replace(side.problem.memory, space=space)
+        return replace(side, problem=replace(side.problem, space=space, memory=memory))
 
     return replace(offered(task), others=tuple(offered(side) for side in task.others))
 
@@ -42,7 +42,7 @@ def _weights(task: Task, beside: Sequence[Uniform]) -> tuple[str, ...]:
     request = task.request
     if request.weights is not None:
         names = (named(name).name for name in formats_on_offer(request.weights))
-        return tuple(name for name in names if name not in task.study.space.formats)
+        return tuple(name for name in names if name not in task.problem.space.formats)
     if request.formats is not None or not isinstance(task.strategy, Lagrange) or task.accelerated:
         return ()
     counts = {request.minimize, *request.objectives}

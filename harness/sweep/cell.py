@@ -23,7 +23,7 @@ from tinyhil.harness.sweep.file import ModelEntry, SweepFile, located
 from tinyhil.harness.zoo import find_model
 
 SCHEMA_VERSION = 1
-PATIENCE = ("timeout", "retries", "wait")  # options of the run that change no figure
+TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure
 SOURCES = (".py", ".c", ".cpp", ".h", ".hpp", ".S", ".ld", ".yaml")  # of what computes and measures
 LEFT_OUT = ("node_modules", "share", "__pycache__", ".pio")
 
@@ -103,7 +103,7 @@ def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: 
         "attached": board if place is None or place.port else None,
         "formats": order["formats"],
         "strategy": order["strategy"],
-        "run": {key: value for key, value in order["run"].items() if key not in (*PATIENCE, *named)},
+        "run": {key: value for key, value in order["run"].items() if key not in (*TIMEOUTS, *named)},
         "search": order["search"] and {key: value for key, value in order["search"].items() if key not in named},
         "expects": order["expects"],
     }

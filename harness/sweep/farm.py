@@ -94,10 +94,10 @@ class _Try:
 class Farm:
     """The workers of one scheduler. SchedulerError if it does not answer."""
 
-    def __init__(self, address: str, patience_s: float, say: Callable[[str], None]) -> None:
+    def __init__(self, address: str, worker_timeout_s: float, say: Callable[[str], None]) -> None:
         if not re.fullmatch(r"(tcp|tls)://[^/:]+:[0-9]+", address):
             raise ConfigError(f"--scheduler {address}: must be tcp://HOST:PORT or tls://HOST:PORT")
-        self._address, self._patience_s, self._say = address, patience_s, say
+        self._address, self._worker_timeout_s, self._say = address, worker_timeout_s, say
 
     @property
     def boards(self) -> frozenset[str]:
@@ -215,7 +215,7 @@ class Farm:
         for future, attempt in running.items():
             if self._able(attempt, offers):
                 attempt.since = now
-            elif now - attempt.since > self._patience_s:
+            elif now - attempt.since > self._worker_timeout_s:
                 given_up.append(future)
         self._client.cancel(given_up)
         return given_up
@@ -226,7 +226,7 @@ class Farm:
             found: tuple[Outcome, dict[str, str]] = future.result()
             return found
         if future.cancelled():
-            said = f"within {self._patience_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
+            said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
         else:
             error = future.exception()
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]

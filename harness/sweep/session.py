@@ -39,7 +39,7 @@ class SweepRequest:
     bench_file: Path | None = None
     jobs: int | None = None
     scheduler: str | None = None
-    patience_s: float = 300.0
+    worker_timeout_s: float = 300.0
 
     def executor(self, say: Say) -> Executor:
         """This machine, or the workers of a scheduler; ConfigError for both at once."""
@@ -51,7 +51,7 @@ class SweepRequest:
             )
         from tinyhil.harness.sweep.farm import Farm
 
-        return Farm(self.scheduler, self.patience_s, say)
+        return Farm(self.scheduler, self.worker_timeout_s, say)
 
 
 @dataclass(frozen=True, slots=True)
