@@ -105,7 +105,7 @@ def task_of(folder: Path, **given: Any) -> Task:
 
 def scored(task: Task) -> tuple[object, ...]:
     """All that a score is made of: programs, samples, and what the float model says of them."""
-    space, examples = task.study.space, task.study.evaluator.examples
+    space, examples = task.problem.space, task.problem.evaluator.examples
     programs = [space.lower(space.uniform(choice)) for choice in (space.low, space.high)]
     constants = [array.tobytes() for program in programs for array in program.constants.values()]
     formats = [str(tensor.format) for program in programs for tensor in program.tensors.values()]
@@ -120,8 +120,8 @@ def scored(task: Task) -> tuple[object, ...]:
 
 def planned(task: Task) -> tuple[object, ...]:
     """What a trial says beside its score."""
-    low = task.study.space.uniform(task.study.space.low)
-    return task.ram_bytes, task.study.memory.planned_bytes(low), task.board, task.request.uses_board, task.measures
+    low = task.problem.space.uniform(task.problem.space.low)
+    return task.ram_bytes, task.problem.memory.planned_bytes(low), task.board, task.request.uses_board, task.measures
 
 
 def test_every_option_is_spoken_of() -> None:

@@ -42,7 +42,7 @@ def helped(task: Task) -> Iterator[Task]:
             assert helper.stdin is not None
             helper.stdin.write(json.dumps(_told(task)))
             helper.stdin.close()
-        yield replace(task, study=replace(task.study, journal=journal))
+        yield replace(task, problem=replace(task.problem, journal=journal))
 
 
 def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
@@ -58,7 +58,7 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
             if question is None:
                 time.sleep(POLL_S)
                 continue
-            journal.tell(question, answered(task.study, question))
+            journal.tell(question, answered(task.problem, question))
             answers += 1
     return answers
 
