@@ -22,31 +22,31 @@ from tinyhil.ops.integral import integral_formats
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import search
 from tinyhil.search.space import make_space
 from tinyhil.search.strategies.layerwise import Layerwise
-from tinyhil.search.study import Study
 
 BITS = (2, 3, 4, 5, 6, 8, 12)
 FINER = 5  # powers of two below the one that nothing exceeds, tried for the network's only scale
 WIDTHS = tuple(f"fixed{bits}" for bits in (*range(2, 9), 12))
-TOLERANCES = ("0.99", "0.999")
 SAMPLES_OF_ENERGY = 10
 UNLIMITED = 1 << 30  # bytes of the arena: the method knows no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """`tested` samples of the test part; `searched` of the training part."""
+    """`tested` samples of the test part; `searched` of the training part; `tolerances`: shares of the accuracy."""
 
     title: str
     tested: int
     searched: int
+    tolerances: tuple[str, ...]
 
 
 NETWORKS = {
-    "lenet5_mnist": Network("LeNet-5, MNIST", 1000, 500),
-    "resnet20_cifar": Network("ResNet-20, CIFAR-10", 256, 128),
+    "lenet5_mnist": Network("LeNet-5, MNIST", 1000, 500, ("0.99", "0.999")),
+    "resnet20_cifar": Network("ResNet-20, CIFAR-10", 256, 64, ("0.99",)),
 }
 QUICK, QUICK_TESTED = "lenet5_mnist", 64
 
@@ -55,7 +55,7 @@ def cells() -> Iterator[Cell]:
     for name, network in NETWORKS.items():
         for bits in BITS:
             yield Cell(f"scaling/{name}/{bits}", partial(_scaling, name, bits, network.tested))
-        for tolerance in TOLERANCES:
+        for tolerance in network.tolerances:
             yield Cell(f"widths/{name}/{tolerance}", partial(_widths, name, tolerance))
 
 
@@ -116,8 +116,8 @@ def _greedy(name: str, tolerance: float) -> Assignment:
     examples = make_examples(graph, part.x_train[: NETWORKS[name].searched], labels)
     space = make_space(graph, opened.required_ranges(None), WIDTHS)
     evaluator = Evaluator(load_engine(default_cache_dir()), examples)
-    study = Study(space, Memory(space, place), evaluator, UNLIMITED)
-    return space.assignment(search(Layerwise(tolerance), study).best.candidate)
+    problem = SearchProblem(space, Memory(space, place), evaluator, UNLIMITED)
+    return space.assignment(search(Layerwise(tolerance), problem).best.candidate)
 
 
 def _widths(name: str, tolerance: str) -> Row:
@@ -192,8 +192,8 @@ def _widths_table(tolerance: str, row: Row) -> str:
     said = (
         f"Greedy widths at {tolerance} of the float accuracy: {100 * row['accuracy']:.1f} % (float "
         f"{100 * row['float']:.1f} %) on {row['samples']} samples not searched on. Energy of 16 bits over that of "
-        f"these widths: products {ratios[0]}, without those of zeros {ratios[1]}, memory included {ratios[2]}; of 8 bits: "
-        f"{', '.join(eight)} (`hil energy`, its default prices)."
+        f"these widths: products {ratios[0]}, without those of zeros {ratios[1]}, memory included {ratios[2]}; of 8 "
+        f"bits: {', '.join(eight)} (`hil energy`, its default prices)."
     )
     lines = [_layer(one) for one in row["layers"]]
     heads = ("Layer", "products", "input bits", "weight bits", "zero inputs", "zero weights")
