@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.search import figures, tables
 from benchmarks.search.pages import draw_figures, update_docs, write
 from tinyhil.errors import HilError
+from tools.measured import provenance
 
 MEASURES = {**tables.TABLES, **figures.FIGURES}
 
@@ -19,10 +20,12 @@ MEASURES = {**tables.TABLES, **figures.FIGURES}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASURES)}")
-    parser.add_argument("--models", help="only these, commas between")
-    parser.add_argument("--evaluations", type=int, help="budget of every search")
+    parser.add_argument("--models", help="only these, commas between: printed, not kept")
+    parser.add_argument("--evaluations", type=int, help="budget of every search: printed, not kept")
     parser.add_argument("--docs", action="store_true", help="write the tables into docs/search.md, draw the figures")
     arguments = parser.parse_args()
+    whole = arguments.models is None and arguments.evaluations is None  # a part of a table is printed, not kept
+    measured_at = provenance() if arguments.names and whole else {}
     for name in arguments.names:
         measure, models, evaluations = MEASURES[name]
         chosen = tuple(arguments.models.split(",")) if arguments.models else models
@@ -30,9 +33,11 @@ def main() -> None:
         try:
             for row in measure(arguments.evaluations or evaluations, chosen):
                 rows.append(row)
-                write(name, rows)
         except HilError as error:
             print(f"{name}: {error}", flush=True)
+            continue
+        if whole:
+            write(name, measured_at, rows)
     if arguments.docs:
         update_docs()
         draw_figures()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
+from benchmarks.search.large import LARGE, large
 from benchmarks.search.paper import ROWS, trained
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
@@ -227,4 +228,5 @@ TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "mixed": (mixed, tuple(LIMITS), 60),
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
+    "large": (large, LARGE, 10),
 }
