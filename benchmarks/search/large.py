@@ -143,21 +143,12 @@ def _decoded(jpeg: np.ndarray, offsets: np.ndarray, size: tuple[int, int] | None
     return np.stack(pictures)
 
 
-def names(model: str) -> str:
-    """The row's heading."""
-    known = {"ic_resnet8": "ResNet-8", "kws_dscnn": "DS-CNN", "vww_mobilenetv1_025_96": "MobileNetV1 0.25 (VWW)"}
-    return known[model]
-
-
 def large_page(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| Network | On offer | RAM limit B | Answer | RAM B | Points lost | Differ |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| Network | On offer | RAM limit B | Answer | RAM B | Points lost | Differ |", "|---" * 7 + "|"]
     for row in rows:
-        answers = ", ".join(dict.fromkeys(row["answers"]))
+        offer, answers = row["offer"].replace(",", ", "), ", ".join(dict.fromkeys(row["answers"]))
         lines.append(
-            f"| {names(row['model'])} | {row['offer'].replace(',', ', ')} | {row['limit']:,} | {answers} | {row['ram']:,} "
+            f"| {TITLES[row['model']]} | {offer} | {row['limit']:,} | {answers} | {row['ram']:,} "
             f"| {row['points_lost']:+.2f} | {row['disagreements']} of {row['samples']:,} |"
         )
     return "\n".join(lines)
