@@ -115,7 +115,7 @@ def test_samples_far_from_all_prototypes_teach_too() -> None:
     (x, y), (x_test, y_test) = cr62()
     right = {}
     for relative in (False, True):
-        recipe = protonn.Recipe(20, 74, 62, relative=relative, schedule=Schedule(15))
+        recipe = protonn.Recipe(20, 74, 62, relative=relative, shift=1, schedule=Schedule(60, label_smoothing=0.1))
         found = protonn.train(x.reshape(len(x), -1), y, recipe)
         z = x_test.reshape(len(x_test), -1) @ found.projection + found.bias
         kernels = np.exp(-found.gamma_squared * ((z[:, None] - found.prototypes) ** 2).sum(2))
