@@ -80,7 +80,7 @@ def _error(estimate: float, measured_: float) -> float:
 
 def _drawn(meter: Meter, count: int, known: set[Candidate]) -> list[Candidate]:
     """Random assignments that can be lowered and that no pilot had."""
-    space, random = meter.task.study.space, np.random.default_rng(1)
+    space, random = meter.task.problem.space, np.random.default_rng(1)
     found: list[Candidate] = []
     while len(found) < count:
         numbers = random.integers(0, len(space.formats), len(space.groups))

@@ -23,6 +23,7 @@ from tinyhil.harness.commands import (
     convert,
     diff,
     doctor,
+    energy,
     export,
     flash,
     formats,
@@ -81,7 +82,7 @@ GROUPS = {
     "Measure": (run.run, profile.profile, bench.bench, diff.diff, mlperf.mlperf),
     "Choose and plan": (
         *(search.search, sweep.sweep, train.train, plan.plan),
-        *(formats.formats, inspect.inspect, calibrate.calibrate),
+        *(formats.formats, inspect.inspect, calibrate.calibrate, energy.energy),
     ),
     "Look and compare": (report.report, compare.compare, golden.golden),
     "Take along": (export.export, generate.generate, convert.convert),

@@ -23,7 +23,7 @@ def least(
             for name in space.formats:
                 if value <= enough:
                     return best
-                other = space.having(best, {index: Choice(name)})
+                other = space.with_choices(best, {index: Choice(name)})
                 if other != best and (found := cost(other)) < value:
                     best, value = other, found
         if value == before:

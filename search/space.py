@@ -66,7 +66,7 @@ class Space:
     def uniform(self, choice: Choice) -> Candidate:
         return (choice,) * len(self.groups)
 
-    def having(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
+    def with_choices(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
         """The candidate with some groups changed."""
         return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
 

@@ -123,6 +123,11 @@ def coarse_epsilon(_: Any, scaled: float, exponent: int, __: int) -> tuple[int, 
     return 0, math.floor(math.ldexp(scaled, -2 * exponent) + 0.5)
 
 
+def within(*_: Any) -> bool:
+    """As if integer kernels rounded into every format."""
+    return False
+
+
 def weights(*shape: int) -> np.ndarray:
     return np.random.default_rng(3).normal(size=shape) * 0.5
 
@@ -139,9 +144,9 @@ DEFECTS: dict[str, tuple[Any, dict[str, Any], str, dict[str, str], str]] = {
     "bias of floats": (CONV, {"tinyhil.ops.sums.joining": coarse_bias}, "float32", {"b": "fixed16"}, "y"),
     "bias of posits": (CONV, {"tinyhil.ops.sums.joining": coarse_bias}, "posit16es1", {"b": "fixed12"}, "y"),
     "bias transposed": (TRANSPOSED, {"tinyhil.ops.upsample.joining": coarse_bias}, "float32", {"b": "fixed8"}, "y"),
-    "softmax to floats": (SOFTMAX, {"tinyhil.lower.INTEGERS_ONLY": frozenset()}, "fixed16", {"y": "float32"}, "y"),
-    "softmax to posits": (SOFTMAX, {"tinyhil.lower.INTEGERS_ONLY": frozenset()}, "fixed8", {"y": "posit16es1"}, "y"),
-    "softmax of signs": (SIGN, {"tinyhil.lower.INTEGERS_ONLY": frozenset()}, "float32", {}, "y"),
+    "softmax to floats": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed16", {"y": "float32"}, "y"),
+    "softmax to posits": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed8", {"y": "posit16es1"}, "y"),
+    "softmax of signs": (SIGN, {"tinyhil.lower._is_beyond": within}, "float32", {}, "y"),
     "gelu": (GELU, {"tinyhil.ops.single.is_tanh_form": lambda _: False}, "float32", {}, "y"),
     "epsilon": (NORM, {"tinyhil.ops.normalize._epsilon": coarse_epsilon}, "fixed8", FINE, "y.normalize"),
     "indices": (TOKENS, {"tinyhil.lower.integral_formats": lambda *_: {}}, "fixed8", {"i": "fixed16"}, "x"),

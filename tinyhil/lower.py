@@ -10,15 +10,15 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
-from tinyhil.formats.format import AFFINE, INTEGER, Format, NamedFormat
+from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
 from tinyhil.lowering import Lowering
-from tinyhil.ops import AFFINE_LOWER, KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME, SINGLE_LOWER
+from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
-from tinyhil.ops.single import INTEGERS_ONLY
-from tinyhil.pins import pinned_formats, skewed_weights
+from tinyhil.ops.operator import Operator
+from tinyhil.pins import asymmetric_weights, pinned_formats
 from tinyhil.program import Program, Role
 from tinyhil.shared_scales import ranges_together, share_scales
 from tinyhil.verify import checked
@@ -59,21 +59,25 @@ def lower_node(node: Node, lowering: Lowering) -> None:
         LOOP_BY_NAME[node.op].lower(node, lowering)
         return
     operator = OPERATOR_BY_NAME[node.op]
-    domain = lowering.domain(node.inputs)
-    formats_of = [lowering.format(name) for name in (*node.inputs, *node.outputs)]
-    if node.op in AFFINE_LOWER and is_affine(*formats_of, bits=8):
-        AFFINE_LOWER[node.op](operator, node, lowering)
-    elif node.op in SINGLE_LOWER and (domain != INTEGER or _is_beyond(node.op, lowering.format(node.outputs[0]))):
-        SINGLE_LOWER[node.op](operator, node, lowering)
-    elif operator.lower is not None:
-        operator.lower(node, lowering)
-    else:
+    if operator.is_view:
         lowering.alias(node.outputs[0], lowering.operand(node.inputs[0]))
+    else:
+        operator.lower[_domain(operator, node, lowering)](node, lowering)
 
 
-def _is_beyond(op: str, result: Format) -> bool:
-    """Whether the operator's integer kernel can not round into `result`."""
-    return result.domain == AFFINE or (op in INTEGERS_ONLY and result.domain != INTEGER)
+def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:
+    """In which domain an operator is lowered: that of its operands, unless the result is beyond what rounds there."""
+    operands, result = lowering.domain(node.inputs), lowering.format(node.outputs[0])
+    if is_affine(*(lowering.format(name) for name in (*node.inputs, *node.outputs)), bits=8):
+        return AFFINE
+    if operands == AFFINE or (operands == INTEGER and _is_beyond(operator, result)):
+        return SINGLE
+    return operands
+
+
+def _is_beyond(operator: Operator, result: Format) -> bool:
+    """Whether what lowers the operator in integers can not round into `result`."""
+    return result.domain == AFFINE or (operator.integers_only and result.domain != INTEGER)
 
 
 def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:
@@ -83,12 +87,14 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     groups = tied_values(graph)
     fixed: dict[str, Format] = {**integral_formats(graph, groups, ranges.values)}
     pins = pinned_formats(graph, groups)
-    fixed.update({**pins, **skewed_weights(graph, pins)})
-    together = ranges_together(graph, groups, _skewed(groups, assignment, {*fixed, *constants}))
+    fixed.update({**pins, **asymmetric_weights(graph, pins)})
+    together = ranges_together(graph, groups, _asymmetric(groups, assignment, {*fixed, *constants}))
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
+        if chosen.vectors and any(name in constants and not _is_matrix(constants[name]) for name in group):
+            chosen = named(chosen.vectors)
         magnitude = 0.0
         for name in group:
             if name in constants:
@@ -99,7 +105,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         if chosen.fit_range is not None and not all(name in constants for name in group):
             ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
             fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
-        elif chosen.fit_values is not None:
+        elif chosen.fit_values is not None and all(name in constants for name in group):
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
         else:
             fmt = chosen.fit(magnitude)
@@ -111,8 +117,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     return share_scales(graph, groups, result, movable)
 
 
-def _skewed(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
-    """The values that become zero-skew integers of a range that may be widened."""
+def _asymmetric(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
+    """The values that become asymmetric integers of a range that may be widened."""
     return {
         name
         for group in groups

@@ -56,7 +56,7 @@ def measured(request: SearchRequest) -> dict[str, Any]:
     begin = time.process_time()
     try:
         task = load_task(request, default_cache_dir(), lambda line: None, lambda *_: None, None)
-        found = search(task.strategy, task.study, budget=Budget(request.evaluations))
+        found = search(task.strategy, task.problem, budget=Budget(request.evaluations))
     except ConfigError as error:
         return {**row, "error": str(error)}
     seconds = time.process_time() - begin
@@ -68,7 +68,7 @@ def measured(request: SearchRequest) -> dict[str, Any]:
         "disagreements": held["disagreements"],
         "samples": held["samples"],
         "searched": found.best.score.disagreements,
-        "search_samples": len(task.study.evaluator.examples),
+        "search_samples": len(task.problem.evaluator.examples),
         "evaluations": round(found.evaluations, 2),
         "seconds": round(seconds, 1),
     }

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, Infeasible, ModelError
-from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
@@ -22,8 +22,8 @@ from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.program import walk
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
-from tinyhil.search.study import Study
 from tinyhil.search.trial import Trial, TrialLog
 
 PROFILED_SAMPLES = 5
@@ -48,21 +48,21 @@ class Meter:
     _describe: Callable[[Candidate], Described] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._describe = describer(self.task.study.memory.placed)
+        self._describe = describer(self.task.problem.memory.placed)
 
     def costs(self, limits: Limits) -> Costs:
         rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
         return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
 
-    def study(self, limits: Limits, ram_bytes: int) -> Study:
-        return replace(self.task.study, costs=self.costs(limits), limit_bytes=ram_bytes)
+    def problem(self, limits: Limits, ram_bytes: int) -> SearchProblem:
+        return replace(self.task.problem, costs=self.costs(limits), limit_bytes=ram_bytes)
 
     def measure(self, candidate: Candidate) -> None:
         """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
         remembered as one that keeps no limit, and said."""
         if self.table.known(candidate, self.phase):
             return
-        bench = make_bench(self.task, TrialLog(None, self.task.study.space, ""), PROFILED_SAMPLES)
+        bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""), PROFILED_SAMPLES)
         try:
             found = bench.profile(candidate)
         except BuildError as error:
@@ -89,7 +89,7 @@ class Meter:
 def limited(task: Task, arenas: Sequence[int]) -> Task:
     """The task with what of each board's limit of RAM is the arena's."""
     own, *others = (
-        replace(side, arena_bytes=limit, study=replace(side.study, limit_bytes=limit))
+        replace(side, arena_bytes=limit, problem=replace(side.problem, limit_bytes=limit))
         for side, limit in zip(task.sides, arenas, strict=True)
     )
     return replace(own, others=tuple(others))
@@ -106,8 +106,8 @@ def _make_meter(task: Task) -> Meter:
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
     model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(task.ranges_text.encode()).hexdigest()[:8]}"
-    truth = truth_of(task.board, emulated=place.port is None)
-    version = Version.of(task.board, truth, task.cache_dir, model)
+    fidelity = fidelity_of(task.board, emulated=place.port is None)
+    version = Version.of(task.board, fidelity, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
     meter = Meter(task, table, task.board.chip.clock_hz)
@@ -120,7 +120,7 @@ def _profile_pilots(meter: Meter) -> None:
     measured, or MOST_PILOTS were."""
     task, table = meter.task, meter.table
     assert task.board is not None
-    space, random = task.study.space, np.random.default_rng(task.request.seed)
+    space, random = task.problem.space, np.random.default_rng(task.request.seed)
     seen: set[Pair] = set()
     begin, measured, number = time.monotonic(), 0, 0
     uniform = [space.uniform(Choice(name)) for name in space.formats]
@@ -174,34 +174,34 @@ def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
     return found
 
 
-def measured_costs(study: Study) -> Costs:
-    """Those of a meter's study."""
-    assert isinstance(study.costs, Costs)
-    return study.costs
+def measured_costs(problem: SearchProblem) -> Costs:
+    """Those of a meter's problem."""
+    assert isinstance(problem.costs, Costs)
+    return problem.costs
 
 
-def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
-    """The study under these limits and bytes of arena, one of each board; without `meters` under those of RAM alone."""
-    studies = [replace(side.study, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
+def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem under these limits and bytes of arena, one of each board; without `meters` those of RAM alone."""
+    problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
     if meters:
-        pairs = zip(studies, meters, limits, strict=True)
-        studies = [replace(study, costs=meter.costs(limit)) for study, meter, limit in pairs]
-    return replace(studies[0], also=tuple(studies[1:]))
+        pairs = zip(problems, meters, limits, strict=True)
+        problems = [replace(problem, costs=meter.costs(limit)) for problem, meter, limit in pairs]
+    return replace(problems[0], also=tuple(problems[1:]))
 
 
-def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
-    """The study with a candidate that keeps all limits, by measurement where estimates are against it.
+def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem with a candidate that keeps all limits, by measurement where estimates are against it.
 
     Infeasible with the least values found, if there is none.
     """
     if not meters and not task.others:
         return joined(task, meters, limits, rams)
     for _ in range(2 if meters else 1):
-        study = joined(task, meters, limits, rams)
+        problem = joined(task, meters, limits, rams)
         known = [run.candidate for meter in meters for run in meter.costs(Limits()).runs]
-        candidate = least(study.space, study.excess, known, enough=0.0)
-        if study.excess(candidate) <= 0.0:
-            return replace(study, anchor=candidate)
+        candidate = least(problem.space, problem.excess, known, enough=0.0)
+        if problem.excess(candidate) <= 0.0:
+            return replace(problem, anchor=candidate)
         for meter in meters:
             meter.next_phase()
             meter.measure(candidate)
@@ -248,19 +248,19 @@ def unbounded(resource: str) -> Limits:
 
 def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
     """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
-    study = meter.study(limit, ram_bytes)
-    costs = measured_costs(study)
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
     known = [run.candidate for run in costs.runs]
 
     def value(candidate: Candidate) -> float:
-        fits = study.memory.fits(candidate, ram_bytes)
+        fits = problem.memory.fits(candidate, ram_bytes)
         return costs.value(candidate) if fits else float("inf")
 
-    candidate = least(study.space, value, known)
+    candidate = least(problem.space, value, known)
     meter.next_phase()
     meter.measure(candidate)
-    study = meter.study(limit, ram_bytes)
-    costs = measured_costs(study)
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
     measured = [run.candidate for run in costs.runs]
     best = min(measured, key=value, default=candidate)
     return best, value(best)
@@ -270,7 +270,7 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     """The operations or constants that take most of it."""
     if limit.latency_us is not None:
         return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
-    program = meter.task.study.space.lower(candidate)
+    program = meter.task.problem.space.lower(candidate)
     sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"

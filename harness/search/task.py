@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from tinyhil.harness.search.total import wider_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.placement import Placement, placements
-from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.preference import RAM
+from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
@@ -38,9 +38,9 @@ from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.problem import SearchProblem, Strategy
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.study import Strategy, Study
 from tinyhil.search.trial import Trial, TrialLog
 
 Say = Callable[[str], None]
@@ -49,6 +49,29 @@ USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits i
 OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
+
+
+# Fields of a request that a key need not hold: what they name is hashed itself (the model's file, samples, ranges,
+# formats, the strategy as it was made), they say how long to search, who computes, or what becomes of the answer.
+HASHED_BY_CONTENT = ("model", "inputs", "held_out", "calibrate", "samples", "formats", "strategy", "set_")
+NO_ANSWER = (
+    "evaluations",
+    "seconds",
+    "target",
+    "finalists",
+    "evaluator",
+    "wait_s",
+    "out",
+    "plot",
+    "results",
+    "workers",
+)
+UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
+# Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
+UNSCORED = UNKEYED | {
+    *("seed", "board", "also", "on_device", "every", "device_samples", "port", "prefer", "ram", "arena", "latency_us"),
+    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +227,7 @@ class Task:
     opened: Opened
     ranges: Ranges
     split: Split
-    study: Study
+    problem: SearchProblem
     boards: Boards | None
     board: BoardSpec | None
     cache_dir: Path
@@ -244,27 +267,27 @@ class Task:
     @property
     def key(self) -> str:
         """Names what may be resumed: the same questions about the same model on the same samples."""
-        r, split = self.request, self.split
-        device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
-        if r.costs or r.minimize:
-            device += f" {r.limits} {r.minimize} {r.points}"
-        if r.pareto:
-            device += f" {r.pareto} {r.levels}"
-        if r.also:
-            device += f" {r.board} {r.also}"
-        if self.accelerated and self.board is not None:
-            device += f" {self.board.hardware} {r.accelerator_limits}"
-        names = ",".join(self.study.space.formats)
-        if r.calibrate_by != "minmax":
-            names += f" {r.calibrate_by}"
-        model = self.opened.model.sha256
-        how = f"{model} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
-        return hashlib.sha256(f"{how} {self.ranges_text}".encode()).hexdigest()
+        return self._digest(UNKEYED, repr(self.strategy))
+
+    @property
+    def scores_key(self) -> str:
+        """Names what scores depend on, whatever the strategy and the limits."""
+        return self._digest(UNSCORED)
+
+    def _digest(self, left_out: Collection[str], *more: str) -> str:
+        split, board = self.split, self.board
+        given = {one.name: getattr(self.request, one.name) for one in fields(SearchRequest) if one.name not in left_out}
+        hardware = None if board is None else board.hardware
+        parts = (self.opened.model.sha256, split.sha256, len(split.x), self.problem.space.formats, self.ranges_text)
+        text = " ".join(map(str, (*parts, hardware, json.dumps(given, sort_keys=True), *more)))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def ranges_text(self) -> str:
-        """The ranges as part of a key."""
-        return json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
+        """The ranges as part of a key, with all that decides how they are cut."""
+        ranges = self.ranges
+        seen = {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in ranges.seen.items()}
+        return json.dumps([dict(ranges.values), dict(ranges.columns), ranges.by, seen], sort_keys=True)
 
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:
@@ -292,10 +315,10 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
-    study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
+    problem = SearchProblem(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
-        study = replace(study, costs=costs, anchor=costs.anchor())
+        problem = replace(problem, costs=costs, anchor=costs.anchor())
     task = Task(
         request,
         ram_bytes,
@@ -304,7 +327,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         opened,
         ranges,
         split,
-        study,
+        problem,
         boards,
         board,
         cache_dir,
@@ -340,12 +363,12 @@ def _on(task: Task, name: str) -> Task:
     board = _board(request, task.boards)
     if task.accelerated or board is None or board.hardware is not None:
         raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
-    memory, ram_bytes = memory_of(task.study.space, board, request.prefer), _ram_bytes(request, board)
+    memory, ram_bytes = memory_of(task.problem.space, board, request.prefer), _ram_bytes(request, board)
     memory.require(ram_bytes)
     whole = board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole else None
-    study = replace(task.study, memory=memory, limit_bytes=ram_bytes, beside=beside)
-    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, study=study, board=board)
+    problem = replace(task.problem, memory=memory, limit_bytes=ram_bytes, beside=beside)
+    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, problem=problem, board=board)
 
 
 def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
@@ -359,7 +382,7 @@ def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memor
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
-        lambda program: floor_bytes(arranged(program)),
+        lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
     )
 
 
@@ -395,7 +418,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
 
 
 def trial_log(task: Task, stem: str) -> TrialLog:
-    return TrialLog(task.folder / f"{stem}.jsonl", task.study.space, task.key)
+    return TrialLog(task.folder / f"{stem}.jsonl", task.problem.space, task.key)
 
 
 def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
@@ -422,7 +445,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         task.boards,
         task.cache_dir,
         task.board.name,
-        task.study.space,
+        task.problem.space,
         thin.x,
         thin.y,
         calibration,
@@ -434,7 +457,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
 
 def placed(program: Program, ram_bytes: int | None, prefer: str) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return preferred(placements(program, budget=PlanBudget(nodes=PLAN_NODES)), ram_bytes, prefer)
+    return chosen(program, Wish(prefer), ram_bytes, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def quick_plan(program: Program) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -43,7 +42,7 @@ def helped(task: Task) -> Iterator[Task]:
             assert helper.stdin is not None
             helper.stdin.write(json.dumps(_told(task)))
             helper.stdin.close()
-        yield replace(task, study=replace(task.study, journal=journal))
+        yield replace(task, problem=replace(task.problem, journal=journal))
 
 
 def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
@@ -59,18 +58,14 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
             if question is None:
                 time.sleep(POLL_S)
                 continue
-            journal.tell(question, answered(task.study, question))
+            journal.tell(question, answered(task.problem, question))
             answers += 1
     return answers
 
 
 def journal_path(task: Task) -> Path:
     """One for all searches, whatever their strategies and limits, that ask about the same things."""
-    split, space = task.split, task.study.space
-    how = f"{task.opened.model.sha256} {split.sha256} {len(split.x)} {space.formats} {task.request.calibrate_by}"
-    how += f" {task.ranges_text}"
-    how += "" if task.board is None else f" {task.board.hardware}"
-    return task.folder / f"journal-{hashlib.sha256(how.encode()).hexdigest()[:12]}.jsonl"
+    return task.folder / f"journal-{task.scores_key[:12]}.jsonl"
 
 
 def _told(task: Task) -> dict[str, Any]:

@@ -78,7 +78,7 @@ inline float times_power(float a, float b) { return hil::scaled(a, static_cast<i
 template <float (*F)(float, float)>
 uint32_t function2(const Pair *p, uint8_t) { return code(F(hil::float_of(p->a), hil::float_of(p->b))); }
 
-// Zero-skew integers: p->a times the multiplier p->b. A product has its two factors in the halves of p->a.
+// Asymmetric integers: p->a times the multiplier p->b. A product has its two factors in the halves of p->a.
 template <int Shift>
 uint32_t rescaled(const Pair *p, uint8_t) { return code(hil::rescale(element<int32_t>(p->a), element<int32_t>(p->b), Shift)); }
 template <int Shift>
@@ -97,6 +97,11 @@ template <int Shift>
 uint32_t rescaled_product(const Pair *p, uint8_t) {
     const int16_t left = element<int16_t>(p->a), right = element<int16_t>(p->a >> 16);
     return code(static_cast<int32_t>(hil::rescale_product(left, right, element<int32_t>(p->b), hil::Const<Shift>())));
+}
+// a + b or a - b of the two bytes of p->a
+template <class Sum>
+uint32_t code_sum(const Pair *p, uint8_t) {
+    return code(Sum::template of<int8_t>(element<int8_t>(p->a), element<int8_t>(p->a >> 8)));
 }
 
 void answer(uint32_t result, uint8_t saturations);

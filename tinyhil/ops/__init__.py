@@ -32,6 +32,7 @@ from tinyhil.ops import (
     rows,
     scan,
     shape,
+    signs,
     single,
     slope,
     softmax,
@@ -101,10 +102,9 @@ KERNELS: tuple[Kernel, ...] = (
     *top.KERNELS,
     *code_table.KERNELS,
     *rows.KERNELS,
+    *signs.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}
 LOOP_BY_NAME = {loop.name: loop for loop in LOOPS}
-SINGLE_LOWER = single.LOWER
-AFFINE_LOWER = {**affine.LOWER, **affine_moves.LOWER, **affine_softmax.LOWER}
 KERNEL_BY_NAME = {kernel.name: kernel for kernel in KERNELS}

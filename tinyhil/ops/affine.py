@@ -1,4 +1,4 @@
-"""Zero-skew integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
+"""Asymmetric integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
 
 Layers fold the input's zero point into the bias, sum w * (x - z) + b = sum w * x + (b - z * sum w), and pad with z.
 A Relu, a Clip or the range of a quantized model behind one of them is a clamp of its codes, which does not count as
@@ -17,6 +17,7 @@ from tinyhil.formats.affine import (
     MULTIPLIER_BITS,
     SMALLEST_RANGE,
     Affine,
+    as_affine,
     fit,
     multiplier,
     rescale,
@@ -29,10 +30,9 @@ from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
 from tinyhil.ops import window
-from tinyhil.ops.elementwise import repeated
 from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.movement import MOVE, block
-from tinyhil.ops.operator import Arrays, Kernel, Operator, refuse, signed_bits
+from tinyhil.ops.movement import MOVE, block, repeated
+from tinyhil.ops.operator import Arrays, Kernel, Lower, refuse, signed_bits
 from tinyhil.program import Op, Tensor
 
 WORD = Fixed(32, 0)
@@ -40,6 +40,7 @@ HALF = Fixed(16, 0)
 BYTE = Fixed(8, 0)
 ADD_LIFT = 20  # of operands before they are aligned (tensorflow/lite/kernels/add.cc)
 SUM_BITS = {8: 32, 16: 63}
+SHORT_BITS = 24  # sums that one register less holds on an AVR
 END = (1 << 31) - 1
 EXACT_SINGLE_BITS = 24  # float32 products and sums of integers below 2**24 are exact in any order
 
@@ -72,12 +73,12 @@ def layer(
 
 
 def is_affine(*formats: Format, bits: int | None = None) -> bool:
-    """Whether all are zero-skew integers, of `bits` if given."""
+    """Whether all are asymmetric integers, of `bits` if given."""
     return all(fmt.domain == AFFINE and bits in (None, fmt.bits) for fmt in formats)
 
 
 def grid(fmt: Format) -> tuple[float, int] | None:
-    """Scale and zero point of a result that layers can round to: zero-skew integers and fixed point."""
+    """Scale and zero point of a result that layers can round to: asymmetric integers and fixed point."""
     return fmt.grid if fmt.domain in (AFFINE, INTEGER) else None
 
 
@@ -85,8 +86,7 @@ def emit_layer(
     node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
 ) -> None:
     """One call of `kernel` (dense_affine or conv_affine); `params` lacks what the scales decide."""
-    source, out = lowering.format(x), lowering.define(node.outputs[0])
-    assert isinstance(source, Affine)
+    source, out = as_affine(lowering.format(x)), lowering.define(node.outputs[0])
     target = out
     if grid(out.format) is None:  # through the finest integers that hold what was seen
         largest = math.ldexp(max(lowering.observed(node.outputs[0]), SMALLEST_RANGE), out.format.exponent)
@@ -119,8 +119,9 @@ def _sum_bits(node: Node, source: Affine, codes: np.ndarray, bias: np.ndarray, p
     lefts = [max(shift, 0) for _, shift in pairs]
     left, bits = max(lefts), SUM_BITS[source.bits]
     widest = max(int(bound) << by for bound, by in zip(bounds, lefts, strict=True))
-    if bits == SUM_BITS[8] and signed_bits(widest) > bits:
-        bits = SUM_BITS[16]
+    if bits == SUM_BITS[8]:
+        needed = signed_bits(widest)
+        bits = SHORT_BITS if needed <= SHORT_BITS else bits if needed <= bits else SUM_BITS[16]
     factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]
     results = max(int(bound) * factor for bound, factor in zip(bounds, factors, strict=True))
     if np.abs(bias).max() > END or signed_bits(int(bounds.max())) > 47 or results >= END / 2 or left > 14:
@@ -134,7 +135,7 @@ def _finished(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(samples, rows, outputs) sums to codes; `narrow` rescales 32-bit sums."""
     zero = op.params["zero"]
-    scale = narrow if op.accumulator_bits == SUM_BITS[8] else rescale_wide
+    scale = narrow if op.accumulator_bits <= SUM_BITS[8] else rescale_wide
     codes = scale(sums, arrays[3].reshape(-1), arrays[4].reshape(-1)) + zero
     return limited(codes, op, out)
 
@@ -181,24 +182,22 @@ def _execute_conv(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.n
 def _operands(node: Node, lowering: Lowering) -> tuple[tuple[str, ...], list[int], Affine, Affine, Tensor]:
     names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
     out = lowering.define(node.outputs[0])
-    a, b = (lowering.format(value) for value in node.inputs)
-    assert isinstance(a, Affine)
-    assert isinstance(b, Affine)
+    a, b = (as_affine(lowering.format(value)) for value in node.inputs)
     return names, list(periods), a, b, out
 
 
 def _shared(out: Tensor, periods: list[int], a: Affine, b: Affine) -> dict[str, int]:
-    assert isinstance(out.format, Affine)
     keys = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
-    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, out.format.zero), strict=True))
+    return dict(zip(keys, (out.count, *periods, a.zero, b.zero, as_affine(out.format).zero), strict=True))
 
 
-def _lower_sum(sign: int):  # type: ignore[no-untyped-def]
-    def lower(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_sum(sign: int) -> Lower:
+    """What lowers Add (`sign` 1) and Sub (-1) of asymmetric integers of 8 bits."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
         names, periods, a, b, out = _operands(node, lowering)
-        assert isinstance(out.format, Affine)
         twice = 2 * max(a.scale, b.scale)
-        factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * out.format.scale))
+        factors = (a.scale / twice, b.scale / twice, twice / ((1 << ADD_LIFT) * as_affine(out.format).scale))
         suffix, ends = limit_of(node, out.format)
         params = {**_shared(out, periods, a, b), "sign": sign, **ends}
         for key, factor in zip("abo", factors, strict=True):
@@ -221,10 +220,10 @@ def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
     return limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], op, out)
 
 
-def _lower_mul(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_mul(node: Node, lowering: Lowering) -> None:
+    """Mul of asymmetric integers of 8 bits."""
     names, periods, a, b, out = _operands(node, lowering)
-    assert isinstance(out.format, Affine)
-    m, shift = multiplier(a.scale * b.scale / out.format.scale)
+    m, shift = multiplier(a.scale * b.scale / as_affine(out.format).scale)
     suffix, ends = limit_of(node, out.format)
     params = {**_shared(out, periods, a, b), "multiplier": m, "by": shift, **ends}
     lowering.emit(node, Op(PRODUCT.name + suffix, node.name, names, out.name, params))
@@ -263,7 +262,7 @@ SUM = Kernel(
     "a + b or a - b, each rescaled to a common scale",
     _execute_sum,
     (*_PAIR, "sign", *_SUM),
-    (*_PAIR, "sign", "a_shift", "b_shift", "o_shift"),
+    (*_PAIR, "sign", *_SUM),
     in_place=True,
     codes=_ALL,
 )
@@ -277,5 +276,3 @@ PRODUCT = Kernel(
     codes=_ALL,
 )
 KERNELS = (DENSE, CONV, SUM, PRODUCT, *forms((DENSE, CONV, SUM, PRODUCT), only_clip=True))
-# Elementwise operators of which both operands and the result are 8-bit zero-skew integers
-LOWER = {"Add": _lower_sum(1), "Sub": _lower_sum(-1), "Mul": _lower_mul}

@@ -1,4 +1,4 @@
-"""Zero-skew integers where layers are not: moves and MaxPool of codes, Relu and Clip as clamps or by table, means.
+"""Asymmetric integers where layers are not: moves and MaxPool of codes, Relu and Clip as clamps or by table, means.
 
 Codes order as their values do, so choosing among codes of one scale needs no arithmetic. A mean is the exact sum of
 code less zero point, times a 31-bit multiplier that holds both scales and the count, one rounding.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhil.formats.affine import Affine, multiplier, reciprocal_above, rescale_away
+from tinyhil.formats.affine import as_affine, multiplier, reciprocal_above, rescale_away
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
-from tinyhil.ops import movement, single, window
+from tinyhil.ops import movement, window
 from tinyhil.ops.affine import BYTE, WORD, limited
 from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Lower, attr, refuse
 from tinyhil.ops.reciprocal import MAX_COUNT
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -75,8 +75,9 @@ def _execute_mean(op: Op, arrays: Arrays, out: Format) -> Codes:
     return limited(codes.reshape(len(codes), -1), op, out)
 
 
-def _lower_mean(_: Operator, node: Node, lowering: Lowering) -> None:
-    x, shape = lowering.format(node.inputs[0]), lowering.shape(node.inputs[0])
+def lower_mean(node: Node, lowering: Lowering) -> None:
+    """AveragePool and GlobalAveragePool; ModelError if a window is too large."""
+    x, shape = as_affine(lowering.format(node.inputs[0])), lowering.shape(node.inputs[0])
     is_global = node.op.startswith("Global")
     w = window.infer_window(node, shape, shape[2:] if is_global else tuple(node.attrs["kernel_shape"]))
     valid = np.unique(w.valid_counts())
@@ -85,18 +86,17 @@ def _lower_mean(_: Operator, node: Node, lowering: Lowering) -> None:
         raise refuse(node, f"windows of {counts.max()} elements, the limit is {MAX_COUNT}", "pool in two steps")
     varies = len(counts) > 1
     out = lowering.define(node.outputs[0])
-    assert isinstance(x, Affine)
-    assert isinstance(out.format, Affine)
+    result = as_affine(out.format)
     used = range(1, int(counts.max()) + 1) if varies else counts.tolist()
     # of codes of one format TensorFlow Lite takes the mean as they are, which tells on which side of zero a tie lies
-    raw = x == out.format and np.array_equal(counts, valid)
-    pairs = [reciprocal_above(count) if raw else multiplier(x.scale / (out.format.scale * count)) for count in used]
+    raw = x == result and np.array_equal(counts, valid)
+    pairs = [reciprocal_above(count) if raw else multiplier(x.scale / (result.scale * count)) for count in used]
     names = (
         lowering.add_codes(f"{out.name}.multipliers", np.array([m for m, _ in pairs]), WORD),
         lowering.add_codes(f"{out.name}.shifts", np.array([shift for _, shift in pairs]), BYTE),
         lowering.operand(node.inputs[0]),
     )
-    x_zero, zero = (0, 0) if raw else (x.zero, out.format.zero)
+    x_zero, zero = (0, 0) if raw else (x.zero, result.zero)
     params = {**w.params(), "x_zero": x_zero, "zero": zero, "varies": int(varies)}
     suffix, ends = limit_of(node, out.format)
     params |= ends
@@ -114,16 +114,19 @@ def _ends(node: Node) -> tuple[float, float]:
     return (0.0, np.inf) if node.op == "Relu" else (float(node.attrs["min"]), float(node.attrs["max"]))
 
 
-def _lower_clamp(operator: Operator, node: Node, lowering: Lowering) -> None:
-    fmt = lowering.format(node.inputs[0])
-    assert isinstance(fmt, Affine)
-    if lowering.format(node.outputs[0]) != fmt:
-        by_function = single.LOWER.get(node.op)
-        if by_function is not None:
-            by_function(operator, node, lowering)
-        elif not single.lower_by_table(operator, node, lowering) and operator.lower is not None:
-            operator.lower(node, lowering)
-        return
+def clamp(otherwise: Lower) -> Lower:
+    """What lowers Relu and Clip: a clamp of codes where operand and result have one format."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
+        (_lower_clamp if lowering.format(node.inputs[0]) == lowering.format(node.outputs[0]) else otherwise)(
+            node, lowering
+        )
+
+    return lower
+
+
+def _lower_clamp(node: Node, lowering: Lowering) -> None:
+    fmt = as_affine(lowering.format(node.inputs[0]))
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
     low, high = (int(np.clip(np.rint(end / fmt.scale) + fmt.zero, fmt.lowest, fmt.highest)) for end in _ends(node))
     params = {"count": out.count, "low": low, "high": high}
@@ -166,10 +169,3 @@ CLAMP = Kernel(
     codes=(0,),
 )
 KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER, MAX_POOL, MEAN, CLAMP, *forms((MEAN,), only_clip=True))
-# Operators of which operands and results are 8-bit zero-skew integers
-LOWER = {
-    "AveragePool": _lower_mean,
-    "GlobalAveragePool": _lower_mean,
-    "Relu": _lower_clamp,
-    "Clip": _lower_clamp,
-}

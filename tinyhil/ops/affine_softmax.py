@@ -1,4 +1,4 @@
-"""Softmax of 8-bit zero-skew integers in the integers of TensorFlow Lite (kernels/internal/reference/softmax.h).
+"""Softmax of 8-bit asymmetric integers in the integers of TensorFlow Lite (kernels/internal/reference/softmax.h).
 
 The exponential of the distance to the largest code is a number in 0..1 with 31 fraction bits: a table with an entry for
 each distance, made by gemmlowp's fixed-point exponential (fixedpoint.h). The sum has 19 fraction bits, its reciprocal
@@ -12,18 +12,19 @@ import math
 
 import numpy as np
 
-from tinyhil.formats.affine import MULTIPLIER_BITS, Affine, multiplier, rescale
+from tinyhil.formats.affine import MULTIPLIER_BITS, as_affine, multiplier, rescale
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, element_count
 from tinyhil.lowering import Lowering
-from tinyhil.ops import single, softmax
+from tinyhil.ops import single
 from tinyhil.ops.affine import WORD
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of
+from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of
 from tinyhil.program import Op
 
 ONE = (1 << MULTIPLIER_BITS) - 1
 INTEGER_BITS = 5  # of distances; beyond 31 the exponential counts as zero
 SUM_DROP = 12  # fraction bits that the sum leaves out
+MAX_COUNT = 1 << 12  # sums of 2**19 each stay below 2**31
 RESULT = (1 / 256, -128)  # scale and zero point
 WORST_ERROR = 2.0**-18  # of a result y of n, times 1 + n * y: terms of the sum are cut to 2**-20
 # exp(-2**k) for k = -2..4, with 31 fraction bits
@@ -81,14 +82,13 @@ def _execute(op: Op, arrays: Arrays, _: Format) -> tuple[np.ndarray, np.ndarray]
     return np.minimum(codes, 127).reshape(len(x), -1), np.zeros((len(x), 0), bool)
 
 
-def _lower(operator: Operator, node: Node, lowering: Lowering) -> None:
-    x, shape = lowering.format(node.inputs[0]), lowering.shape(node.inputs[0])
-    out = lowering.format(node.outputs[0])
-    assert isinstance(x, Affine)
-    assert isinstance(out, Affine)
+def lower(node: Node, lowering: Lowering) -> None:
+    """Softmax over the last axis with TensorFlow Lite's format of the result, else in single precision."""
+    x, shape = as_affine(lowering.format(node.inputs[0])), lowering.shape(node.inputs[0])
+    out = as_affine(lowering.format(node.outputs[0]))
     last = axis_of(node, attr(node, "axis", -1), len(shape)) == len(shape) - 1
-    if (out.scale, out.zero) != RESULT or not last or shape[-1] >= softmax.MAX_COUNT or x.scale < 2.0**-26:
-        single.LOWER["Softmax"](operator, node, lowering)
+    if (out.scale, out.zero) != RESULT or not last or shape[-1] >= MAX_COUNT or x.scale < 2.0**-26:
+        single.lower_softmax(node, lowering)
         return
     defined = lowering.define(node.outputs[0])
     table = lowering.add_codes(f"{defined.name}.exponentials", exp_table(x.scale), WORD)
@@ -106,4 +106,3 @@ SOFTMAX = Kernel(
     codes=(0, 1),
 )
 KERNELS = (SOFTMAX,)
-LOWER = {"Softmax": _lower}

@@ -13,7 +13,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops.linear import placed_pair
 from tinyhil.ops.movement import spread
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
 from tinyhil.program import Op
 
 
@@ -82,4 +82,6 @@ BATCH_MATMUL = Kernel(
 )
 KERNELS = (BATCH_MATMUL,)
 
-OPERATORS = (Operator("BatchMatMul", "MatMul of batches; broadcast along the batch axes", _infer, _evaluate, _lower),)
+OPERATORS = (
+    Operator("BatchMatMul", "MatMul of batches; broadcast along the batch axes", _infer, _evaluate, by_domain(_lower)),
+)

@@ -17,8 +17,8 @@ from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.division import tiled
-from tinyhil.ops.elementwise import repeated
 from tinyhil.ops.exponential import infer_same
+from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import (
     Arrays,
     Kernel,
@@ -26,6 +26,7 @@ from tinyhil.ops.operator import (
     accumulator_bits,
     align,
     broadcast,
+    by_domain,
     refuse,
     signed_bits,
 )
@@ -231,7 +232,7 @@ KERNELS = (COMPARE, SIGN, TRUNCATE, WHERE)
 
 
 def _comparison(name: str, summary: str, mode: int, swapped: bool = False) -> Operator:
-    return Operator(name, summary, _infer, _evaluate(mode, swapped), _lower(mode, swapped))
+    return Operator(name, summary, _infer, _evaluate(mode, swapped), by_domain(_lower(mode, swapped)))
 
 
 OPERATORS = (
@@ -242,14 +243,16 @@ OPERATORS = (
     _comparison("Equal", "a = b; broadcast", EQUAL),
     _comparison("And", "both are not 0; broadcast", AND),
     _comparison("Or", "one is not 0; broadcast", OR),
-    Operator("Not", "1 for 0, else 0", infer_same, _evaluate_not, _lower_signs(0, 1, 0)),
-    Operator("Sign", "-1, 0 or 1", infer_same, _evaluate_sign, _lower_signs(-1, 0, 1)),
+    Operator("Not", "1 for 0, else 0", infer_same, _evaluate_not, by_domain(_lower_signs(0, 1, 0))),
+    Operator("Sign", "-1, 0 or 1", infer_same, _evaluate_sign, by_domain(_lower_signs(-1, 0, 1))),
     Operator(
         "Truncate",
         "x without its fraction: what Cast to integers does",
         infer_same,
         _evaluate_truncate,
-        _lower_truncate,
+        by_domain(_lower_truncate),
     ),
-    Operator("Where", "a where the condition holds, else b; broadcast", _infer, _evaluate_where, _lower_where),
+    Operator(
+        "Where", "a where the condition holds, else b; broadcast", _infer, _evaluate_where, by_domain(_lower_where)
+    ),
 )

@@ -18,7 +18,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops import affine, channels, window
 from tinyhil.ops.limits import clamped, forms
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, by_domain, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -138,7 +138,7 @@ OPERATORS = (
         "1-D and 2-D; groups, depthwise, dilations, strides, any padding; constant weights",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("group", *window.ATTRIBUTES),
     ),
 )

@@ -27,8 +27,9 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
 from tinyhil.lowering import Lowering
+from tinyhil.ops import single
 from tinyhil.ops.exponential import infer_same
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
 
 STEPS_LOG2 = 5
@@ -107,16 +108,11 @@ def elu(alpha: float) -> Curve:
     return Curve(f"elu_table_{alpha!r}", lambda t: size * -np.expm1(-t), 12.0, 1, sign, 0)
 
 
-def is_tanh_form(node: Node) -> bool:
-    """Whether this Gelu is the one that approximates the normal distribution by a tanh."""
-    return attr(node, "approximate", b"none") in (b"tanh", "tanh")
-
-
 def curve_of(node: Node) -> Curve:
     if node.op == "Elu":
         return elu(float(attr(node, "alpha", 1.0)))
     if node.op == "Gelu":
-        return GELU_TANH if is_tanh_form(node) else GELU
+        return GELU_TANH if single.is_tanh_form(node) else GELU
     return {"Erf": ERF, "Softplus": SOFTPLUS}[node.op]
 
 
@@ -188,7 +184,7 @@ KERNELS = (CURVE,)
 
 
 def _operator(name: str, summary: str, attributes: tuple[str, ...] = ()) -> Operator:
-    return Operator(name, summary, infer_same, _evaluate, _lower, attributes)
+    return Operator(name, summary, infer_same, _evaluate, by_domain(_lower, single.function(_evaluate)), attributes)
 
 
 def _text(curve: Curve) -> str:

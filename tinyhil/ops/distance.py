@@ -23,7 +23,7 @@ from tinyhil.formats.window import Operand, Window, granule_of, place_squares
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, by_domain
 from tinyhil.program import Op
 
 DIFFERENCE_BITS = 16
@@ -149,7 +149,7 @@ OPERATORS = (
         "Sub, Mul with itself and ReduceSum over the last axis, fused",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("shape", "exponent"),
     ),
 )

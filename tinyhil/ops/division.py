@@ -11,9 +11,10 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering import Loaded, Lowering, loaded
-from tinyhil.ops.elementwise import repeated
+from tinyhil.ops import single
 from tinyhil.ops.exponential import infer_same
-from tinyhil.ops.operator import Arrays, Kernel, Operator, align, broadcast, signed_bits
+from tinyhil.ops.movement import repeated
+from tinyhil.ops.operator import Arrays, Kernel, Operator, align, broadcast, by_domain, signed_bits
 from tinyhil.program import Op
 
 ONE = "one"
@@ -142,7 +143,29 @@ SQRT = Kernel(
 KERNELS = (DIV, SQRT)
 
 OPERATORS = (
-    Operator("Div", "exact quotient; broadcast along any axes", _infer_div, _evaluate_div, _lower_div, ("exact",)),
-    Operator("Reciprocal", "exact quotient", infer_same, _evaluate_reciprocal, _lower_reciprocal),
-    Operator("Sqrt", "exact root", infer_same, _evaluate_sqrt, _lower_sqrt),
+    Operator(
+        "Div",
+        "exact quotient; broadcast along any axes",
+        _infer_div,
+        _evaluate_div,
+        by_domain(_lower_div, single.lower_div),
+        ("exact",),
+        integers_only=True,
+    ),
+    Operator(
+        "Reciprocal",
+        "exact quotient",
+        infer_same,
+        _evaluate_reciprocal,
+        by_domain(_lower_reciprocal, single.function(_evaluate_reciprocal)),
+        integers_only=True,
+    ),
+    Operator(
+        "Sqrt",
+        "exact root",
+        infer_same,
+        _evaluate_sqrt,
+        by_domain(_lower_sqrt, single.function(_evaluate_sqrt)),
+        integers_only=True,
+    ),
 )

@@ -9,11 +9,13 @@ import numpy as np
 from tinyhil.arithmetic import like, plus, scaled, times
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
-from tinyhil.graph import Node, Shape, element_count
+from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
-from tinyhil.ops.movement import spread
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast
+from tinyhil.ops import affine, single
+from tinyhil.ops.affine_moves import clamp
+from tinyhil.ops.movement import repeated
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
 from tinyhil.program import Op
 
 
@@ -32,21 +34,6 @@ def binary(
 
 def _evaluate_relu(node: Node, arrays: Arrays) -> list[np.ndarray]:
     return [np.maximum(arrays[0], np.float32(0))]
-
-
-def repeated(node: Node, lowering: Lowering, value: str) -> tuple[str, int]:
-    """Tensor of operand `value` and the elements after which it repeats: its own count if it broadcasts over leading
-    axes only. Along inner axes it is spread out, a constant when the model is compiled."""
-    shape = lowering.shape(value)
-    trimmed = shape[next((i for i, dim in enumerate(shape) if dim != 1), len(shape)) :]
-    target = lowering.shape(node.outputs[0])
-    if not trimmed or trimmed == target[len(target) - len(trimmed) :]:
-        return lowering.operand(value), element_count(trimmed)
-    constant = lowering.constant(value)
-    if constant is None:
-        return spread(node, lowering, value, target), element_count(target)
-    whole = np.broadcast_to(constant, target)
-    return lowering.add_constant(value, whole, lowering.format(value)), whole.size
 
 
 def lower_aligned(kernel: Kernel) -> Callable[[Node, Lowering], None]:
@@ -143,8 +130,32 @@ RELU = Kernel(
 KERNELS = (ADD, SUB, MUL, RELU)
 
 OPERATORS = (
-    Operator("Add", "sum; broadcast along any axes", _infer, binary(np.add), lower_aligned(ADD)),
-    Operator("Sub", "difference; broadcast along any axes", _infer, binary(np.subtract), lower_aligned(SUB)),
-    Operator("Mul", "product; broadcast along any axes", _infer, binary(np.multiply), _lower_mul),
-    Operator("Relu", "max(x, 0)", _infer, _evaluate_relu, _lower_relu),
+    Operator(
+        "Add",
+        "sum; broadcast along any axes",
+        _infer,
+        binary(np.add),
+        by_domain(lower_aligned(ADD), affine=affine.lower_sum(1)),
+    ),
+    Operator(
+        "Sub",
+        "difference; broadcast along any axes",
+        _infer,
+        binary(np.subtract),
+        by_domain(lower_aligned(SUB), affine=affine.lower_sum(-1)),
+    ),
+    Operator(
+        "Mul",
+        "product; broadcast along any axes",
+        _infer,
+        binary(np.multiply),
+        by_domain(_lower_mul, affine=affine.lower_mul),
+    ),
+    Operator(
+        "Relu",
+        "max(x, 0)",
+        _infer,
+        _evaluate_relu,
+        by_domain(_lower_relu, affine=clamp(single.by_table(_evaluate_relu, _lower_relu))),
+    ),
 )

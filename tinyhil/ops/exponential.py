@@ -21,7 +21,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr
+from tinyhil.ops import single
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
 
 WORST_ULP = 1.0
@@ -157,14 +158,16 @@ OPERATORS = (
         f"worst error {WORST_ULP} unit of the last place",
         infer_same,
         _evaluate_exp,
-        _lower_exp,
+        by_domain(_lower_exp, single.function(_evaluate_exp)),
         ("factor",),
+        integers_only=True,
     ),
     Operator(
         "Log",
         f"worst error {LOG_ERROR} besides its rounding; x <= 0 saturates",
         infer_same,
         _evaluate_log,
-        _lower_log,
+        by_domain(_lower_log, single.function(_evaluate_log)),
+        integers_only=True,
     ),
 )

@@ -17,7 +17,7 @@ from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering, loaded
 from tinyhil.ops.index import inside
-from tinyhil.ops.operator import Arrays, Kernel, Operator
+from tinyhil.ops.operator import Arrays, Kernel, Operator, by_domain
 from tinyhil.ops.sums import Constant, proven
 from tinyhil.program import Op
 
@@ -93,7 +93,7 @@ OPERATORS = (
         "GatherAt of a constant and MatMul with what it chose, fused",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("shape", "inner", "on_left"),
     ),
 )

@@ -15,7 +15,7 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 COUNTER = Fixed(16, 0)
@@ -149,7 +149,7 @@ OPERATORS = (
         "Gather with indices computed at run time; clamped into the axis",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("axis",),
     ),
 )

@@ -15,7 +15,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering
 from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import clamped, forms
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, by_domain, refuse
 from tinyhil.ops.sums import Constant, LayerKernels, emit_layer
 from tinyhil.program import Op
 from tinyhil.reram.array import matmul
@@ -203,13 +203,19 @@ MATMUL = Kernel(
 KERNELS = (DENSE, DENSE_BIAS, MATMUL, *forms((DENSE, DENSE_BIAS)))
 
 OPERATORS = (
-    Operator("MatMul", "matrix product; batch dimensions of 1 only", _infer_matmul, _evaluate_matmul, _lower_matmul),
+    Operator(
+        "MatMul",
+        "matrix product; batch dimensions of 1 only",
+        _infer_matmul,
+        _evaluate_matmul,
+        by_domain(_lower_matmul),
+    ),
     Operator(
         "Gemm",
         "matrix product plus bias; alpha = beta = 1, transA = 0, constant weights",
         _infer_gemm,
         _evaluate_gemm,
-        _lower_gemm,
+        by_domain(_lower_gemm),
         ("alpha", "beta", "transA", "transB"),
     ),
 )

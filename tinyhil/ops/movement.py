@@ -16,7 +16,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, by_domain, refuse
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Op
 
@@ -272,6 +272,21 @@ def spread(node: Node, lowering: Lowering, value: str, target: Shape) -> str:
     return tensor.name
 
 
+def repeated(node: Node, lowering: Lowering, value: str) -> tuple[str, int]:
+    """Tensor of operand `value` and the elements after which it repeats: its own count if it broadcasts over leading
+    axes only. Along inner axes it is spread out, a constant when the model is compiled."""
+    shape = lowering.shape(value)
+    trimmed = shape[next((i for i, dim in enumerate(shape) if dim != 1), len(shape)) :]
+    target = lowering.shape(node.outputs[0])
+    if not trimmed or trimmed == target[len(target) - len(trimmed) :]:
+        return lowering.operand(value), element_count(trimmed)
+    constant = lowering.constant(value)
+    if constant is None:
+        return spread(node, lowering, value, target), element_count(target)
+    whole = np.broadcast_to(constant, target)
+    return lowering.add_constant(value, whole, lowering.format(value)), whole.size
+
+
 # ---- Pad
 
 
@@ -410,13 +425,13 @@ KERNELS = (MOVE, PLACE, PLACE_MORE, GATHER)
 
 
 OPERATORS = (
-    Operator("Concat", "any axis", _infer_concat, _evaluate_concat, _lower_concat, ("axis",)),
+    Operator("Concat", "any axis", _infer_concat, _evaluate_concat, by_domain(_lower_concat), ("axis",)),
     Operator(
         "Slice",
         "constant bounds, any steps",
         _infer_parts,
         _evaluate_parts,
-        _lower_parts,
+        by_domain(_lower_parts),
         settle=_settle_slice,
     ),
     Operator(
@@ -424,21 +439,36 @@ OPERATORS = (
         "constant parts",
         _infer_parts,
         _evaluate_parts,
-        _lower_parts,
+        by_domain(_lower_parts),
         ("axis", "num_outputs"),
         settle=_settle_split,
     ),
-    Operator("Transpose", "any order of the axes", _infer_transpose, _evaluate_transpose, _lower_transpose, ("perm",)),
-    Operator("Expand", "constant shape", _infer_expand, _evaluate_expand, _lower_expand, settle=_settle_expand),
     Operator(
-        "Pad", "constant mode, constant pads", _infer_pad, _evaluate_pad, _lower_pad, ("mode",), settle=_settle_pad
+        "Transpose",
+        "any order of the axes",
+        _infer_transpose,
+        _evaluate_transpose,
+        by_domain(_lower_transpose),
+        ("perm",),
+    ),
+    Operator(
+        "Expand", "constant shape", _infer_expand, _evaluate_expand, by_domain(_lower_expand), settle=_settle_expand
+    ),
+    Operator(
+        "Pad",
+        "constant mode, constant pads",
+        _infer_pad,
+        _evaluate_pad,
+        by_domain(_lower_pad),
+        ("mode",),
+        settle=_settle_pad,
     ),
     Operator(
         "Gather",
         "constant indices, any axis",
         _infer_gather,
         _evaluate_gather,
-        _lower_gather,
+        by_domain(_lower_gather),
         ("axis",),
         settle=_settle_gather,
     ),

@@ -13,7 +13,7 @@ import numpy as np
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops.conv import emit_convolution
-from tinyhil.ops.operator import Arrays, Operator, attr, refuse
+from tinyhil.ops.operator import Arrays, Operator, attr, by_domain, refuse
 from tinyhil.ops.sums import Constant
 from tinyhil.ops.window import Window
 
@@ -59,7 +59,7 @@ OPERATORS = (
         "inference; folded into a Conv or Gemm before it, else a factor and an offset per channel",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("epsilon", "momentum", "training_mode", "spatial"),
     ),
 )

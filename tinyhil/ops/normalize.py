@@ -23,7 +23,7 @@ from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops.division import rounded_quotient, whole_root
-from tinyhil.ops.operator import Arrays, Kernel, Operator, axis_of, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 MAX_COUNT = 1 << 14  # n Q - S**2 stays below 2**58
@@ -176,7 +176,7 @@ OPERATORS = (
         "rows less their mean over their deviation, or over their length: part of LayerNormalization and its kin",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("axis", "to_end", "centre", "mean", "epsilon"),
     ),
 )

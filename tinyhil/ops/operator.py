@@ -8,13 +8,14 @@ sample axis of 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinyhil.errors import ModelError
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import Arrays, Execute, Kernel
 from tinyhil.lowering import Lowering
@@ -24,24 +25,35 @@ __all__ = ["Arrays", "Execute", "Kernel", "Operator"]
 Infer = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], list[Shape]]
 Settle = Callable[[Node, Sequence[Shape], Sequence[np.ndarray | None]], Node]
 Evaluate = Callable[[Node, Arrays], list[np.ndarray]]
+Lower = Callable[[Node, Lowering], None]
+
+
+def by_domain(integer: Lower, other: Lower | None = None, affine: Lower | None = None) -> Mapping[Domain, Lower]:
+    """What lowers an operator in each domain: `integer` in all, but for `other` where there are no integers, and
+    `affine` where operands and result are asymmetric integers of 8 bits."""
+    other = other or integer
+    return {INTEGER: integer, CODED: other, SINGLE: other, AFFINE: affine or other}
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One ONNX operator. `attributes` are those understood; any other one refuses the model.
 
-    `lower` is None for views: the output shows the first input's elements.
-    `settle` rewrites a node whose inputs are parameters in truth (axes, bounds) into one that has them as attributes.
+    `lower`: what emits its kernels in each domain; empty for views, whose output shows the first input's elements.
+    `integers_only`: what lowers it in integers can not round into another format, so that such a result is computed
+    in single precision.
+    `settle` rewrites a node whose inputs are parameters (axes, bounds) into one that has them as attributes.
     """
 
     name: str
     summary: str
     infer: Infer
     evaluate: Evaluate
-    lower: Callable[[Node, Lowering], None] | None = None
+    lower: Mapping[Domain, Lower] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     is_view: bool = False
     settle: Settle | None = None
+    integers_only: bool = False
 
 
 def refuse(node: Node, what: str, remedy: str) -> ModelError:

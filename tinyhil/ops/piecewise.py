@@ -19,6 +19,8 @@ from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
+from tinyhil.ops import single
+from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
 from tinyhil.ops.operator import (
     Arrays,
@@ -27,6 +29,7 @@ from tinyhil.ops.operator import (
     accumulator_bits,
     attr,
     broadcast,
+    by_domain,
     refuse,
     signed_bits,
 )
@@ -223,12 +226,26 @@ MAXIMUM = Kernel(
 KERNELS = (CLIP, SLOPES, HARD_SIGMOID, HARD_SWISH, MINIMUM, MAXIMUM)
 
 OPERATORS = (
-    Operator("Clip", "constant ends", _infer, _evaluate_clip, _lower_clip, settle=_settle_clip),
-    Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, _lower_slopes, ("alpha",)),
-    Operator("Neg", "-x", _infer, _evaluate_slopes, _lower_slopes),
-    Operator("Abs", "|x|", _infer, _evaluate_slopes, _lower_slopes),
-    Operator("HardSigmoid", "slope to 16 bits", _infer, _evaluate_hard_sigmoid, _lower_gate(False), ("alpha", "beta")),
-    Operator("HardSwish", "slope to 16 bits", _infer, _evaluate_hard_swish, _lower_gate(True)),
-    Operator("Min", "of two; broadcast", _infer_pair, binary(np.minimum), lower_aligned(MINIMUM)),
-    Operator("Max", "of two; broadcast", _infer_pair, binary(np.maximum), lower_aligned(MAXIMUM)),
+    Operator(
+        "Clip",
+        "constant ends",
+        _infer,
+        _evaluate_clip,
+        by_domain(_lower_clip, single.function(_evaluate_clip), clamp(single.function(_evaluate_clip))),
+        settle=_settle_clip,
+    ),
+    Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, by_domain(_lower_slopes), ("alpha",)),
+    Operator("Neg", "-x", _infer, _evaluate_slopes, by_domain(_lower_slopes)),
+    Operator("Abs", "|x|", _infer, _evaluate_slopes, by_domain(_lower_slopes)),
+    Operator(
+        "HardSigmoid",
+        "slope to 16 bits",
+        _infer,
+        _evaluate_hard_sigmoid,
+        by_domain(_lower_gate(False)),
+        ("alpha", "beta"),
+    ),
+    Operator("HardSwish", "slope to 16 bits", _infer, _evaluate_hard_swish, by_domain(_lower_gate(True))),
+    Operator("Min", "of two; broadcast", _infer_pair, binary(np.minimum), by_domain(lower_aligned(MINIMUM))),
+    Operator("Max", "of two; broadcast", _infer_pair, binary(np.maximum), by_domain(lower_aligned(MAXIMUM))),
 )

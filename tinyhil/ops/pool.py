@@ -11,8 +11,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering import Lowering
-from tinyhil.ops import reciprocal, window
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops import affine_moves, reciprocal, window
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
 
@@ -163,7 +163,7 @@ OPERATORS = (
         "1-D and 2-D; any padding, dilations, ceil_mode; values only",
         _infer,
         _evaluate,
-        _lower_max,
+        by_domain(_lower_max),
         ("ceil_mode", "storage_order", *window.ATTRIBUTES),
     ),
     Operator(
@@ -171,9 +171,9 @@ OPERATORS = (
         f"1-D and 2-D; {_MEAN}",
         _infer,
         _evaluate,
-        _lower_average,
+        by_domain(_lower_average, affine=affine_moves.lower_mean),
         ("ceil_mode", "count_include_pad", *window.ATTRIBUTES),
     ),
-    Operator("GlobalAveragePool", _MEAN, _infer, _evaluate, _lower_average),
-    Operator("GlobalMaxPool", "largest element of each channel", _infer, _evaluate, _lower_max),
+    Operator("GlobalAveragePool", _MEAN, _infer, _evaluate, by_domain(_lower_average, affine=affine_moves.lower_mean)),
+    Operator("GlobalMaxPool", "largest element of each channel", _infer, _evaluate, by_domain(_lower_max)),
 )

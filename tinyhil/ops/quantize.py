@@ -18,7 +18,7 @@ from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops.movement import MOVE, block
-from tinyhil.ops.operator import Arrays, Operator
+from tinyhil.ops.operator import Arrays, Operator, by_domain
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Tensor
 
@@ -121,7 +121,11 @@ def _lower_codes(node: Node, lowering: Lowering) -> None:
 
 
 OPERATORS = (
-    Operator(FAKE, "onto the grid of a scale and a zero point", _infer, _evaluate_fake, _lower_fake, ATTRIBUTES),
-    Operator(TO_CODES, "the codes of a quantized value as numbers", _infer, _evaluate_to, _lower_codes, ATTRIBUTES),
-    Operator(FROM_CODES, "the value that codes stand for", _infer, _evaluate_from, _lower_codes, ATTRIBUTES),
+    Operator(
+        FAKE, "onto the grid of a scale and a zero point", _infer, _evaluate_fake, by_domain(_lower_fake), ATTRIBUTES
+    ),
+    Operator(
+        TO_CODES, "the codes of a quantized value as numbers", _infer, _evaluate_to, by_domain(_lower_codes), ATTRIBUTES
+    ),
+    Operator(FROM_CODES, "the value that codes stand for", _infer, _evaluate_from, by_domain(_lower_codes), ATTRIBUTES),
 )

@@ -14,7 +14,7 @@ from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
 from tinyhil.ops import reciprocal
 from tinyhil.ops.movement import ints
-from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, accumulator_bits, attr, axis_of, refuse
+from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 Reduce = Callable[[np.ndarray], np.ndarray]
@@ -123,7 +123,7 @@ _ATTRIBUTES = ("axes", "keepdims", "noop_with_empty_axes")
 
 
 def _operator(name: str, summary: str, lower: Lower, attributes: tuple[str, ...]) -> Operator:
-    return Operator(name, summary, _infer, _evaluate, lower, attributes, settle=_settle)
+    return Operator(name, summary, _infer, _evaluate, by_domain(lower), attributes, settle=_settle)
 
 
 OPERATORS = (

@@ -17,7 +17,7 @@ from tinyhil.kernel import Kernel
 from tinyhil.lowering import Lowering
 from tinyhil.ops import conv, linear
 from tinyhil.ops.limits import ADDEND, ENDS, clamped, forms
-from tinyhil.ops.operator import Arrays, Operator
+from tinyhil.ops.operator import Arrays, Operator, by_domain
 
 _OPERATORS = {operator.name: operator for operator in (*linear.OPERATORS, *conv.OPERATORS)}
 
@@ -41,9 +41,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
     layer, addend = _layer(node), lowering.operand(node.inputs[-1])
     ends = {name: node.attrs[name] for name in ENDS if name in node.attrs}
     inner = replace(layer, outputs=node.outputs, attrs={**layer.attrs, **ends, ADDEND: addend})
-    lower = _OPERATORS[layer.op].lower
-    assert lower is not None
-    lower(inner, lowering)
+    _OPERATORS[layer.op].lower[lowering.domain(layer.inputs)](inner, lowering)
 
 
 def _with_sum(base: Kernel, addend_at: int) -> Kernel:
@@ -66,5 +64,7 @@ _SUMS = tuple(
 KERNELS = (*_SUMS, *forms(_SUMS))
 
 OPERATORS = (
-    Operator("LayerSum", "Conv, Gemm or MatMul, and Add of a computed tensor, fused", _infer, _evaluate, _lower),
+    Operator(
+        "LayerSum", "Conv, Gemm or MatMul, and Add of a computed tensor, fused", _infer, _evaluate, by_domain(_lower)
+    ),
 )

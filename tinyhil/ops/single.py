@@ -16,9 +16,8 @@ from tinyhil.formats.codec import dequantize, quantize, requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, element_count
 from tinyhil.lowering import Lowering
-from tinyhil.ops.curve import is_tanh_form
-from tinyhil.ops.elementwise import repeated
-from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, attr, axis_of
+from tinyhil.ops.movement import repeated
+from tinyhil.ops.operator import Arrays, Evaluate, Execute, Kernel, Lower, attr, axis_of
 from tinyhil.program import Op
 
 F = np.float32
@@ -38,7 +37,7 @@ def _float(bits: int) -> np.float32:
 # ---- tables
 
 
-def _entries(operator: Operator, node: Node, fmt: Format, out: Format) -> np.ndarray | None:
+def _entries(evaluate: Evaluate, node: Node, fmt: Format, out: Format) -> np.ndarray | None:
     """Results (codes) for every code of `fmt` from 0 up, negative ones of fixed point behind; None if one saturates."""
     is_signed = fmt.lowest < 0
     codes = np.arange(1 << (TABLE_BITS if is_signed else fmt.bits))
@@ -46,7 +45,7 @@ def _entries(operator: Operator, node: Node, fmt: Format, out: Format) -> np.nda
         codes = np.where(codes >> (TABLE_BITS - 1), codes - (1 << TABLE_BITS), codes)
     values = dequantize(codes, fmt)
     with np.errstate(all="ignore"):
-        results = operator.evaluate(node, [np.where(np.isfinite(values), values, 0.0).astype(F)])[0]
+        results = evaluate(node, [np.where(np.isfinite(values), values, 0.0).astype(F)])[0]
     if not np.isfinite(results).all():
         return None
     entries, saturated = quantize(results, out)
@@ -105,8 +104,7 @@ def _ends(node: Node) -> tuple[float, float]:
 
 
 def _elu_params(node: Node) -> tuple[float, float]:
-    alpha = float(attr(node, "alpha", 1.0))
-    return alpha, (1.0 / alpha if node.op == "Celu" else 1.0)
+    return float(attr(node, "alpha", 1.0)), 1.0
 
 
 def _none(node: Node) -> tuple[float, float]:
@@ -125,9 +123,13 @@ _FUNCTIONS: dict[str, tuple[str, Callable[..., np.ndarray], Callable[[Node], tup
     GELU_TANH: ("gelu_tanh", _gelu_tanh, _none),
     "Softplus": ("softplus", _softplus, _none),
     "Elu": ("elu", _elu, _elu_params),
-    "Celu": ("elu", _elu, _elu_params),
     "Clip": ("clip", _clip, _ends),
 }
+
+
+def is_tanh_form(node: Node) -> bool:
+    """Whether this Gelu is the one that approximates the normal distribution by a tanh."""
+    return attr(node, "approximate", b"none") in (b"tanh", "tanh")
 
 
 def _function_of(node: Node) -> str:
@@ -163,11 +165,11 @@ def _kernel(name: str, function: Callable[..., np.ndarray]) -> Kernel:
 _KERNEL_BY_OPERATOR = {op: _kernel(name, function) for op, (name, function, _) in _FUNCTIONS.items()}
 
 
-def lower_by_table(operator: Operator, node: Node, lowering: Lowering) -> bool:
+def _lower_by_table(evaluate: Evaluate, node: Node, lowering: Lowering) -> bool:
     """Whether it could be done: the operand has 8 bits or less and no result saturates."""
     name, result = node.inputs[0], node.outputs[0]
     x, fmt = lowering.operand(name), lowering.format(name)
-    entries = _entries(operator, node, fmt, lowering.format(result)) if fmt.bits <= TABLE_BITS else None
+    entries = _entries(evaluate, node, fmt, lowering.format(result)) if fmt.bits <= TABLE_BITS else None
     if entries is None:
         return False
     out = lowering.define(result)
@@ -176,10 +178,22 @@ def lower_by_table(operator: Operator, node: Node, lowering: Lowering) -> bool:
     return True
 
 
-def lower_unary(operator: Operator, node: Node, lowering: Lowering) -> None:
-    """By table if that can be, else in single precision."""
-    if lower_by_table(operator, node, lowering):
-        return
+def by_table(evaluate: Evaluate, otherwise: Lower) -> Lower:
+    """What lowers a function of one operand to a table of its results, which `evaluate` gives, where that can be."""
+
+    def lower(node: Node, lowering: Lowering) -> None:
+        if not _lower_by_table(evaluate, node, lowering):
+            otherwise(node, lowering)
+
+    return lower
+
+
+def function(evaluate: Evaluate) -> Lower:
+    """What lowers a function of one operand: to a table if that can be, else in single precision."""
+    return by_table(evaluate, _lower_function)
+
+
+def _lower_function(node: Node, lowering: Lowering) -> None:
     name = node.inputs[0]
     x, out = lowering.operand(name), lowering.define(node.outputs[0])
     function = _function_of(node)
@@ -202,7 +216,7 @@ def _execute_div(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
     return requantize(f.divide(a, b), op.params["shift"], out)
 
 
-def _lower_div(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_div(node: Node, lowering: Lowering) -> None:
     names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
     out = lowering.define(node.outputs[0])
     a, b = (lowering.loaded(value) for value in node.inputs)
@@ -244,7 +258,7 @@ def _execute_softmax(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, n
     return requantize(y.reshape(len(x), -1), p["shift"], out)
 
 
-def _lower_softmax(_: Operator, node: Node, lowering: Lowering) -> None:
+def lower_softmax(node: Node, lowering: Lowering) -> None:
     x, shape = lowering.operand(node.inputs[0]), lowering.shape(node.inputs[0])
     axis = axis_of(node, attr(node, "axis", -1), len(shape))
     out = lowering.define(node.outputs[0])
@@ -268,11 +282,3 @@ SOFTMAX = Kernel(
 )
 
 KERNELS = (LOOKUP, DIV, SOFTMAX, *{kernel.name: kernel for kernel in _KERNEL_BY_OPERATOR.values()}.values())
-# What operators whose integer kernels work with tables do in the other domains.
-LOWER: dict[str, Callable[[Operator, Node, Lowering], None]] = {
-    **dict.fromkeys(_FUNCTIONS, lower_unary),
-    "Div": _lower_div,
-    "Softmax": _lower_softmax,
-}
-# Those of them whose integer kernels round into integers only.
-INTEGERS_ONLY = frozenset({"Exp", "Log", "Sqrt", "Reciprocal", "Div", "Softmax"})

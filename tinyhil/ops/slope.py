@@ -14,8 +14,8 @@ from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering import Lowering
 from tinyhil.ops.division import tiled
-from tinyhil.ops.elementwise import repeated
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, refuse
+from tinyhil.ops.movement import repeated
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse
 from tinyhil.program import Op
 
 
@@ -72,4 +72,4 @@ PRELU = Kernel(
 )
 KERNELS = (PRELU,)
 
-OPERATORS = (Operator("PRelu", "slopes as a tensor; broadcast", _infer, _evaluate, _lower),)
+OPERATORS = (Operator("PRelu", "slopes as a tensor; broadcast", _infer, _evaluate, by_domain(_lower)),)

@@ -18,7 +18,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of, refuse
+from tinyhil.ops import affine_softmax, single
+from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
 STEPS_LOG2 = 5
@@ -97,7 +98,8 @@ OPERATORS = (
         f"any axis; worst error {WORST_ERROR} (1 + n y) besides the rounding, for a result y of n",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower, single.lower_softmax, affine_softmax.lower),
         ("axis",),
+        integers_only=True,
     ),
 )

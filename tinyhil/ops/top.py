@@ -15,7 +15,7 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering import Lowering
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, by_domain
 from tinyhil.program import Op
 
 VALUES, INDICES = "TopValues", "TopIndices"
@@ -75,6 +75,6 @@ TOP_INDICES = Kernel(
 )
 KERNELS = (TOP_VALUES, TOP_INDICES)
 OPERATORS = (
-    Operator(VALUES, "the values of TopK", _infer, _evaluate, _lower, ("axis", "k", "largest")),
-    Operator(INDICES, "the indices of TopK", _infer, _evaluate, _lower, ("axis", "k", "largest")),
+    Operator(VALUES, "the values of TopK", _infer, _evaluate, by_domain(_lower), ("axis", "k", "largest")),
+    Operator(INDICES, "the indices of TopK", _infer, _evaluate, by_domain(_lower), ("axis", "k", "largest")),
 )

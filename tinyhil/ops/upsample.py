@@ -21,7 +21,7 @@ from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
 from tinyhil.lowering import Lowering, domain_of, loaded
 from tinyhil.ops import window
-from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, refuse
+from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.sums import Constant, joining, proven
 from tinyhil.ops.window import Window
 from tinyhil.program import Op
@@ -259,7 +259,7 @@ OPERATORS = (
         "1-D and 2-D; groups, dilations, strides, any padding; constant weights",
         _infer,
         _evaluate,
-        _lower,
+        by_domain(_lower),
         ("group", "output_padding", "output_shape", *window.ATTRIBUTES),
     ),
     Operator(
@@ -267,7 +267,7 @@ OPERATORS = (
         "linear Resize along one axis; weights to 2^-16",
         _infer_interpolate,
         _evaluate_interpolate,
-        _lower_interpolate,
+        by_domain(_lower_interpolate),
         ("axis", "low", "weight"),
     ),
 )

@@ -1,4 +1,4 @@
-// The products of zero-skew integers for the ATmega, whose multiplier takes bytes: the same results as the 64-bit forms in
+// The products of asymmetric integers for the ATmega, whose multiplier takes bytes: the same results as the 64-bit forms in
 // affine.hpp. A signed factor of n bytes and a sign is multiplied as its lowest n bytes; the multiplier is subtracted above them
 // if it is negative. Multipliers are 0 or 2^30 to 2^31 - 1.
 #pragma once
@@ -161,6 +161,9 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     if (shift >= 0) return rescale(x, m, shift);
     return rounded_right(high_product(x, m, 0), static_cast<uint8_t>(-shift));
 }
+
+inline int32_t rescale(__int24 x, int32_t m, int shift) { return rescale(static_cast<int32_t>(x), m, shift); }
+inline int32_t rescale_once(__int24 x, int32_t m, int shift) { return rescale_once(static_cast<int32_t>(x), m, shift); }
 
 // rescale(d * 2^20, m, shift) of the difference of two codes of 8 bits
 template <int Shift>

@@ -1,0 +1,45 @@
+"""`hil energy`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tinyhil.harness.commands import common
+from tinyhil.harness.commands.common import say
+
+
+@click.command()
+@common.MODEL_OPTION
+@common.stream_options
+@common.FORMAT_OPTION
+@common.ASSIGNMENT_OPTION
+@common.INPUTS_OPTION
+@common.calibrate_options
+@click.option("--samples", type=click.IntRange(min=1), default=20, show_default=True, help="Count zeros on so many.")
+@click.option("--technology", help="Prices of operations and accesses, by name; docs/energy.md has the table.")
+@click.option(
+    "--technologies",
+    type=click.Path(path_type=Path),
+    help="Prices of your own, beside harness/energy/technologies.yaml.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout, as one JSON object.")
+def energy(as_json: bool, format_: str, **options: Any) -> None:
+    """Model what a sample costs in energy: products, SRAM and DRAM, with the zeros that samples and weights show."""
+    import json
+
+    from tinyhil.harness import calls
+    from tinyhil.harness.energy.session import EnergyRequest
+
+    outcome = calls.energy(EnergyRequest(format=format_, **options), say)
+    if as_json:
+        click.echo(json.dumps(outcome.printed))
+        return
+    from rich.console import Console
+
+    from tinyhil.harness.energy.show import print_energy
+
+    print_energy(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 160))

@@ -1,0 +1,108 @@
+"""What a program does with a sample: products, results, operands of each operation, and how many of them are zero."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.formats.codec import dequantize
+from tinyhil.formats.format import Format
+from tinyhil.harness.measure.operations import macs_of
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.program import Loop, Op, Program, Role, walk
+from tinyhil.reference import run_reference
+
+DISTANCE = "distance"  # in the names of kernels that sum squared differences
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """`count` numbers of `bits` that one execution reads; `zeros`: the share of them that is zero."""
+
+    name: str
+    bits: int
+    count: int
+    zeros: float
+    is_constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Per execution: `products` summed (0: it is no layer), `results` of `bits`. `factors`: what is multiplied, weights
+    in front if there are any; `others`: what else it reads."""
+
+    name: str
+    kernel: str
+    executions: int
+    products: int
+    results: int
+    bits: int
+    factors: tuple[Operand, ...]
+    others: tuple[Operand, ...]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (*self.factors, *self.others)
+
+    @property
+    def nonzero(self) -> float:
+        """Share of the products without a factor that is zero, as if zeros of both factors were independent; a squared
+        difference has none to leave out."""
+        if DISTANCE in self.kernel:
+            return 1.0
+        return float(np.prod([1 - factor.zeros for factor in self.factors]))
+
+
+def count_operations(program: Program, codes: np.ndarray) -> tuple[Operation, ...]:
+    """Of each operation that runs at all, in order; zeros are those of the samples `codes` (samples, count)."""
+    times: Counter[int] = Counter()
+    seen, zero = Counter({program.input: codes.size}), Counter({program.input: _zeros(program, program.input, codes)})
+
+    def observe(op: Op, results: np.ndarray, clipped: np.ndarray) -> None:
+        times[id(op)] += 1
+        seen[op.output] += results.size
+        zero[op.output] += _zeros(program, op.output, results)
+
+    run_reference(program, codes.astype(np.int64), observe=observe)
+    shares = {name: zero[name] / seen[name] for name in seen}
+    for name, array in program.constants.items():
+        shares[name] = _zeros(program, name, array) / array.size
+    sliced = {row: sequence for loop in _loops(program.body) for sequence, row in loop.slices}
+    shares |= {row: shares.get(sequence, 0.0) for row, sequence in sliced.items()}
+    return tuple(_operation(program, op, times[id(op)], shares) for op in walk(program.body) if times[id(op)])
+
+
+def _zeros(program: Program, name: str, codes: np.ndarray) -> int:
+    return codes.size - int(np.count_nonzero(dequantize(codes, program.tensors[name].format)))
+
+
+def _loops(body: tuple[Op | Loop, ...]) -> list[Loop]:
+    return [found for item in body if isinstance(item, Loop) for found in (item, *_loops(item.body))]
+
+
+def _operation(program: Program, op: Op, executions: int, shares: Mapping[str, float]) -> Operation:
+    kernel = KERNEL_BY_NAME[op.kernel]
+    results = program.tensors[op.output].count
+    products = macs_of(program, op, results) or 0
+    roles = [program.tensors[name].role for name in op.inputs]
+    numbers = [index for index, role in enumerate(roles) if role != Role.TABLE]
+    without_index = [index for index in numbers if index not in kernel.codes]  # of affine kernels all are codes
+    factors = (without_index if len(without_index) > 1 else numbers)[:2] if products else []
+    operands = []
+    for index, name in enumerate(op.inputs):
+        tensor = program.tensors[name]
+        most = products if index in factors else results if roles[index] == Role.TABLE else tensor.count
+        is_constant = roles[index] in (Role.CONSTANT, Role.TABLE)
+        bits = _bits(tensor.format)
+        operands.append(Operand(name, bits, min(tensor.count, most), shares.get(name, 0.0), is_constant))
+    multiplied = sorted((operands[i] for i in factors), key=lambda operand: not operand.is_constant)
+    others = [operand for i, operand in enumerate(operands) if i not in factors]
+    bits = _bits(program.tensors[op.output].format)
+    return Operation(op.name, op.kernel, executions, products, results, bits, tuple(multiplied), tuple(others))
+
+
+def _bits(fmt: Format) -> int:
+    return int(fmt.bits)

@@ -1,0 +1,95 @@
+"""`hil energy`: a model on samples, its operations counted and priced."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tinyhil.harness.energy.cost import Energy, OperationEnergy, energy_of
+from tinyhil.harness.energy.counts import count_operations
+from tinyhil.harness.energy.technology import Technology, find_technology
+from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.lower import lower
+from tinyhil.reference import quantize_inputs
+
+ENOUGH_SAMPLES = 20  # to know how many values are zero
+AS_LISTS = ("sparse",)  # the fusion that leaves zeros of weights out; here they are counted
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRequest:
+    """What the user asked for; the fields are the options of `hil energy`."""
+
+    model: str
+    format: str = "fixed16"
+    assignment: Path | None = None
+    inputs: Path | None = None
+    calibrate: Path | None = None
+    calibrate_by: str = "minmax"
+    samples: int = ENOUGH_SAMPLES
+    technology: str | None = None
+    technologies: Path | None = None
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+    @property
+    def of_a_run(self) -> Request:
+        """The same model, formats and samples as of a run."""
+        shared = {field.name for field in fields(Request)} & {field.name for field in fields(self)}
+        return Request(board="", **{name: getattr(self, name) for name in shared})
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyOutcome:
+    """`data`: where the samples come from on which zeros were counted."""
+
+    model: str
+    format: str
+    data: str
+    samples: int
+    technology_name: str
+    technology: Technology
+    energy: Energy
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        found = self.energy
+        return {
+            "fidelity": "modelled",
+            "model": self.model,
+            "format": self.format,
+            "data": {"name": self.data, "samples": self.samples},
+            "technology": {"name": self.technology_name, **self.technology.model_dump()},
+            "operations": [_record(operation) for operation in found.operations],
+            "input_pj": found.input_pj,
+            "constants_off_chip": found.is_off_chip,
+            "products": sum(each.operation.executions * each.operation.products for each in found.operations),
+            "energy_pj": found.total_pj,
+            "energy_zeros_skipped_pj": found.skipping_pj,
+        }
+
+
+def _record(priced: OperationEnergy) -> dict[str, Any]:
+    return {
+        **asdict(priced.operation),
+        "product_pj": priced.product_pj,
+        "sram_pj": priced.sram_pj,
+        "dram_pj": priced.dram_pj,
+        "skipped_pj": priced.skipped_pj,
+    }
+
+
+def run_energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
+    """Count what the integer program of `request` does with the samples, and price it."""
+    name, technology = find_technology(request.technology, request.technologies)
+    run = request.of_a_run
+    opened = open_model(request.model, say, run.streamed, by=request.calibrate_by)
+    job = load_job(opened, run, say)
+    program = lower(opened.model.graph, job.assignment, job.ranges, AS_LISTS)
+    codes, _ = quantize_inputs(program, job.inputs.x)
+    source = program.tensors[program.input]
+    found = energy_of(count_operations(program, codes), source.count * int(source.format.bits), technology)
+    described = job.assignment.describe()
+    return EnergyOutcome(opened.source.name, described, job.inputs.name, len(codes), name, technology, found)

@@ -1,0 +1,48 @@
+"""What `hil energy` prints."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from tinyhil.harness.energy.cost import OperationEnergy
+from tinyhil.harness.energy.counts import Operand
+from tinyhil.harness.energy.session import EnergyOutcome
+
+TITLES = ("operation", "kernel", "bits", "products", "zero weights", "zero values", "products nJ", "SRAM nJ", "DRAM nJ")
+
+
+def print_energy(outcome: EnergyOutcome, console: Console) -> None:
+    """A row per operation, the sums, and what they are."""
+    found = outcome.energy
+    table = Table()
+    for title in (*TITLES, "share"):
+        table.add_column(title, justify="left" if title in TITLES[:3] else "right")
+    for priced in found.operations:
+        table.add_row(*_row(priced), f"{100 * priced.total_pj / found.total_pj if found.total_pj else 0:.1f} %")
+    console.print(table)
+    where = "in DRAM: they do not fit" if found.is_off_chip else "on chip"
+    saved = 100 * (1 - found.skipping_pj / found.total_pj) if found.total_pj else 0.0
+    lines = {
+        "energy": f"{found.total_pj / 1e3:,.4g} nJ per sample, by a model: nothing is measured",
+        "zeros skipped": f"{found.skipping_pj / 1e3:,.4g} nJ, {saved:.1f} % less",
+        "sample": f"{found.input_pj / 1e3:,.4g} nJ to fetch it; constants {where}",
+        "zeros": f"of {outcome.samples} samples of {outcome.data}",
+        "prices": f"{outcome.technology_name}: {outcome.technology.title} ({outcome.technology.source})",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:14} {text}", soft_wrap=True, markup=False)
+
+
+def _row(priced: OperationEnergy) -> tuple[str, ...]:
+    op = priced.operation
+    weights = [factor for factor in op.factors if factor.is_constant]
+    values = [factor for factor in op.factors if not factor.is_constant]
+    bits = " x ".join(str(factor.bits) for factor in op.factors) or str(op.bits)
+    products = f"{op.executions * op.products:,}" if op.products else ""
+    parts = (priced.product_pj, priced.sram_pj, priced.dram_pj)
+    return (op.name, op.kernel, bits, products, _share(weights), _share(values), *(f"{p / 1e3:,.4g}" for p in parts))
+
+
+def _share(factors: list[Operand]) -> str:
+    return " / ".join(f"{100 * factor.zeros:.1f} %" for factor in factors)

@@ -1,0 +1,51 @@
+"""Prices of operations and accesses: a table that ships with tinyhil (technologies.yaml), and the user's own."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.yaml_file import Name, NonEmpty, PositiveInt, Record, parse, read_text
+
+TABLE = Path(__file__).with_name("technologies.yaml")
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Technology(Record):
+    """Prices in picojoules; `reuse`: products at most that share an operand once it has been fetched."""
+
+    title: NonEmpty
+    source: NonEmpty
+    mac_pj: Price
+    mac_bits: PositiveInt
+    exponent: Annotated[float, Field(ge=0, le=4)]
+    sram_pj_per_bit: Price
+    dram_pj_per_bit: Price
+    sram_bytes: PositiveInt
+    reuse: PositiveInt
+
+    def product_pj(self, bits: int) -> float:
+        """A product of numbers of `bits` and its addition."""
+        return float(self.mac_pj * (bits / self.mac_bits) ** self.exponent)
+
+
+class _File(Record):
+    default: Name | None = None
+    technologies: dict[Name, Technology]
+
+
+def find_technology(name: str | None, own: Path | None) -> tuple[str, Technology]:
+    """The technology of that name, in the user's file or in ours; None: the default of the file. ConfigError lists the
+    known ones."""
+    files = [parse(read_text(path, "table of technologies"), path, _File) for path in (TABLE, own) if path is not None]
+    known = {key: technology for file in files for key, technology in file.technologies.items()}
+    wanted = name or next(file.default for file in reversed(files) if file.default is not None)
+    if wanted not in known:
+        near = difflib.get_close_matches(wanted, known, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"unknown technology '{wanted}'; {hint}known: {', '.join(known)}")
+    return wanted, known[wanted]

@@ -1,0 +1,126 @@
+// Every function that is an instruction of this chip, or several in a row, against its portable form in C++: on random operands and
+// on all extremes. Reports for each how often the two differ (u32); they run on ARM only.
+#include "firmware/kernels/kernels.hpp"
+#include "model/cases.hpp"
+
+namespace {
+
+uint32_t state = 1;
+uint32_t random_word() {  // xorshift
+    state ^= state << 13;
+    state ^= state >> 17;
+    state ^= state << 5;
+    return state;
+}
+constexpr uint32_t extremes[] = {0, 0x80808080, 0x7F7F7F7F, 0x807F807F, 0x7F807F80, 0xFFFFFFFF, 0x80008000, 0x7FFF7FFF, 0x80007FFF, 1};
+constexpr uint32_t count = sizeof extremes / sizeof *extremes, rounds = 2000;
+
+uint32_t operand(uint32_t round, uint32_t which) {
+    for (; which > 0; --which) round /= count;
+    return round < count ? extremes[round] : random_word();
+}
+
+void tell(uint32_t differences) {
+    for (int i = 0; i < 4; ++i) report(static_cast<uint8_t>(differences >> 8 * i));
+}
+
+template <class Difference>
+void try_all(Difference difference) {
+    uint32_t found = 0;
+    for (uint32_t round = 0; round < rounds; ++round) found += difference(operand(round % 1000, 0), operand(round % 1000, 1), operand(round % 1000, 2));
+    tell(found);
+}
+
+template <hil::Size Rows>
+bool differ(const hil::Sums<Rows> &a, const hil::Sums<Rows> &b) { return __builtin_memcmp(&a, &b, sizeof a) != 0; }
+
+template <hil::Size Rows, class X, class Chip, class Portable>
+void try_step(Chip chip, Portable portable) {
+    try_all([&](uint32_t first, uint32_t second, uint32_t third) {
+        uint32_t words[6] = {first, second, third, random_word(), first ^ second, third};
+        hil::Sums<Rows> a, b;
+        for (hil::Size n = 0; n < 2 * Rows; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
+        b = a;
+        const int8_t *w = reinterpret_cast<const int8_t *>(words + 4), *v = w;
+        const X *x = reinterpret_cast<const X *>(words), *y = x;
+        chip(a, w, x);
+        portable(b, v, y);
+        return differ(a, b) || w != v || x != y;
+    });
+}
+
+// A loop over `count` words or elements of a row, times `Rows` rows of weights
+template <hil::Size Rows, class Chip, class Portable>
+void try_column(Chip chip, Portable portable) {
+    try_all([&](uint32_t first, uint32_t second, uint32_t third) {
+        uint32_t words[24];
+        const uint32_t some[] = {first, second, third, random_word()};
+        for (uint32_t n = 0; n < 24; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        hil::Column<Rows> a, b;
+        for (hil::Size n = 0; n < Rows; ++n) a.of[n] = static_cast<int32_t>(random_word());
+        b = a;
+        const int8_t *w = reinterpret_cast<const int8_t *>(words), *v = w, *const x = w + 81;
+        const hil::Size count = random_word() % (sizeof words / Rows / 4);
+        chip(a, w, x, count);
+        portable(b, v, x, count);
+        return __builtin_memcmp(&a, &b, sizeof a) != 0 || w != v;
+    });
+}
+
+#ifdef __ARM_FEATURE_DSP
+// All registers are for the loop, as in its kernel.
+__attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
+    hil::Column<4> local = sums;
+    add_words(local, w, x, words);
+    sums = local;
+}
+#endif
+
+// A sum below 2^30 as blocks round it, and in the arithmetic of 64 bits
+template <class Out, bool Once>
+bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
+    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30;
+    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int16_t>(static_cast<int8_t>(more >> 16))};
+    hil::saturations = 0;
+    const Out a = hil::rounded<Out>(value, by);
+    const uint32_t counted = hil::saturations;
+    hil::saturations = 0;
+    const Out b = hil::requantize<Out>(value, by);
+    return __builtin_memcmp(&a, &b, sizeof a) != 0 || counted != hil::saturations;
+}
+template <bool Once>
+void try_rounding() {
+    try_all([](uint32_t a, uint32_t b, uint32_t c) {
+        return differ_rounded<int8_t, Once>(a, b, c) || differ_rounded<hil::NonNegative<int8_t>, Once>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -128, 127>, Once>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -3, 2000>, Once>(a, b, c);
+    });
+}
+
+}  // namespace
+
+void run_cases() {
+    using namespace hil;
+    try_all([](uint32_t a, uint32_t, uint32_t) { return even_bytes(a) != portable::even_bytes(a); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return odd_bytes(a) != portable::odd_bytes(a); });
+    try_all([](uint32_t a, uint32_t b, uint32_t sum) {
+        const int32_t start = static_cast<int32_t>(sum);
+        return add_products(start, a, b) != portable::add_products(start, a, b);
+    });
+    try_all([](uint32_t a, uint32_t b, uint32_t sum) {
+        const int32_t start = static_cast<int32_t>(sum), factor = static_cast<int16_t>(b);
+        return add_low(start, a, factor) != portable::add_low(start, a, factor) || add_high(start, a, factor) != portable::add_high(start, a, factor);
+    });
+    try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+#ifdef __ARM_FEATURE_DSP
+    try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
+#else
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+#endif
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });
+    try_rounding<false>();
+    try_rounding<true>();
+}

@@ -1,0 +1,191 @@
+"""`hil energy`: operations counted and priced, held to a network calculated by hand and to what must always hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hil_command import hil
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx_models import node, simple
+
+from tinyhil.errors import ConfigError
+from tinyhil.harness.energy.cost import energy_of
+from tinyhil.harness.energy.counts import Operand, Operation, count_operations
+from tinyhil.harness.energy.session import AS_LISTS
+from tinyhil.harness.energy.technology import Technology, find_technology
+from tinyhil.harness.job import open_model
+from tinyhil.lower import lower
+from tinyhil.reference import quantize_inputs
+
+PRICES = find_technology("embedded40", None)[1]
+W = np.array([[0.5, -0.25], [0.0, 0.75], [0.5, 0.0], [0.25, -0.5]])  # 2 of 8 are zero
+X = np.array([[0.0, 0.5, 0.25, 0.75], [0.0, 0.0, -0.5, 0.5]])  # 3 of 8 are zero
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(simple([node("Gemm", "x w b", "y")], {"x": (1, 4)}, {"w": W, "b": [0.1, 0.2]}), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=X.astype(np.float32))
+    return tmp_path / "m.onnx"
+
+
+def energy(model: Path, *options: str) -> dict:
+    inputs = model.with_name("x.npz")
+    done = hil(
+        "energy", "--model", model, "--inputs", inputs, "--calibrate", inputs, "--json", *options, cwd=model.parent
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_a_layer_by_hand(model: Path) -> None:
+    """8 products of 8 bits; x (4) and W (8) are fetched once, the bias (2) read, 2 results written; x is in DRAM."""
+    found = energy(model, "--format", "fixed8")
+    (layer,) = found["operations"]
+    assert (layer["products"], layer["results"], layer["executions"]) == (8, 2, 1)
+    assert [(f["name"], f["zeros"], f["count"]) for f in layer["factors"]] == [("w", 2 / 8, 8), ("x", 3 / 8, 4)]
+    product = 3.7 * 0.5**1.25  # 8 bits of 16
+    assert layer["product_pj"] == pytest.approx(8 * product)
+    assert layer["sram_pj"] == pytest.approx((8 + 4 + 2 + 2) * 8 * 20 / 64)
+    assert (layer["dram_pj"], found["input_pj"]) == (0, 4 * 8 * 20)
+    assert layer["skipped_pj"] == pytest.approx(8 * product * (1 - 6 / 8 * 5 / 8))
+    total = layer["product_pj"] + layer["sram_pj"] + found["input_pj"]
+    assert found["energy_pj"] == pytest.approx(total)
+    assert found["energy_zeros_skipped_pj"] == pytest.approx(total - layer["skipped_pj"])
+    assert found["fidelity"] == "modelled"
+
+
+def test_prices_of_ones_own_and_what_does_not_fit(model: Path) -> None:
+    table = "technologies: {mine: {title: t, source: s, mac_pj: 1, mac_bits: 8, exponent: 1, sram_pj_per_bit: 0,"
+    (model.parent / "t.yaml").write_text(table + " dram_pj_per_bit: 1, sram_bytes: 2, reuse: 1}}")
+    found = energy(model, "--format", "fixed8", "--technologies", "t.yaml", "--technology", "mine")
+    (layer,) = found["operations"]
+    assert found["constants_off_chip"]
+    assert layer["product_pj"] == 8
+    assert layer["dram_pj"] == 8 * (8 + 2 + 4 + 2)  # W, bias, x, y
+
+
+@pytest.mark.parametrize("name", ["protonn_usps2", "digits_cnn", "bonsai_usps2", "fastgrnn_har"])
+@pytest.mark.parametrize("fmt", ["fixed8", "int8", "kmeans16"])
+def test_layers_of_the_zoo_multiply_two_factors(name: str, fmt: str) -> None:
+    """Of each layer a bias or an index is no factor; weights come first, and their zeros are those of the model."""
+    opened = open_model(name)
+    program = lower(opened.model.graph, opened.assignment(None, fmt), opened.required_ranges(None), AS_LISTS)
+    x = np.random.default_rng(0).normal(size=(2, *program.input_shape)).astype(np.float32)
+    constants = opened.model.graph.all_constants()
+    layers = [op for op in count_operations(program, quantize_inputs(program, x)[0]) if op.products]
+    assert layers
+    for op in layers:
+        assert len(op.factors) == 2
+        weights = op.factors[0]
+        assert weights.is_constant
+        assert weights.count * (op.executions if "rows" in op.kernel else 1) <= max(op.products, weights.count)
+        given = constants.get(weights.name.split(".")[0])
+        if given is not None and given.size == weights.count and fmt != "kmeans16":  # entries need not hold 0
+            assert weights.zeros >= np.mean(given == 0) - 1e-9
+        if "dense" in op.kernel:
+            assert weights.count % op.results == 0
+            assert op.factors[1].count * op.results == op.products
+
+
+OPERANDS = st.builds(
+    Operand,
+    st.sampled_from("abcd"),
+    st.integers(1, 32),
+    st.integers(1, 5000),
+    st.floats(0, 1),
+    st.booleans(),
+)
+OPERATIONS = st.builds(
+    Operation,
+    st.just("op"),
+    st.sampled_from(["dense", "squared_distance", "add"]),
+    st.integers(1, 100),
+    st.integers(0, 5000),
+    st.integers(1, 500),
+    st.integers(1, 32),
+    st.tuples(OPERANDS, OPERANDS),
+    st.tuples(OPERANDS),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(OPERATIONS, min_size=1, max_size=4), st.integers(1, 8), st.integers(0, 2))
+def test_more_bits_never_cost_less(operations: list[Operation], more: int, which: int) -> None:
+    first = operations[0]
+    if which < 2:
+        factors = list(first.factors)
+        factors[which] = replace(factors[which], bits=factors[which].bits + more)
+        wider = replace(first, factors=tuple(factors))
+    else:
+        wider = replace(first, bits=first.bits + more)
+    named = [_named(op, number) for number, op in enumerate([wider, *operations])]
+    for technology in (PRICES, find_technology("horowitz45", None)[1]):
+        before, after = (energy_of([op, *named[2:]], 8, technology) for op in (named[1], _named(wider, 1)))
+        assert after.total_pj >= before.total_pj
+        assert before.skipping_pj <= before.total_pj * (1 + 1e-12)
+
+
+def _named(op: Operation, number: int) -> Operation:
+    """Operands that no other operation has."""
+    factors = tuple(replace(operand, name=f"{operand.name}{number}.{i}") for i, operand in enumerate(op.factors))
+    return replace(op, factors=factors)
+
+
+def test_a_network_costs_more_the_more_bits_it_has() -> None:
+    opened = open_model("digits_cnn")
+    x = np.random.default_rng(0).uniform(0, 16, (3, 64)).astype(np.float32)
+    totals = []
+    for bits in (2, 3, 4, 6, 8, 12, 16):
+        assignment = opened.assignment(None, f"fixed{bits}")
+        program = lower(opened.model.graph, assignment, opened.required_ranges(None), AS_LISTS)
+        operations = count_operations(program, quantize_inputs(program, x)[0])
+        totals.append(energy_of(operations, 64 * bits, PRICES).total_pj)
+    assert totals == sorted(totals)
+    assert totals[-1] > 5 * totals[0]
+
+
+def test_the_law_of_the_source() -> None:
+    assert PRICES.product_pj(16) == 3.7
+    assert PRICES.product_pj(8) / PRICES.product_pj(4) == pytest.approx(2**1.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--technology", "embeded40"], "did you mean embedded40"),
+        (["--technologies", "none.yaml"], "none.yaml"),
+        (["--technologies", "bad.yaml"], "technologies.x.mac_pj"),
+        (["--format", "fixd8"], "did you mean fixed8"),
+        (["--inputs", "none.npz"], "none.npz"),
+    ],
+)
+def test_refusals_are_one_line(options: list[str], message: str, model: Path) -> None:
+    given = {field: 1 for field in Technology.model_fields if field not in ("title", "source")}
+    bad = {"title": "t", "source": "s", **given, "mac_pj": -1}
+    (model.parent / "bad.yaml").write_text(json.dumps({"technologies": {"x": bad}}))
+    inputs = [] if "--inputs" in options else ["--inputs", "x.npz"]
+    done = hil("energy", "--model", model, *inputs, *options, cwd=model.parent)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") <= 2  # the first may say on what was calibrated
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_table_names_its_lack(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("default: embedded40\n")
+    with pytest.raises(ConfigError, match="technologies: missing"):
+        find_technology(None, tmp_path / "t.yaml")
+
+
+def test_what_is_printed_says_that_it_is_a_model(model: Path) -> None:
+    done = hil("energy", "--model", model, "--inputs", "x.npz", "--calibrate", "x.npz", cwd=model.parent)
+    assert done.returncode == 0, done.stderr
+    assert "by a model: nothing is measured" in done.stdout
+    assert "37.5 %" in done.stdout
