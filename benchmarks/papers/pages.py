@@ -34,9 +34,8 @@ def _measured(paper: Paper, cells: record.Record) -> str:
     commits = dict.fromkeys(cell["commit"][:10] for cell in cells.values())
     seconds = sum(cell["processor_s"] for cell in cells.values())
     failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
-    said = (
-        f"{len(cells)} cells, {seconds / 60:.1f} minutes of one processor, commit {', '.join(commits) or 'none yet'}."
-    )
+    count, spent = len(list(paper.cells())), f"{seconds / 60:.1f} minutes of one processor"
+    said = f"{len(cells)} of {count} cells, {spent}, commit {', '.join(commits) or 'none yet'}."
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
