@@ -23,7 +23,8 @@ from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.search.task import SearchRequest, load_task, placed
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task, placed
 from tinyhil.harness.search.uniform import held_out
 from tinyhil.harness.zoo import find_model
 from tinyhil.search.run import Budget, search
