@@ -21,8 +21,8 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.profile import OperationCost, profile
+from tools.measured import BOARDS
 
-BOARDS = ("uno", "due", "h747")
 FORMATS = ("fixed8", "fixed8pc", "int8", "fixed16", "float32")
 SAMPLES = 2
 

@@ -26,7 +26,7 @@ from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import store
-from tools.measured import provenance, write
+from tools.measured import ARM, BOARDS, provenance, write
 
 
 def fastgrnn_as_scan(weights: Path) -> onnx.ModelProto:
@@ -72,13 +72,12 @@ class Network:
     inputs: Path
     samples: int
     peers: Mapping[str, tuple[str, float]]
-    boards: tuple[str, ...] = ("due", "h747")
+    boards: tuple[str, ...] = ARM
 
 
 CMSIS, HAND = "TFLM + CMSIS-NN int8", "hand-written C int8"
 # X-CUBE-AI 9.0 on an STM32H7A3, measured in cycles (MLPerf Tiny v1.2); the others are counted in instructions
 ST = "X-CUBE-AI int8, cycles"
-SMALL = ("uno", "due", "h747")
 FORMATS = ("fixed8", "int8", "fixed16")
 
 
@@ -91,11 +90,11 @@ def networks(work: Path) -> Iterator[Network]:
     images = _saved(work / "images.npz", digits.reshape(-1, 1, 8, 8), labels)
     windows = _saved(work / "har.npz", np.load(source / "har_x.npy"), np.load(source / "har_y.npy").astype(np.int64))
     mlp = {"uno": (HAND, 85.1e3), "due": (CMSIS, 11.2e3), "h747": (CMSIS, 7.8e3)}
-    yield Network("MLP 64-32-10", source / "mlp.onnx", flat, 450, mlp, SMALL)
+    yield Network("MLP 64-32-10", source / "mlp.onnx", flat, 450, mlp, BOARDS)
     cnn = {"uno": (HAND, 685e3), "due": (CMSIS, 116e3), "h747": (CMSIS, 98.8e3)}
-    yield Network("CNN on 8 x 8 digits", source / "cnn.onnx", images, 450, cnn, SMALL)
+    yield Network("CNN on 8 x 8 digits", source / "cnn.onnx", images, 450, cnn, BOARDS)
     cell = {"uno": (HAND, 7.49e6), "due": (HAND, 1.21e6), "h747": (HAND, 1.18e6)}
-    yield Network("FastGRNN H = 32, 128 x 9", work / "fastgrnn.onnx", windows, 20, cell, SMALL)
+    yield Network("FastGRNN H = 32, 128 x 9", work / "fastgrnn.onnx", windows, 20, cell, BOARDS)
     with np.load(data / "small" / "kws12_mfcc_test.npz") as held:
         words = ((held["x"].astype(np.float32) - held["zero_point"]) * held["scale"]).astype(np.float32)
     with np.load(data / "small" / "cifar10_test500.npz") as held:

@@ -35,7 +35,8 @@ def _quiet(*said: object) -> None:
 def rows() -> Iterator[dict[str, Any]]:
     """The network as it is, then with more and more zeros, each trained on from the one without."""
     found = data.load("mnist")
-    assert found.y_train is not None and found.y_test is not None
+    assert found.y_train is not None
+    assert found.y_test is not None
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         x, x_test = (array.reshape(len(array), -1) for array in (found.x_train[:SAMPLES], found.x_test))

@@ -23,8 +23,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
-
-BOARDS = ("uno", "due", "h747")
+from tools.measured import BOARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def faults(record: dict[str, object], first: object) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--board", action="append", choices=BOARDS, help="default: all three")
+    parser.add_argument("--board", action="append", choices=BOARDS, help="default: all")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--load", choices=["direct", "flash"], default="direct")

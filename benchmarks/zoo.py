@@ -30,10 +30,9 @@ from tinyhil.lower import lower
 from tinyhil.memplan.arena.placement import place
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.engine.library import load_engine
-from tools.measured import provenance, write
+from tools.measured import BOARDS, provenance, write
 
 ROOT = Path(__file__).resolve().parents[1]
-BOARDS = ("uno", "due", "h747")
 FORMATS = ("fixed8", "fixed16")
 AT_ONCE = 500
 

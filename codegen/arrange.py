@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.signs import with_signs
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -63,6 +64,7 @@ def arrange(program: Program, core: str) -> Program:
     if core not in CORES:
         return program
     program, chip = with_tables(program), CHIPS.get(core, AVR)
+    program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
     tensors = dict(program.tensors)
@@ -110,7 +112,7 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
 
 
 def _sums_are_small(program: Program, op: Op) -> bool:
-    """Whether sums of zero-skew integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
+    """Whether sums of asymmetric integers stay below 2^30: twice as much fits (firmware/kernels/common/affine.hpp)."""
     weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
     bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
     return bool(bounds.max() < 1 << 30)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 FOLDER = "firmware/kernels/"
 ALL = "kernels.hpp"
 CALLS = {"(": "(", "<": "(<"}  # by what stands behind a name: which functions may be called
-NAMESPACES = frozenset({"single", "twin"})  # those within hil
+NAMESPACES = frozenset({"single", "portable"})  # those within hil
 _INCLUDE = re.compile(r'#include "firmware/kernels/(?:\w+/)?(\w+\.hpp)"')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinyhil.codegen.body import Where, pointer_lines, row_line, statements, tensors_of
+from tinyhil.codegen.calls import operand_of
+from tinyhil.codegen.constants import c_type
 from tinyhil.codegen.library import (
     ALIGNMENT,
     CALLER,
@@ -19,15 +22,6 @@ from tinyhil.codegen.library import (
     parameters_of,
     real_of,
     zero_of,
-)
-from tinyhil.codegen.model import (
-    Where,
-    c_type,
-    operand_of,
-    pointer_lines,
-    row_line,
-    statements,
-    tensors_of,
 )
 from tinyhil.program import Loop, Op, Role, walk
 

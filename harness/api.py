@@ -84,8 +84,7 @@ class Model:
         """
         chosen = self._chosen(formats)
         assignment = self.opened.assignment(chosen["assignment"], chosen["format"])
-        boards = _boards()
-        wanted = [boards.board(board)] if board is not None else []
+        wanted = [] if board is None else [_boards().board(board)]
         built = compile_model(
             self.opened.model,
             assignment,
@@ -128,8 +127,8 @@ class Model:
         wanted = request("search", SearchRequest, {**given, "model": self.name})
         if wanted.pareto is not None:
             front = replace(wanted, out=wanted.out if "out" in options else None)  # each point has a file of its own
-            return Record(calls.pareto(front, _boards(), self.say, _silent).printed)
-        outcome = calls.search(wanted, _boards(), self.say, _silent)
+            return Record(calls.pareto(front, _boards_for(front.board), self.say, _silent).printed)
+        outcome = calls.search(wanted, _boards_for(wanted.board), self.say, _silent)
         return Record({**outcome.printed, "assignment_file": str(given["out"])})
 
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
@@ -145,7 +144,7 @@ class Model:
         chosen = self.formats if formats is None else self._chosen(formats)
         given = {**self._calibration, **self._streamed, **chosen, **options}
         wanted = request("export", Wanted, {**given, "kind": kind, "model": self.name, "out": out})
-        calls.export(wanted, _boards(), self.say)
+        calls.export(wanted, _boards_for(wanted.board), self.say)
         return Path(out)
 
     def _request(self, board: str, x: Any, y: Any, formats: Formats | None, options: Mapping[str, Any]) -> Request:
@@ -337,6 +336,11 @@ def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _boards() -> Boards:
     return load_boards(None, default_bench())
+
+
+def _boards_for(name: str | None) -> Boards | None:
+    """None, and no file read, where no board is named."""
+    return None if name is None else _boards()
 
 
 def _array(values: Any, name: str) -> np.ndarray:

@@ -42,18 +42,18 @@ def profile(request: Request, boards: Boards, say: Say, progress: Progress) -> P
     return measured(request, boards, default_cache_dir(), say, progress)
 
 
-def search(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> SearchOutcome:
+def search(request: SearchRequest, boards: Boards | None, say: Say, progress: SearchProgress) -> SearchOutcome:
     """Formats per value under limits, written as an assignment file."""
     from tinyhil.harness.search.session import run_search
 
-    return run_search(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+    return run_search(request, default_cache_dir(), say, progress, boards)
 
 
-def pareto(request: SearchRequest, boards: Boards, say: Say, progress: SearchProgress) -> ParetoOutcome:
+def pareto(request: SearchRequest, boards: Boards | None, say: Say, progress: SearchProgress) -> ParetoOutcome:
     """The front of two or three of RAM, latency, flash and accuracy, an assignment file for every point."""
     from tinyhil.harness.search.session import run_pareto
 
-    return run_pareto(request, default_cache_dir(), say, progress, boards if request.board is not None else None)
+    return run_pareto(request, default_cache_dir(), say, progress, boards)
 
 
 def train(request: TrainRequest, say: Say, tell: Callable[[Epoch], None]) -> TrainOutcome:
@@ -70,14 +70,14 @@ def energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
     return run_energy(request, say)
 
 
-def assist(request: SearchRequest, boards: Boards, say: Say) -> int:
+def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
     """Help the same search that is under way elsewhere, until it ends; how many answers were given."""
     from tinyhil.harness.search.workers import assist as helping
 
-    return helping(request, boards if request.board is not None else None, say)
+    return helping(request, boards, say)
 
 
-def export(wanted: Wanted, boards: Boards, say: Say) -> Library:
+def export(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     """Write the archive of a library; what it holds."""
     from tinyhil.harness.offline.export import export_model
 

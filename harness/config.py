@@ -31,7 +31,7 @@ from tinyhil.reram.hardware import Hardware
 Upload = Literal["arduino", "sam-ba", "stlink", "serial", "none"]
 Supply = Literal["smps", "ldo"]
 # What an emulator's numbers mean (docs/emulators.md). "function only": outputs are right, times say nothing.
-Truth = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
+Fidelity = Literal["exact cycles", "exact instructions, modelled cycles", "exact instructions", "function only"]
 
 
 class Emulator(Record):
@@ -42,7 +42,7 @@ class Emulator(Record):
 
     kind: Literal["process", "qemu", "renode"] = "process"
     program: NonEmpty
-    truth: Truth
+    fidelity: Fidelity
     error: Annotated[float, Field(gt=0, lt=1)] | None = None  # largest of modelled cycles (docs/cycle_model.md)
     args: tuple[str, ...]
     loader_args: tuple[str, ...] = ()  # instead of `args`: erased, in its boot loader

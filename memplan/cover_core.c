@@ -1,4 +1,4 @@
-/* Algorithm X with dancing links: the compiled twin of `Links` in algorithm_x.py, step for step.
+/* Algorithm X with dancing links: the compiled form of `Links` in algorithm_x.py, step for step.
  *
  * Columns 1 .. buffers are primary, the cells (section x unit) follow, 0 is the root. Buffer b has the sections
  * section[section_start[b] .. section_start[b + 1]) and may start at the units row[row_start[b] .. row_start[b + 1]).

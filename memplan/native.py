@@ -1,7 +1,7 @@
 """The compiled cores: built once with the system's C compiler, kept in the user's cache.
 
 A C file and ctypes rather than numba (100 MB of dependencies, seconds of start-up) or an extension module (needs a
-compiler at install). Without a compiler the Python twin does the same search some hundred times slower, and says so.
+compiler at install). Without a compiler the Python form does the same search some hundred times slower, and says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Instance(ctypes.Structure):
 
 
 def backend() -> str:
-    """Which twin searches on this machine: "compiled" or "python"."""
+    """Which form searches on this machine: "compiled" or "python"."""
     return "compiled" if _library() is not None else "python"
 
 

@@ -16,7 +16,7 @@ from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 
 Interval = tuple[int, int]
 
-MANY = 100  # buffers, from which on the compiled twin pays
+MANY = 100  # buffers, from which on the compiled form pays
 BUFFERS_PER_BUCKET = 50
 ALWAYS_EXACT = 1000  # buffers, whatever the time: some ten milliseconds
 

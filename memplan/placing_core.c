@@ -1,4 +1,4 @@
-/* Placing of many buffers in the given order: the compiled twin of memplan/placing.py for one region without aliases.
+/* Placing of many buffers in the given order: the compiled form of memplan/placing.py for one region without aliases.
  * Buffers have one or more sections (live intervals). Time is cut into buckets of equal width. What spans a bucket meets
  * all that is live in it, so of that no more need be known than the bytes taken: few intervals. Only what is live in a
  * part of a bucket is compared buffer by buffer, with what else is live in a part of it. The lowest hole of 100,000 buffers

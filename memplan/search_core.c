@@ -1,6 +1,6 @@
-/* Exact search over canonical positions: the compiled twin of search_core.py, statement for statement.
+/* Exact search over canonical positions: the compiled form of search_core.py, statement for statement.
  *
- * docs/memplan.md explains the method. Both twins visit the same nodes in the same order and return the same
+ * docs/memplan.md explains the method. Both forms visit the same nodes in the same order and return the same
  * offsets; tests compare them. Build: cc -O2 -shared -fPIC (memplan/native.py does it).
  *
  * Sections are numbered 0 .. sections-1, blocks 0 .. blocks-1 in order of preference. Block i covers the pieces
@@ -33,7 +33,7 @@ typedef struct { i64 a, b, v, option, options, candidates, pool, events, changes
 
 typedef struct {
     const Instance *in;
-    i64 *h, *r, *top, *flagged, *next, *prev, *twin, *gapped, *least, *most, *from, *to;
+    i64 *h, *r, *top, *flagged, *next, *prev, *equal, *gapped, *least, *most, *from, *to;
     i64 *run, *run_a, *run_b, *run_v, *run_w, *run_count, *run_least, *run_hole, *run_blocked, *count;
     unsigned char *mark;
     Change *trail;
@@ -165,7 +165,7 @@ static void lower_neighbours(Search *s, i64 i) {
 /* May block i be put on the run q (which it lies within)? Not where an equal plan is met elsewhere in the tree. */
 static int is_candidate(const Search *s, i64 i, i64 q) {
     if (s->flagged[i]) return 0;
-    if (s->twin[i] >= 0 && s->next[s->twin[i]] >= 0) return 0; /* its twin comes first */
+    if (s->equal[i] >= 0 && s->next[s->equal[i]] >= 0) return 0; /* its equal comes first */
     i64 j = s->top[s->from[i]];
     if (j <= i || s->gapped[i] || s->gapped[j] || s->least[i] != s->most[i] || s->least[j] != s->most[j]) return 1;
     if (s->in->alignment[i] != 1 || s->in->alignment[j] != 1) return 1;
@@ -426,9 +426,9 @@ static void measure_block(Search *s, i64 i) {
         if (in->size[p] > s->most[i]) s->most[i] = in->size[p];
         for (i64 t = in->first[p]; t <= in->last[p]; t++) s->r[t] += in->size[p];
     }
-    s->twin[i] = -1;
-    for (i64 j = i - 1; j >= 0 && s->twin[i] < 0; j--)
-        if (s->from[j] == s->from[i] && same_shape(in, i, j)) s->twin[i] = j;
+    s->equal[i] = -1;
+    for (i64 j = i - 1; j >= 0 && s->equal[i] < 0; j--)
+        if (s->from[j] == s->from[i] && same_shape(in, i, j)) s->equal[i] = j;
 }
 
 enum { ARRAYS = 22 };
@@ -436,7 +436,7 @@ enum { ARRAYS = 22 };
 static int set_up(Search *s, i64 **arrays) {
     const Instance *in = s->in;
     i64 n = in->blocks, sections = in->sections;
-    i64 **block_arrays[] = {&s->flagged, &s->next, &s->prev, &s->twin, &s->gapped, &s->least, &s->most, &s->from, &s->to};
+    i64 **block_arrays[] = {&s->flagged, &s->next, &s->prev, &s->equal, &s->gapped, &s->least, &s->most, &s->from, &s->to};
     i64 **section_arrays[] = {&s->h, &s->r, &s->top, &s->run, &s->run_a, &s->run_b, &s->run_v, &s->run_w,
                               &s->run_count, &s->run_least, &s->run_hole, &s->run_blocked, &s->count};
     int used = 0, ok = 1;

@@ -1,6 +1,6 @@
 """Exact search over canonical positions: is there a plan of at most this height?
 
-The readable twin of search_core.c: same nodes, same order, same offsets. docs/measured/memplan_method.md explains it.
+The readable form of search_core.c: same nodes, same order, same offsets. docs/measured/memplan_method.md explains it.
 
 A plan is canonical if no block can be moved down: each rests on the floor or on another block. The state is a
 skyline, a height per section. A valley is a run of equal height whose neighbours are higher; what covers a section
@@ -80,11 +80,11 @@ class _Searcher:
         spans = [reduce(or_, (((1 << (b - a + 1)) - 1) << a for a, b, _ in pieces)) for pieces in self.pieces]
         self.gapped_sections = [span for span, gapped in zip(spans, self.gapped, strict=True) if gapped]
         self.spans = spans
-        self.twin = []
+        self.equal = []
         latest: dict[object, int] = {}
         for i, pieces in enumerate(self.pieces):
             shape = (tuple(pieces), self.alignment[i], self.high[i])
-            self.twin.append(latest.get(shape, -1))
+            self.equal.append(latest.get(shape, -1))
             latest[shape] = i
             for first, last, size in pieces:
                 for t in range(first, last + 1):
@@ -172,7 +172,7 @@ class _Searcher:
 
     def _is_candidate(self, i: int, q: int) -> bool:
         """May it be put on run q? Not where an equal plan is met elsewhere in the tree."""
-        if self.flagged[i] or (self.twin[i] >= 0 and self.next[self.twin[i]] >= 0):
+        if self.flagged[i] or (self.equal[i] >= 0 and self.next[self.equal[i]] >= 0):
             return False
         j = self.top[self.start[i]]
         if j <= i or self.gapped[i] or self.gapped[j]:

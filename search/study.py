@@ -164,7 +164,7 @@ class Study:
         roles = (ARENA,) if all(board.beside is None for board in self.boards) else (ARENA, INPUT)
         return tuple(index for index, group in enumerate(self.space.groups) if group.role in roles)
 
-    def mended(self, candidate: Candidate) -> Candidate:
+    def repaired(self, candidate: Candidate) -> Candidate:
         """With limits beside that of RAM: one group after the other as the anchor has it, until all are kept to, the
         groups first that help most alone."""
         anchor = self.anchor
@@ -184,7 +184,7 @@ class Study:
 
         MinUn's PromoteWithinMemoryLimit.
         """
-        found, overshooting = self.mended(start), []
+        found, overshooting = self.repaired(start), []
         for index in order:
             if found[index] == choice:
                 continue

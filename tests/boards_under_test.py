@@ -26,10 +26,18 @@ SPECS = _one_of_each_chip()
 EMULATED = tuple(SPECS)
 EVERY = ("host", *EMULATED)
 FLASHED = tuple(name for name, board in SPECS.items() if board.chip.emulator and board.chip.emulator.loader_args)
+SMALLEST = min(SPECS, key=lambda name: SPECS[name].chip.ram_bytes or 0)
 ARM = tuple(name for name, board in SPECS.items() if board.chip.compiler == "arm-none-eabi-gcc")
 
 
 LIKE_ANOTHER = {"cortex-m4": "cortex-m7"}  # cores that run the kernels of another one: whole in the slow suite only
+
+
+def by_compiler(names: Iterable[str]) -> list[Any]:
+    """For parametrize: the first board of every compiler, and the others marked as slow."""
+    compilers = [BOARDS.board(name).chip.compiler for name in names]
+    first = {compiler: name for name, compiler in reversed([*zip(names, compilers, strict=True)])}
+    return [name if name in first.values() else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def each(names: Iterable[str]) -> list[Any]:

@@ -20,7 +20,7 @@ def assert_same(record: dict[str, Any], whole: dict[str, Any]) -> None:
 
 
 def _is_exact(record: dict[str, Any]) -> bool:
-    return record["board"] != "host" and "modelled" not in record["emulator"]["truth"]
+    return record["board"] != "host" and "modelled" not in record["emulator"]["fidelity"]
 
 
 def _kept(record: dict[str, Any]) -> dict[str, Any]:

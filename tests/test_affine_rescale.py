@@ -1,4 +1,4 @@
-"""The rescalings of zero-skew integers give the bits of numpy's 64-bit arithmetic, natively and on the Uno."""
+"""The rescalings of asymmetric integers give the bits of numpy's 64-bit arithmetic, natively and on the Uno."""
 
 from __future__ import annotations
 

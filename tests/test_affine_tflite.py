@@ -1,4 +1,4 @@
-"""Zero-skew layers against TensorFlow Lite's own reference kernels, bit for bit, on published quantized models."""
+"""Asymmetric layers against TensorFlow Lite's own reference kernels, bit for bit, on published quantized models."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_machine import Arena, Body, Written, compiled_cases
+from boards_under_test import EVERY, by_compiler
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
@@ -161,7 +162,7 @@ def test_shrunk_arenas_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
 
 
-@pytest.mark.parametrize("board", ["host", "uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EVERY))
 def test_shrunk_arenas_on_boards(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placements, inputs = shrunk(4, 310_000, tmp_path)
     cases = compiled_cases(placements[:4], inputs[:4], monkeypatch)
@@ -362,7 +363,7 @@ def test_branches_are_closed_before_others_are_opened(branches: int, tmp_path: P
 
 
 @pytest.mark.parametrize(("without", "peak"), [(ALL_NAMES, 320), (set(), 192)], ids=["no passes", "all passes"])
-@pytest.mark.parametrize("board", ["host", "uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EVERY))
 def test_the_arena_in_the_image_is_the_plan_s(board: str, without: set[str], peak: int, tmp_path: Path) -> None:
     source = find_model("fastgrnn_har")
     model = load_onnx(source.path)

@@ -1,5 +1,5 @@
 """Layers of bytes as ARM chips carry them out: their orders of weights, their blocks of sums, and instructions against
-their twins in C++.
+their portable forms in C++.
 
 The blocks of either chip are C++ that the desktop compiles, too: there the sanitizers see every access, on an emulated
 board the chip's own instructions run.
@@ -37,7 +37,7 @@ from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
-TWINS = 12
+INSTRUCTIONS = 12
 
 
 def clipped(chain: Chain) -> Chain:
@@ -133,10 +133,10 @@ def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
         yield Case(f"rows {default}", by_rows, extreme_inputs(program, 7))
 
 
-@pytest.mark.parametrize(("core", "twins"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_TWIN",))])
-def test_natively_with_sanitizers(core: str, twins: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("core", "flags"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_PORTABLE",))])
+def test_natively_with_sanitizers(core: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     cases = cases_for(core, tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address", *twins)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address", *flags)) == ""
 
 
 @pytest.mark.parametrize("board", CORES)
@@ -146,17 +146,17 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("board", CORES)
-def test_instructions_do_what_their_twins_do(board: str, tmp_path: Path) -> None:
+def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
     sources = {name: text for name, text in project_sources([spec]).items() if name not in SESSION}
     sources |= {
         "model/model.hpp": "#pragma once\nnamespace model { constexpr bool streamed = false; }\n",
         "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),
-        "model/model.cpp": (FIRMWARE.parent / "firmware_arm" / "twins.cpp").read_text(),
+        "model/model.cpp": (FIRMWARE.parent / "firmware_arm" / "instructions.cpp").read_text(),
         "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text(),
     }
     image = direct_build(sources, spec, tmp_path)
-    assert np.frombuffer(collect(image, spec, 4 * TWINS), "<u4").tolist() == [0] * TWINS
+    assert np.frombuffer(collect(image, spec, 4 * INSTRUCTIONS), "<u4").tolist() == [0] * INSTRUCTIONS
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_none_is_the_emulator_one_is_taken_two_are_an_error(plug: Plug) -> None:
     assert LEFT in refused(bench(), "due@nobody")
 
 
-def test_twins_are_told_apart_by_name_and_role(plug: Plug) -> None:
+def test_namesakes_are_distinguished_by_name_and_role(plug: Plug) -> None:
     boards = bench(f'boards:\n  left: {{board: due, serial: "{LEFT}", role: ci}}\n')
     assert "left: not attached" in refused(boards, "left")
     assert locate(boards, "due").port is None  # what is not attached is no candidate

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from boards_under_test import EMULATED, SPECS, by_compiler
 from hil_command import (
     check_failure,
     command,
@@ -334,7 +335,7 @@ def test_damaged_wire_and_one_retry(files: Path, tiny_h747: Bench, tmp_path: Pat
         assert running.stderr is not None
         line = running.stderr.readline()
         assert "trying again (1 of 1)" in line
-        wire.mend()
+        wire.repair()
         out, err = running.communicate()
     record = json.loads(out)
     assert running.returncode == 9, err
@@ -466,9 +467,9 @@ def test_an_emulator_that_does_not_start(script: str, words: str, files: Path, t
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("board", ["due", "uno"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, tmp_path: Path) -> None:
-    samples = ("--samples", 120 if board == "due" else 30)
+    samples = ("--samples", 30 if SPECS[board].chip.core == "avr" else 120)
     whole = record_of(hil(*long_run(walks, board, "whole"), *samples, cwd=tmp_path))
     running = start_hil(*long_run(walks, board), *samples, cwd=tmp_path)
     wait_until(lambda: finished_samples(tmp_path / "results") >= 5)

@@ -19,8 +19,10 @@ from wire_bench import ROOT
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
+from tinyhil.codegen.body import tensors_of
+from tinyhil.codegen.calls import const_name
 from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.model import Target, const_name, emit_model, header_of, tensors_of
+from tinyhil.codegen.model import Target, emit_model, header_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.formats.codec import storage_dtype

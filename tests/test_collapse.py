@@ -120,7 +120,7 @@ def uneven(path: Path) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
-    """Photographs: the line names a depthwise layer's weights, and a format that does mend it."""
+    """Photographs: the line names a depthwise layer's weights, and a format that does repair it."""
     if not (WAKE_WORDS.is_file() and PHOTOGRAPHS.is_file()):
         pytest.skip(f"HIL_DATA has no {WAKE_WORDS.name} or no {PHOTOGRAPHS.name}")
     from test_mlperf_tiny import people
@@ -139,9 +139,9 @@ def test_a_run_of_mobilenet_says_so(tmp_path: Path) -> None:
     line = re.search(pattern, said)
     assert line is not None, said
     assert re.search(r"'\w+' \(error \d+ %, channels of 'w_[135]' differ \d\d\d+-fold", line[1]), line[1]
-    mended = run(line[2])
-    assert "decisions differ" not in mended
-    assert int(re.findall(r"disagreements +(\d+)", mended)[0]) <= 1, mended
+    repaired = run(line[2])
+    assert "decisions differ" not in repaired
+    assert int(re.findall(r"disagreements +(\d+)", repaired)[0]) <= 1, repaired
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from hil_command import hil
 from onnx_models import node, simple
 
 import tinyhil
-from tinyhil.codegen.model import BINARY_BYTES, Source
+from tinyhil.codegen.constants import BINARY_BYTES
+from tinyhil.codegen.model import Source
 
 SIDE = 400  # 64 KB and more in every format below
 X = np.random.default_rng(5).normal(0, 1, (2, SIDE, 1, 1)).astype(np.float32)

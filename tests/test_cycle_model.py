@@ -15,7 +15,7 @@ from benchmarks import cycle_model
 from benchmarks.cycle_model import Image, NotRun, binary, images
 from tests.test_emulator_cortexm import ARMSIM, H747, L4R5, Chip, build_dir
 from tests.test_mlperf import made, tiny
-from tinyhil.harness.boards.truth import statements
+from tinyhil.harness.boards.fidelity import statements
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.records.band import band
 
@@ -267,7 +267,7 @@ def test_a_run_says_between_which_times_the_chip_lies() -> None:
     assert band({**modelled, "low": 25_200, "high": 30_800}) == ", on the chip between 25.20 ms and 30.80 ms"
 
 
-def test_truth_names_the_error_of_each_model() -> None:
+def test_fidelity_names_the_error_of_each_model() -> None:
     said = {line.split()[0]: line for line in statements(load_boards()) if " armsim " in line}
     assert said["due"].endswith("modelled cycles, never held against hardware")
     assert said["h747"].endswith("modelled cycles, within 10 % of hardware")

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from boards_under_test import EVERY, by_compiler
 from flash_bench import Emulator
 from hil_command import hil
 from rich.console import Console
@@ -87,7 +88,7 @@ def test_data_are_found_where_hil_data_points(monkeypatch: pytest.MonkeyPatch, t
     ("statuses", "code", "verdict"),
     [
         (("ok", "warn"), EXIT_OK, "emulated runs: ready"),
-        (("ok", "missing", "old"), EXIT_GATE, "emulated runs: 2 thing(s) to mend"),
+        (("ok", "missing", "old"), EXIT_GATE, "emulated runs: 2 thing(s) to fix"),
     ],
 )
 def test_the_report_and_its_verdict(statuses, code, verdict) -> None:
@@ -146,7 +147,7 @@ def test_a_user_outside_the_group_is_told_how_to_join(monkeypatch: pytest.Monkey
 ECHO = re.compile(r"^echo on (\S+) \((.*)\): (\d+) B there and back in ([\d.]+) s, ([\d,]+) B/s, (\d+) errors", re.M)
 
 
-@pytest.mark.parametrize("board", ["uno", "due", pytest.param("h747", marks=pytest.mark.slow), "host"])
+@pytest.mark.parametrize("board", by_compiler(EVERY))
 def test_echo(board: str, tmp_path: Path) -> None:
     done = hil("doctor", "--board", board, "--seconds", 0.5, cwd=tmp_path)
     name, where, sent, seconds, rate, errors = ECHO.search(done.stdout).groups()

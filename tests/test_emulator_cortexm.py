@@ -166,10 +166,10 @@ def read_exactly(port: serial.Serial, count: int) -> bytes:
 
 def skip_announcement(port: serial.Serial) -> None:
     """Read until the board has been silent for two seconds: it may have announced itself before anybody listened."""
-    patience_s, port.timeout = port.timeout, 2.0
+    wait_s, port.timeout = port.timeout, 2.0
     while port.read(100):
         pass
-    port.timeout = patience_s
+    port.timeout = wait_s
 
 
 def read_words(port: serial.Serial, count: int) -> list[int]:

@@ -132,10 +132,10 @@ def run_cases(
     return {name: (int(cycles), int(r24)) for name, cycles, r24 in fields}
 
 
-@pytest.mark.parametrize("with_mended_skip", [False, True])
-def test_instructions_take_the_datasheets_cycles(tmp_path: Path, with_mended_skip: bool) -> None:
-    """A program with a mended skip is executed instruction by instruction, one without in bursts: both are exact."""
-    extra = (Case("mended", 2, "cpse r18,r18\nadiw r24,12"),) if with_mended_skip else ()
+@pytest.mark.parametrize("with_patched_skip", [False, True])
+def test_instructions_take_the_datasheets_cycles(tmp_path: Path, with_patched_skip: bool) -> None:
+    """A program with a patched skip is executed instruction by instruction, one without in bursts: both are exact."""
+    extra = (Case("patched", 2, "cpse r18,r18\nadiw r24,12"),) if with_patched_skip else ()
     cases = TIMINGS + extra
     measured = run_cases(tmp_path, cases, OPCODES_PER_CASE)
     assert {name: cycles for name, (cycles, _) in measured.items()} == {

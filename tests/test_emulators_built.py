@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from boards_under_test import EMULATED, by_compiler
 
 from tinyhil.errors import EXIT_NO_BOARD, BoardError
 from tinyhil.harness.build.emulators import check_emulator, compiled_emulator
@@ -27,7 +28,7 @@ def chip(board: str, folder: Path) -> ChipSpec:
     return found.model_copy(update={"emulator": emulator})
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_it_is_compiled_once_and_nothing_is_written_beside_its_sources(board: str, tmp_path: Path) -> None:
     spec, said = chip(board, tmp_path), list[str]()
     assert "on first use" in check_emulator(spec)

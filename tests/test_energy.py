@@ -58,7 +58,7 @@ def test_a_layer_by_hand(model: Path) -> None:
     total = layer["product_pj"] + layer["sram_pj"] + found["input_pj"]
     assert found["energy_pj"] == pytest.approx(total)
     assert found["energy_zeros_skipped_pj"] == pytest.approx(total - layer["skipped_pj"])
-    assert found["truth"] == "modelled"
+    assert found["fidelity"] == "modelled"
 
 
 def test_prices_of_ones_own_and_what_does_not_fit(model: Path) -> None:

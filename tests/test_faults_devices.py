@@ -57,13 +57,13 @@ def arguments(files: Path, board: str, *more: object) -> list[object]:
 
 # board, what happens at sample AT_SAMPLE, exit code, words of the one line, samples kept
 CRASHES = [
-    ("uno", "stack overflow", 7, ("stack overflow by", " B: SP 0x", "mend the firmware"), AT_SAMPLE),
+    ("uno", "stack overflow", 7, ("stack overflow by", " B: SP 0x", "fix the firmware"), AT_SAMPLE),
     ("uno", "watchdog", 7, ("restarted after 3 of 12", "resumes"), AT_SAMPLE),
-    ("h747", "bad access", 7, ("write to an unmapped address 0x90000000 at pc 0x", "mend the firmware"), AT_SAMPLE),
+    ("h747", "bad access", 7, ("write to an unmapped address 0x90000000 at pc 0x", "fix the firmware"), AT_SAMPLE),
 ]
 MORE_CRASHES = [
-    ("due", "stack overflow", 7, ("stack overflow by", "B into the MPU guard", "mend the firmware"), AT_SAMPLE),
-    ("due", "heap exhaustion", 7, ("write to flash", "at pc 0x", "mend the firmware"), AT_SAMPLE),
+    ("due", "stack overflow", 7, ("stack overflow by", "B into the MPU guard", "fix the firmware"), AT_SAMPLE),
+    ("due", "heap exhaustion", 7, ("write to flash", "at pc 0x", "fix the firmware"), AT_SAMPLE),
     ("h747", "endless loop", 6, ("no progress for 2 s at sample 3 of 12", "kept"), AT_SAMPLE),
     ("h747", "stack overflow", 7, ("stack overflow by", "B into the MPU guard"), AT_SAMPLE),
     ("due", "reset", 7, ("restarted after 3 of 12",), AT_SAMPLE),
@@ -87,7 +87,7 @@ def check_crash(crash: Crash, files: Path, folder: Path) -> None:
     done = hil(*arguments(files, board), "--boards-file", boards, cwd=folder)
     check_failure(done, code, *words, logs=True)
     assert finished_samples(folder / "results") == kept
-    again = hil(*arguments(files, board), cwd=folder)  # the firmware is mended
+    again = hil(*arguments(files, board), cwd=folder)  # the firmware is fixed
     assert record_of(again)["equal_samples"] == SAMPLES
     assert (f"resuming, {kept} of {SAMPLES}" in again.stderr) == (kept > 0)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boards_under_test import EVERY
 from hil_command import check_failure, command, finished_samples, hil, record_of, start_hil, wait_until
 from lasting import assert_same
 from wire_bench import make_bench, powered, write_tiny_model
@@ -122,7 +123,7 @@ def test_killed_three_times(files: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["host", "due", "uno"])
+@pytest.mark.parametrize("board", EVERY)
 def test_killed_anywhere_from_the_first_compilation_on(board: str, files: Path, tmp_path: Path) -> None:
     """An empty cache: the kills also hit builds, in whatever state they are."""
     source = random.Random(board)

@@ -55,7 +55,7 @@ def flashable(board: BoardSpec, **changes: Any) -> BoardSpec:
 
 
 def comes_up(image: Image, board: BoardSpec, port: str) -> bool:
-    """As `runs`, with the patience that an emulated board needs on a busy computer: each opening resets it."""
+    """As `runs`, with the time that an emulated board needs on a busy computer: each opening resets it."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("tinyhil.harness.boards.flash.PROBE_S", 10.0)
         return any(runs(image, board, port) for _ in range(30))
@@ -212,7 +212,7 @@ def bossac(port: str, *words: str) -> str:
 
 
 def test_a_reset_by_bossac_loses_the_boot_bit(boards: Boards, images: dict[str, Image], tmp_path: Path) -> None:
-    """1.9.1 does not wait for the flash controller: the board stays in its boot loader, which is then mended."""
+    """1.9.1 does not wait for the flash controller: the board stays in its boot loader, which is then repaired."""
     board, image, log = boards.board("due"), images["due"], tmp_path / "flash.log"
     with Emulator("due", tmp_path) as emulator:
         touch(emulator.port)
@@ -418,7 +418,7 @@ def test_a_rom_loader_wants_parity(port: str, mode: str, boards: Boards, images:
 def test_a_missed_emulated_boot_loader_is_not_called_an_absent_board(
     images: dict[str, Image], boards: Boards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy computer avrdude's own patience may end; the message says that, and never asks for a plugged-in Uno."""
+    """On a busy computer avrdude's own time-out may end; the message says that, and never asks for a plugged-in Uno."""
     tried = []
 
     def missed(image: Image, board: BoardSpec, port: str, log: Path) -> None:

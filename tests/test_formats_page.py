@@ -10,15 +10,17 @@ import pytest
 from hil_command import hil
 
 from tinyhil.formats import FORMATS, named
-from tinyhil.harness.offline.formats import CHIPS, all_facts, facts, values
+from tinyhil.harness.offline.formats import all_facts, facts, units, values
 from tinyhil.harness.offline.formats import fitted as fitted_format
+from tools.measured import BOARDS
 
 
 def test_the_command_lists_every_format(tmp_path: Path) -> None:
     done = hil("formats", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert [entry["name"] for entry in found] == [fmt.name for fmt in FORMATS]
-    assert all(set(entry["costs"]) <= set(CHIPS) for entry in found)
+    assert all(set(entry["costs"]) <= set(BOARDS) for entry in found)
+    assert list(units()) == list(BOARDS)
 
 
 def test_a_family(tmp_path: Path) -> None:

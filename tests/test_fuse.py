@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from boards_under_test import ARM, each
+from boards_under_test import ARM, EMULATED, by_compiler, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
@@ -283,7 +283,7 @@ def test_distances_of_other_formats_need_no_matrices(name: str, tmp_path: Path) 
     assert arena_bytes(lowered(graph, x, (), name)) == arena_bytes(lowered(graph, x, (), wide))
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
     made = fused_cases(tmp_path, ["prototypes", "sparse with a bias", "sparse"])[::2]
     results = run_on_board(made, load_boards().board(board), tmp_path / "cache")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import EMULATED, by_compiler
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
@@ -289,7 +290,7 @@ def test_line_buffers(tmp_path: Path) -> None:
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
     names = ("matmul relu", "conv clip", "sparse", "residual", "residual depthwise", "residual rows")
     made = [*cases(tmp_path, names, FIXED)[::2], *cases(tmp_path, ("gemm relu",), ("fixed8", "int8", "posit8es0"))]

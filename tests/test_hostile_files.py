@@ -425,7 +425,7 @@ def test_a_reader_that_has_gone_is_no_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("formats",), ("boards", "--truth"), ("run", "--model", "fastgrnn_har", "--board", "host", "--samples", "2")],
+    [("formats",), ("boards", "--fidelity"), ("run", "--model", "fastgrnn_har", "--board", "host", "--samples", "2")],
 )
 def test_an_ascii_locale(command: tuple[str, ...], tmp_path: Path) -> None:
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}

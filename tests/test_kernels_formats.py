@@ -90,7 +90,7 @@ def mixed(made: tuple[Graph, Ranges, np.ndarray], seed: int) -> Case | None:
     try:
         return case(f"mix {seed}", Assignment("fixed16", values), made, seed)
     except ModelError as error:
-        if "zero-skew" not in str(error):
+        if "asymmetric" not in str(error):
             raise
         return None
 

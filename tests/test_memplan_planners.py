@@ -1,4 +1,4 @@
-"""Every planner against the checker, the exact planners against each other, the compiled core against its twin."""
+"""Every planner against the checker, exact ones against each other, the compiled core against the Python one."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_bound_across_aliases() -> None:
 
 @SLOW_OK
 @given(found=buffers(9, (1, 1, 2)), slack=st.integers(-1, 2), choices=st.sampled_from((5, 60, 400)))
-def test_compiled_cover_equals_its_twin(found: tuple[Buffer, ...], slack: int, choices: int) -> None:
+def test_compiled_cover_equals_the_python_one(found: tuple[Buffer, ...], slack: int, choices: int) -> None:
     assert backend() == "compiled"
     problem = Problem(found)
     bound = memplan.lower_bound(problem).bytes
@@ -166,7 +166,7 @@ def test_compiled_cover_equals_its_twin(found: tuple[Buffer, ...], slack: int, c
 
 @SLOW_OK
 @given(found=buffers(10, (1, 1, 2, 6)), slack=st.integers(-1, 3))
-def test_compiled_core_equals_its_twin(found: tuple[Buffer, ...], slack: int) -> None:
+def test_compiled_core_equals_the_python_one(found: tuple[Buffer, ...], slack: int) -> None:
     assert backend() == "compiled", "the test machine has a C compiler"
     problem = Problem(found)
     blocks = make_blocks(problem)
@@ -181,7 +181,7 @@ def test_compiled_core_equals_its_twin(found: tuple[Buffer, ...], slack: int) ->
 
 @SLOW_OK
 @given(found=buffers(30), fit=st.sampled_from(("first", "best")), bucket=st.sampled_from((2, 100)))
-def test_compiled_placing_equals_its_twin(found: tuple[Buffer, ...], fit: str, bucket: int) -> None:
+def test_compiled_placing_equals_the_python_one(found: tuple[Buffer, ...], fit: str, bucket: int) -> None:
     sized = tuple(replace(buffer, size_bytes=buffer.size_bytes + 1) for buffer in found)
     placing = Placing(Problem(sized))
     placing.place_all(sized, fit)

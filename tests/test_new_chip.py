@@ -56,7 +56,7 @@ MADE_UP = """chips:
     uart: {name: LPUART1}
     emulator:
       program: emulators/cortexm/build/armsim
-      truth: exact instructions, modelled cycles
+      fidelity: exact instructions, modelled cycles
       args: [--chip, stm32l4r5, --image, "{image}", --link, "{link}", --trace, "{trace}"]
 boards:
   madeup: {title: Made up, chip: madeup_m4, reset: on_start, upload: none, gate: PB3}

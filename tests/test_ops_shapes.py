@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import EMULATED, by_compiler
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, simple
 from random_models import extreme_inputs
@@ -189,7 +190,7 @@ ON_BOARDS = {
 }
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 @pytest.mark.parametrize("names", ON_BOARDS)
 def test_kernels_on_boards(board: str, names: str, tmp_path: Path) -> None:
     made = cases(tmp_path, "fixed16", ON_BOARDS[names], rows=2)[::2]

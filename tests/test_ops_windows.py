@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from boards_under_test import EMULATED, by_compiler
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, simple
 from random_models import extreme_inputs
@@ -130,7 +131,7 @@ def test_kernels_equal_the_reference(names: Sequence[str], tmp_path: Path) -> No
     assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
     made = cases(tmp_path, ("fixed16",), ["asymmetric pads", "dilations", "depthwise", "1-D"], rows=2)
     made += cases(tmp_path, ("fixed8",), ["groups", "1x1", "max 3x3 padded", "mean padded", "global mean"], rows=2)

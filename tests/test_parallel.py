@@ -11,6 +11,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from boards_under_test import EVERY
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 
 import tinyhil
@@ -18,7 +19,7 @@ from tinyhil.harness.commands.run import run
 from tinyhil.harness.measure import expected
 from tinyhil.harness.measure.parallel import SHARED, as_arguments, run_all, worst_code
 
-BOARDS = ("--board", "due", "--board", "uno", "--board", "h747", "--board", "host")
+BOARDS = tuple(word for board in EVERY for word in ("--board", board))
 MODEL = ("--model", "fastgrnn_har")
 
 
@@ -26,11 +27,11 @@ def test_every_board_is_measured_as_if_it_were_alone(tmp_path: Path) -> None:
     done = hil("run", *BOARDS, *MODEL, "--samples", 4, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)
-    assert [record["board"] for record in records] == ["due", "uno", "h747", "host"]
+    assert [record["board"] for record in records] == [*EVERY]
     assert all(record["bit_exact"] for record in records)
     alone = record_of(hil("run", "--board", "due", *MODEL, "--samples", 4, "--json", cwd=tmp_path))
-    assert alone["raw"] == records[0]["raw"]
-    assert len(list((tmp_path / "results").glob("*/*/*.json"))) == 5
+    assert alone["raw"] == records[EVERY.index("due")]["raw"]
+    assert len(list((tmp_path / "results").glob("*/*/*.json"))) == len(EVERY) + 1
 
 
 def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:

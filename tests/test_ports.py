@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from boards_under_test import EMULATED
 
 import tinyhil
 from tests.export_bench import OnHost, export
@@ -171,7 +172,7 @@ def test_a_board_equals_the_reference(folder: Path, name: str, fmt: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["uno", "due", "h747"])
+@pytest.mark.parametrize("board", EMULATED)
 @pytest.mark.parametrize("fmt", ["fixed8", "fixed16", "int8"])
 def test_emulated_boards_equal_the_reference(folder: Path, board: str, fmt: str) -> None:
     for name in ("fusion", "cell"):

@@ -18,7 +18,7 @@ from test_diff import broken
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate, load_ranges
-from tinyhil.codegen.model import OPERATIONS, VALUES
+from tinyhil.codegen.body import OPERATIONS, VALUES
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build import pipeline
@@ -30,7 +30,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.operations import elements_of, executions_of, macs_of
 from tinyhil.harness.measure.profile import Profile, profile, read_costs
 from tinyhil.harness.measure.run import run
-from tinyhil.harness.measure.variant import Told
+from tinyhil.harness.measure.variant import Reported
 from tinyhil.harness.records.record import store
 from tinyhil.harness.wire.protocol import Position, Result, Timed, decode
 from tinyhil.harness.zoo import find_model
@@ -157,16 +157,16 @@ def compiled(folder: Path) -> Compiled:
     return compile_model(model, Assignment("fixed8"), ranges, [load_boards().board("host")], {"host"})
 
 
-def told(*ticks: tuple[int, int, int], result_ticks: int) -> Told:
+def reported(*ticks: tuple[int, int, int], result_ticks: int) -> Reported:
     result = Result(0, result_ticks, 0, Position(0, 0, 0), b"")
-    return Told(tuple(Timed(*entry) for entry in ticks), (result,), "")
+    return Reported(tuple(Timed(*entry) for entry in ticks), (result,), "")
 
 
 FRAMES = ((3, 20, 105), (3, 20, 112), (0, 120, 119), (1, 50, 126), (2, 70, 133))
 
 
 def test_what_reading_costs_is_subtracted(folder: Path) -> None:
-    costs, outside, reading = read_costs(compiled(folder), told(*FRAMES, result_ticks=150))
+    costs, outside, reading = read_costs(compiled(folder), reported(*FRAMES, result_ticks=150))
     assert [cost.ticks for cost in costs] == [100, 30, 50]
     assert (reading, outside) == (20, 150 - 5 * 7)
 
@@ -174,7 +174,7 @@ def test_what_reading_costs_is_subtracted(folder: Path) -> None:
 @pytest.mark.parametrize("lost", range(5))
 def test_a_lost_frame_is_noticed(folder: Path, lost: int) -> None:
     with pytest.raises(LinkError, match="a frame was lost"):
-        read_costs(compiled(folder), told(*FRAMES[:lost], *FRAMES[lost + 1 :], result_ticks=150))
+        read_costs(compiled(folder), reported(*FRAMES[:lost], *FRAMES[lost + 1 :], result_ticks=150))
 
 
 def test_an_operation_on_the_wire() -> None:

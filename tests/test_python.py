@@ -76,6 +76,15 @@ def test_a_model_that_has_no_file_is_searched_and_exported(tmp_path: Path) -> No
     assert front.points[0].assignment_file == str(tmp_path / "front" / "1.yaml")
 
 
+def test_boards_nobody_names_are_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bench.yaml").write_text("boards: [")
+    monkeypatch.setenv("HIL_BENCH", str(tmp_path / "bench.yaml"))
+    model = tinyhil.load("digits_mlp")
+    assert model.compile("fixed8").arena_bytes == 42
+    with pytest.raises(tinyhil.errors.ConfigError, match=r"bench\.yaml"):
+        model.compile("fixed8", board="uno")
+
+
 def test_scikit_learn(tmp_path: Path) -> None:
     pytest.importorskip("skl2onnx")
     from sklearn.datasets import load_digits

@@ -47,10 +47,10 @@ from tinyhil.harness.measure.crash import explain_crash
 from tinyhil.harness.wire.protocol import QUIET
 from tinyhil.harness.wire.stream import Options
 
-TWINS = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
+SAME_CORE = {"qemu_m3": "due", "qemu_m7": "h747"}  # the board of the same core that our own emulator runs
 CORES = {"qemu_m3": DUE, "qemu_m7": H747}
 ALLOWED_DIFFERENCE = 3
-both = pytest.mark.parametrize("name", TWINS)
+both = pytest.mark.parametrize("name", SAME_CORE)
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="no qemu-system-arm: make setup")
 
@@ -86,7 +86,7 @@ def device(request: pytest.FixtureRequest, boards: Boards, tmp_path: Path) -> It
 
 
 def runs(source: str) -> Any:
-    return pytest.mark.parametrize("device", [(name, source) for name in TWINS], ids=TWINS, indirect=True)
+    return pytest.mark.parametrize("device", [(name, source) for name in SAME_CORE], ids=SAME_CORE, indirect=True)
 
 
 # ---- instruction counts
@@ -130,11 +130,11 @@ def test_counts_are_those_of_the_hand_and_of_our_own_emulator(name: str, boards:
 def test_whole_inferences_count_as_on_our_own_emulator(name: str, format_: str, tmp_path: Path) -> None:
     arguments = ("--model", "fastgrnn_har", "--format", format_, "--samples", 3, "--json")
     second = record_of(hil("run", "--board", name, *arguments, cwd=tmp_path))
-    first = record_of(hil("run", "--board", TWINS[name], *arguments, cwd=tmp_path))
+    first = record_of(hil("run", "--board", SAME_CORE[name], *arguments, cwd=tmp_path))
     assert second["bit_exact"] is first["bit_exact"] is True
     assert second["latency"]["unit"] == "instructions"
     assert second["latency"]["median_us"] is None
-    assert second["latency"]["truth"] == second["emulator"]["truth"] == "exact instructions"
+    assert second["latency"]["fidelity"] == second["emulator"]["fidelity"] == "exact instructions"
     differences = np.subtract(second["raw"]["ticks"], first["raw"]["instructions"])
     assert len(differences) == 3
     assert abs(differences).max() <= ALLOWED_DIFFERENCE

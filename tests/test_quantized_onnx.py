@@ -75,7 +75,7 @@ def test_networks_of_the_quantizer(style: QuantFormat, kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("style", "kind"), MODELS[:2] + MODELS[3:], ids=NAMES[:2] + NAMES[3:])
-def test_everything_is_zero_skew_whatever_the_assignment_says(style: QuantFormat, kind: str, tmp_path: Path) -> None:
+def test_everything_is_asymmetric_whatever_the_assignment_says(style: QuantFormat, kind: str, tmp_path: Path) -> None:
     x = inputs(SAMPLES)
     graph = load(quantized(tmp_path, style, kind), tmp_path)
     programs = [case(name, graph, x, name).program for name in ("fixed16", "int8", "posit16es1")]

@@ -27,7 +27,7 @@ CHIPS = {"sam3x8e": "due", "stm32h747": "h747"}
 AVR = "atmega328p"
 BOARDS = CHIPS | {AVR: "uno"}
 DWT_INSTRUCTIONS = 64  # Renode's DWT is that close to what was executed; measured: 15
-TRUTH = dict.fromkeys(CHIPS, "function only") | {AVR: "exact cycles"}  # its core is ours
+FIDELITY = dict.fromkeys(CHIPS, "function only") | {AVR: "exact cycles"}  # its core is ours
 UARTS = {"sam3x8e": ("uart", "UART", "UART_IRQ"), "stm32h747": ("usart1", "USART", "USART_IRQ")}
 every_board = pytest.mark.parametrize("chip", BOARDS)
 every_chip = pytest.mark.parametrize("chip", CHIPS)
@@ -67,7 +67,7 @@ def test_every_file_belongs_to_a_board(boards: Boards) -> None:
     for chip, name in BOARDS.items():
         emulator = boards.board(name).chip.cross_checks["renode"]
         assert ROOT / emulator.args[0] == FOLDER / f"{chip}.resc"
-        assert (emulator.kind, emulator.truth) == ("renode", TRUTH[chip])
+        assert (emulator.kind, emulator.fidelity) == ("renode", FIDELITY[chip])
 
 
 @every_chip
@@ -338,10 +338,10 @@ def test_bit_exact_in_renode(chip: str, format_: str, tmp_path: Path) -> None:
     record = record_of(hil(*command, "--emulator", "renode", cwd=tmp_path))
     assert record["bit_exact"] is True
     assert record["samples"] == record["equal_samples"] == 5
-    assert record["emulator"]["truth"] == record["latency"]["truth"] == TRUTH[chip]
+    assert record["emulator"]["fidelity"] == record["latency"]["fidelity"] == FIDELITY[chip]
     assert re.fullmatch(r"\d+(\.\d+)+", record["provenance"]["emulator_exit"]["emulator_version"])
     usual = record_of(hil(*command, cwd=tmp_path))["raw"]
-    if TRUTH[chip] == "exact cycles":
+    if FIDELITY[chip] == "exact cycles":
         assert record["raw"]["ticks"] == usual["ticks"]
     else:
         difference = np.subtract(record["raw"]["ticks"], usual["instructions"])

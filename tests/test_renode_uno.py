@@ -179,7 +179,7 @@ def test_what_it_does_not_have_is_a_fault(program: Path, tmp_path: Path, request
 def boards_file(program: Path) -> Path:
     """boards.yaml with this program as another emulator of the Uno."""
     boards = yaml.safe_load((ROOT / "boards.yaml").read_text())
-    emulator = {"program": str(program), "truth": "exact cycles", "args": ["--image", "{image}"]}
+    emulator = {"program": str(program), "fidelity": "exact cycles", "args": ["--image", "{image}"]}
     boards["chips"]["atmega328p"]["cross_checks"]["mono"] = emulator
     path = program.parent / "boards.yaml"
     path.write_text(json.dumps(boards))  # YAML, too, with every string quoted

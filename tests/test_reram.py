@@ -176,7 +176,7 @@ def test_the_board_computes_what_numpy_says_of_its_readings(model, fmt, changes,
     assert record["bit_exact"]
     accelerator = record["accelerator"]
     assert record["latency"]["median_us"] == pytest.approx(accelerator["latency_us"])  # the clock of the kernels
-    assert record["latency"]["truth"].startswith("modelled")
+    assert record["latency"]["fidelity"].startswith("modelled")
     host = run_on("host", tmp_path, "--model", model, "--format", fmt)
     same = record["raw"]["outputs"] == host["raw"]["outputs"]
     assert same == (not changes)  # narrow converters change the outputs, wide ones do not

@@ -109,7 +109,7 @@ def case(
     try:
         program = by_rows(arranged(lower(graph, assignment, ranges)))
     except ModelError as error:
-        if "zero-skew" not in str(error):
+        if "asymmetric" not in str(error):
             raise
         return None
     return Case(name, program, inputs(program.tensors[program.input].format, x, 1)[::4])
@@ -162,7 +162,7 @@ def possible() -> set[tuple[str, str]]:
     """Every kernel of rows in every domain it has."""
     found = set()
     for name, base in rows.BASE.items():
-        if base.codes or not base.coded or base.limit == "within":  # codes of zero-skew integers, tables, clamps
+        if base.codes or not base.coded or base.limit == "within":  # codes of asymmetric integers, tables, clamps
             domains = {INTEGER}
         else:
             domains = {INTEGER, SINGLE} | ({CODED} if base.coded != SINGLE else set())

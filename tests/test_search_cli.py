@@ -92,6 +92,23 @@ def test_the_same_search_twice_at_once(folder: Path) -> None:
     assert log.read_bytes() == trials
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("search", "--model", "net.onnx", "--inputs", "x.npz", "--ram", "12", "--evaluations", "2"),
+        ("plan", "--model", "digits_mlp"),
+        ("export", "cmake", "net.onnx", "--out", "net.zip", "--calibrate", "x.npz"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_boards_nobody_names_are_not_read(arguments: tuple[str, ...], folder: Path) -> None:
+    (folder / "bench.yaml").write_text("boards: [")
+    done = hil_command.hil(*arguments, cwd=folder, HIL_BENCH=str(folder / "bench.yaml"))
+    assert done.returncode == 0, done.stderr
+    asked = hil_command.hil(*arguments, "--board", "uno", cwd=folder, HIL_BENCH=str(folder / "bench.yaml"))
+    assert (asked.returncode, "bench.yaml" in asked.stderr) == (EXIT_USAGE, True)
+
+
 @pytest.mark.parametrize("strategy", ["lagrange", "haunter"])
 def test_a_model_without_an_arena(strategy: str, folder: Path) -> None:
     """Its output is its input: nothing is free, and nothing breaks."""

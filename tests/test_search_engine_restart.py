@@ -136,7 +136,7 @@ SLOW = tuple(pytest.param(name, marks=pytest.mark.slow) for name in zoo_names() 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_zoo_models(name: str, limit: int, engine: Engine) -> None:
     compared = 0
-    for number, formats in enumerate(FAMILIES):  # zero-skew integers and others seldom go together
+    for number, formats in enumerate(FAMILIES):  # asymmetric integers and others seldom go together
         net, space = zoo_space(name, formats)
         compared += walked(engine, net, space, 8, 40 + number, limit)[0]
     assert compared >= 8

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards_under_test import ARM, EMULATED, each
+from boards_under_test import ARM, EMULATED, SMALLEST, each
 from wire_bench import (
     Bench,
     Collected,
@@ -42,8 +42,8 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import Outcome, run
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link
-from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import QUIET, STREAM, Splitter
+from tinyhil.harness.wire.retry import RetryTimer
 from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, stream
 
 MODES = {"quiet": QUIET, "stream": STREAM}
@@ -82,7 +82,7 @@ def run_damaged(bench: Bench, logs: Path, mode: int, rate: float, deadline_s: fl
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("board", ["uno", "host"])
+@pytest.mark.parametrize("board", [SMALLEST, "host"])
 def test_damage_at_one_per_thousand(
     board: str, mode: str, benches: Callable[[str, int], Bench], tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ def test_windows_survive_damage(board: str, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("board", ["uno", "host"])
+@pytest.mark.parametrize("board", [SMALLEST, "host"])
 def test_damage_at_one_per_hundred_is_slow_but_never_wrong(
     board: str, mode: str, benches: Callable[[str, int], Bench], tmp_path: Path
 ) -> None:
@@ -545,27 +545,27 @@ def test_receive_returns_whatever_comes() -> None:
             assert link.receive(timeout_s) is None
 
 
-# ---- patience ----
+# ---- the retry timer ----
 
 
-def test_patience_follows_the_pace_of_the_board() -> None:
-    patience = Patience(1.0, 10.0)
-    patience.heard(0.05)
-    assert patience.seconds == pytest.approx(0.12)
+def test_the_retry_timer_follows_the_pace_of_the_board() -> None:
+    retry = RetryTimer(1.0, 10.0)
+    retry.heard(0.05)
+    assert retry.seconds == pytest.approx(0.12)
     for _ in range(100):
-        patience.heard(0.001)
-    assert patience.seconds < 0.025
+        retry.heard(0.001)
+    assert retry.seconds < 0.025
 
 
-def test_patience_grows_in_silence_and_learns_nothing_from_the_answer() -> None:
-    patience = Patience(1.0, 3.0)
-    patience.heard(0.1)
-    before = patience.seconds
-    patience.silent()
-    grown = patience.seconds
+def test_the_retry_timer_grows_in_silence_and_learns_nothing_from_the_answer() -> None:
+    retry = RetryTimer(1.0, 3.0)
+    retry.heard(0.1)
+    before = retry.seconds
+    retry.silent()
+    grown = retry.seconds
     assert grown == pytest.approx(1.25 * before)
-    patience.heard(0.0)
-    assert patience.seconds == grown
+    retry.heard(0.0)
+    assert retry.seconds == grown
     for _ in range(50):
-        patience.silent()
-    assert patience.seconds == 3.0
+        retry.silent()
+    assert retry.seconds == 3.0

@@ -79,7 +79,7 @@ def test_every_cell_is_computed_once(tmp_path: Path) -> None:
 
 
 def test_what_determines_a_cell_is_in_its_key(tmp_path: Path) -> None:
-    """Anything that changes a figure makes another cell; patience, and the order of things, do not."""
+    """Anything that changes a figure makes another cell; retry, and the order of things, do not."""
 
     boards = load_boards()
     np.save(tmp_path / "x.npy", np.zeros((3, 64), np.float32))
@@ -222,6 +222,21 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="must be tcp://HOST:PORT"):
             Farm(address, 1.0, print)
     check_failure(sweep(tmp_path, MLP, "--scheduler", "tcp://x:1", "--jobs", 2), 2, "--jobs is for processes here")
+
+
+def test_a_worker_that_can_not_tell_what_it_finished_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scheduler:
+        """Answers of two workers, as Dask's client returns them with on_error="return"."""
+
+        def run(self, *_: object, on_error: str) -> dict[str, Any]:
+            return {"tcp://a:1": PermissionError(13, "Permission denied"), "tcp://b:1": {"key": ({"exit_code": 0}, {})}}
+
+    said: list[str] = []
+    farm = Farm("tcp://host:1", 1.0, said.append)
+    monkeypatch.setattr(Farm, "_client", Scheduler())
+    assert farm._known(["key"]) == {"key": ({"exit_code": 0}, {})}
+    assert [line.partition(" ")[0] for line in said] == ["tcp://a:1"]
+    assert "Permission denied" in said[0]
 
 
 # ---- a farm: four workers on loopback, each with a cache of its own ----

@@ -1,4 +1,4 @@
-"""Kernels of the ATmega: assembler against its twins in C++, layers of interleaved weights against numpy."""
+"""Kernels of the ATmega: assembler against its portable forms in C++, layers of interleaved weights against numpy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tinyhil.reference import run_reference
 
 
 @pytest.mark.parametrize("speed", ["-O2", "-Os"])
-def test_assembler_computes_what_its_twins_do(speed: str, tmp_path: Path) -> None:
+def test_assembler_computes_what_its_portable_forms_do(speed: str, tmp_path: Path) -> None:
     lines, _ = run_to_end(build_firmware(tmp_path, "rows", speed))
     assert lines == [" 0 0 0 0 0 0 0"]
 

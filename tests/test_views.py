@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from arena_machine import Arena, compiled_cases
+from boards_under_test import EMULATED, by_compiler
 from kernel_cases import first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
@@ -223,7 +224,7 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
 
 
-@pytest.mark.parametrize("board", ["uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EMULATED))
 def test_on_boards(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placements = [place(program_of(name, tmp_path, "fixed8")) for name in ("fire", "gates", "slices")]
     inputs = [extreme_inputs(placed.program, 5) for placed in placements]

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from boards_under_test import EMULATED
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,7 +57,7 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["due", "uno"])
+@pytest.mark.parametrize("board", EMULATED)
 def test_hil_run_on_emulated_boards_outside_the_checkout(wheel: Path, tmp_path: Path, board: str) -> None:
     """The emulator is compiled into the cache, and nothing is written where tinyhil is installed."""
     installed = tmp_path / "site"

@@ -16,6 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 import yaml
+from boards_under_test import EVERY, by_compiler
 from hil_command import hil, record_of
 from onnx import numpy_helper
 
@@ -236,7 +237,7 @@ def test_digits_run_out_of_the_box(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format_", ["fixed8", "fixed16"])
-@pytest.mark.parametrize("board", ["host", "uno", "due"])
+@pytest.mark.parametrize("board", by_compiler(EVERY))
 @pytest.mark.parametrize("name", NAMES)
 def test_models_run_bit_exact(name: str, board: str, format_: str, tmp_path: Path) -> None:
     measured_data(name)

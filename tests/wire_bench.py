@@ -233,7 +233,7 @@ class FaultyWire(PtyThread):
     def dropped(self) -> int:
         return self.happened["drop"]
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """The wire is whole again."""
         self.cut_after_bytes = 1 << 40
         self.is_cut = False

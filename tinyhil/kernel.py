@@ -31,7 +31,7 @@ class Kernel:
     rounding) or "single"; empty for kernels that compute with integers only, in no other domain.
     `template`: the C++ template's name where it is not the kernel's.
     `codes`: positions of the inputs it moves or ignores but does not compute with.
-    `on_codes`: the kernel that does the same to codes, where operands and result have one zero-skew format.
+    `on_codes`: the kernel that does the same to codes, where operands and result have one asymmetric format.
     `rounds`: the params by which numbers are shifted as they are rounded into the result.
     `limit`: how its results are limited besides saturation, a wrapper of the output in
     `firmware/kernels/common/limits.hpp` around the C++ template `template` (tinyhil/ops/limits.py); empty for most.

@@ -18,7 +18,7 @@ from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.operator import Operator
-from tinyhil.pins import pinned_formats, skewed_weights
+from tinyhil.pins import asymmetric_weights, pinned_formats
 from tinyhil.program import Program, Role
 from tinyhil.shared_scales import ranges_together, share_scales
 from tinyhil.verify import checked
@@ -87,12 +87,14 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     groups = tied_values(graph)
     fixed: dict[str, Format] = {**integral_formats(graph, groups, ranges.values)}
     pins = pinned_formats(graph, groups)
-    fixed.update({**pins, **skewed_weights(graph, pins)})
-    together = ranges_together(graph, groups, _skewed(groups, assignment, {*fixed, *constants}))
+    fixed.update({**pins, **asymmetric_weights(graph, pins)})
+    together = ranges_together(graph, groups, _asymmetric(groups, assignment, {*fixed, *constants}))
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
+        if chosen.vectors and any(name in constants and not _is_matrix(constants[name]) for name in group):
+            chosen = named(chosen.vectors)
         magnitude = 0.0
         for name in group:
             if name in constants:
@@ -103,7 +105,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         if chosen.fit_range is not None and not all(name in constants for name in group):
             ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
             fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
-        elif chosen.fit_values is not None:
+        elif chosen.fit_values is not None and all(name in constants for name in group):
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
         else:
             fmt = chosen.fit(magnitude)
@@ -115,8 +117,8 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     return share_scales(graph, groups, result, movable)
 
 
-def _skewed(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
-    """The values that become zero-skew integers of a range that may be widened."""
+def _asymmetric(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:
+    """The values that become asymmetric integers of a range that may be widened."""
     return {
         name
         for group in groups

@@ -201,7 +201,7 @@ class Lowering:
 
     @staticmethod
     def _is_one_grid(tensors: Iterable[Tensor], kernel: Kernel) -> bool:
-        """Whether all have one and the same format, so that codes can be moved as they are. Only integers and zero-skew
+        """Whether all have the same format, so that codes can be moved as they are. Only integers and asymmetric
         integers may be compared as codes; integers have kernels of their own that lose nothing."""
         formats = {tensor.format for tensor in tensors if tensor.role != Role.TABLE}
         if len(formats) != 1:

@@ -87,7 +87,7 @@ def _wanted(node: Node, leader: Mapping[str, str], pins: Mapping[str, Affine]) -
     return found.pop() if chooses(node) and len(found) == 1 else None
 
 
-def skewed_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
+def asymmetric_weights(graph: Graph, pins: Mapping[str, Affine]) -> dict[str, Affine]:
     """Formats of constants that only layers of pinned values read: their own integers, or int8 if they are floats."""
     found: dict[str, bool] = {}
     constants = graph.all_constants()

@@ -29,16 +29,16 @@ class Started(subprocess.Popen[Any]):
         path = (options.get("env") or os.environ).get("PATH")
         if shutil.which(words[0], path=path) is None:
             raise FileNotFoundError(2, "not found, or not executable", words[0])
-        self._leash = -1
+        self._lifeline = -1
         if not HAS_GROUPS:
             super().__init__(words, **options)
             return
-        watched, self._leash = os.pipe()
+        watched, self._lifeline = os.pipe()
         shell = ["/bin/sh", "-c", WATCHED, str(watched), *words]
         try:
             super().__init__(shell, start_new_session=True, pass_fds=(watched,), **options)
         except BaseException:
-            os.close(self._leash)
+            os.close(self._lifeline)
             raise
         finally:
             os.close(watched)
@@ -50,14 +50,14 @@ class Started(subprocess.Popen[Any]):
         self._release()
         return code
 
-    def end(self, patience_s: float = 0.0) -> int:
-        """Ask the program to end (SIGTERM) if there is patience, then end its group; the exit code."""
-        if self._leash < 0 and self.returncode is not None:
+    def end(self, grace_s: float = 0.0) -> int:
+        """Ask the program to end (SIGTERM) if there is time, then end its group; the exit code."""
+        if self._lifeline < 0 and self.returncode is not None:
             return int(self.returncode)
-        if patience_s and self.poll() is None:
+        if grace_s and self.poll() is None:
             self.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                return self.wait(patience_s)
+                return self.wait(grace_s)
         with suppress(ProcessLookupError):
             if HAS_GROUPS:
                 os.killpg(self.pid, signal.SIGKILL)  # no other's: the watch keeps the group's number until the release
@@ -66,9 +66,9 @@ class Started(subprocess.Popen[Any]):
         return self.wait()
 
     def _release(self) -> None:
-        leash, self._leash = self._leash, -1
-        if leash >= 0:
-            os.close(leash)
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
 
 
 def run(command: Sequence[str | Path], timeout_s: float | None, **options: Any) -> subprocess.CompletedProcess[str]:

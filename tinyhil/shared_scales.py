@@ -1,6 +1,6 @@
 """One scale for a whole and its parts, so that a part can be shown where the whole lies instead of being copied.
 
-Zero-skew integers go further: whatever an operator chooses from its operand (MaxPool, Transpose, Pad) has the scale of
+Asymmetric integers go further: whatever an operator chooses from its operand (MaxPool, Transpose, Pad) has the scale of
 the operand, and codes move as they are.
 
 Concat along the outermost axis, Split and contiguous Slice move elements without computing. Where part and whole have
@@ -21,7 +21,7 @@ def ranges_together(
     graph: Graph, groups: Sequence[tuple[str, ...]], movable: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """For the first value of each group all values with which it has one range: those between which elements are
-    chosen. `movable`: the values of zero-skew formats whose scale nobody asked for."""
+    chosen. `movable`: the values of asymmetric formats whose scale nobody asked for."""
     first = {name: group[0] for group in groups for name in group}
     together = {group[0]: list(group) for group in groups}
     for node in graph.walk():

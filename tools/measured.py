@@ -11,8 +11,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tinyhil.codegen.arrange import CHIPS
+from tinyhil.harness.config import load_boards
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
+
+
+def _with_kernels_of_their_own() -> tuple[str, ...]:
+    """Boards that a program of ours emulates; of those whose cores run the same kernels, the first."""
+    found: dict[object, str] = {}
+    for name, board in load_boards().entries.items():
+        if board.chip.emulator is not None and board.chip.emulator.kind == "process":
+            found.setdefault(CHIPS.get(board.chip.core, board.chip.core), name)
+    return tuple(found.values())
+
+
+BOARDS = _with_kernels_of_their_own()  # what tables have figures of
+ARM = tuple(name for name in BOARDS if load_boards().board(name).chip.core != "avr")
 
 
 def provenance() -> dict[str, str]:

@@ -20,11 +20,11 @@ from tinyhil.harness.config import Boards, load_boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
-from tools.measured import provenance, write
+from tools.measured import BOARDS, provenance, write
 
 NAME = "formats"
 MODEL = "fastgrnn_har"
-HOST, BOARDS = "host", ("uno", "due", "h747")
+HOST = "host"
 FORMATS = (
     *("fixed4", "fixed8", "fixed16", "fixed8pc", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1"),
     *("float32", "bfloat16", "float16", "nf4", "int8", "int16x8"),

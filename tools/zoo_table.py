@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.measured import read
+from tools.measured import BOARDS, read
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
-BOARDS = ("uno", "due", "h747")
 # RAM that MinUn allowed, fixed 8/16, for a model of the same kind on the same data, in bytes (LCTES 2023, table 2).
 LIMIT_BYTES = {
     "bonsai_usps2": 120,

@@ -88,7 +88,7 @@ static void widen_data_space(avr_t *avr) {
     avr->data = data;
 }
 
-// Which skips need mending is a matter of the flash's contents.
+// Which skips need patching is a matter of the flash's contents.
 static void on_flash_written(void *context) {
     struct board *board = context;
     skips_find(&board->skips, board->avr->flash);
@@ -130,8 +130,8 @@ static void service_interrupts(avr_t *avr) {
 // One instruction where skips must be watched, else up to the next timer event of the chip.
 static void step(struct board *board) {
     avr_t *avr = board->avr;
-    bool mend = board->skips.count && avr->pc < FLASH_BYTES && board->skips.at[avr->pc / 2];
-    avr_flashaddr_t next = mend ? skips_execute(avr) : avr_run_one(avr);
+    bool patched = board->skips.count && avr->pc < FLASH_BYTES && board->skips.at[avr->pc / 2];
+    avr_flashaddr_t next = patched ? skips_execute(avr) : avr_run_one(avr);
     avr_cycle_timer_process(avr);
     avr->pc = next;
     if (avr->state == cpu_Running || avr->state == cpu_Sleeping) service_interrupts(avr);

@@ -1,4 +1,4 @@
-// The board: simavr's ATmega328P at 16 MHz with its defects mended, its stack watched and its idling detected.
+// The board: simavr's ATmega328P at 16 MHz with its defects patched, its stack watched and its idling detected.
 #pragma once
 #include <simavr/sim_avr.h>
 #include <stdbool.h>

@@ -24,8 +24,8 @@ def claim(place: Place, settings: Locks, wait_s: float | None, say: Say) -> Iter
         yield None
         return
     locks, names = LockFolder(settings), place.mark_names
-    patience_s = settings.wait_s if wait_s is None else wait_s
-    with locks.hold(place.lock_names, place.name, patience_s, say), _reach(place, place.port, patience_s) as port:
+    longest_s = settings.wait_s if wait_s is None else wait_s
+    with locks.hold(place.lock_names, place.name, longest_s, say), _reach(place, place.port, longest_s) as port:
         known = locks.wedged(names)
         if known:
             say(f"{place.name}: failed the last time: {known.why}")

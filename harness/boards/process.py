@@ -59,12 +59,12 @@ class ProcessBoard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close(EXIT_S if error is None else FAILED_EXIT_S)
 
-    def close(self, patience_s: float = EXIT_S) -> None:
+    def close(self, grace_s: float = EXIT_S) -> None:
         """End the process, by force if it does not listen."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(patience_s)
+            self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
             self._process.end()
         self._reader.join(EXIT_S)

@@ -11,7 +11,8 @@ from tinyhil import files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.model import CONSTANTS, Source, Target, emit_model, join
+from tinyhil.codegen.constants import CONSTANTS
+from tinyhil.codegen.model import Source, Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model

@@ -83,9 +83,9 @@ def bench(
 
 def _table(record: dict[str, Any]) -> str:
     latency = record["latency"]
-    truth = f" (emulated: {record['emulator']['truth']})" if record["emulator"] else ""
+    fidelity = f" (emulated: {record['emulator']['fidelity']})" if record["emulator"] else ""
     low, high = latency["interval"]
-    lines = [f"{record['model']} {record['format']} on {record['board']}{truth}, {latency['unit']}"]
+    lines = [f"{record['model']} {record['format']} on {record['board']}{fidelity}, {latency['unit']}"]
     lines.append(f"{'boot':8} {'first':>12} {'min':>12} {'median':>12} {'p95':>12} {'max':>12}")
     for number, boot in enumerate(record["boots"], 1):
         lines.append(_row(str(number), boot))

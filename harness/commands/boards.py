@@ -32,20 +32,20 @@ class Duration(click.ParamType):
 
 
 @click.group(invoke_without_command=True)
-@click.option("--truth", is_flag=True, help="Say what the numbers of each board and emulator mean.")
+@click.option("--fidelity", is_flag=True, help="Say what the numbers of each board and emulator mean.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @BENCH_OPTION
 @BOARDS_OPTION
 @click.pass_context
 def boards(
-    context: click.Context, boards_file: Path | None, bench_file: Path | None, truth: bool, as_json: bool
+    context: click.Context, boards_file: Path | None, bench_file: Path | None, fidelity: bool, as_json: bool
 ) -> None:
     """List the known boards and which of them are attached, busy or wedged."""
     found = context.obj = read_boards(boards_file, bench_file)
     if context.invoked_subcommand is not None:
         return
-    if truth:
-        from tinyhil.harness.boards.truth import statements
+    if fidelity:
+        from tinyhil.harness.boards.fidelity import statements
 
         for line in statements(found):
             click.echo(line)

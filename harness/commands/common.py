@@ -81,7 +81,7 @@ PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )
 EMULATOR_OPTION = click.option(
-    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --truth`."
+    "--emulator", help="Another emulator of the chip, for a second opinion: `hil boards --fidelity`."
 )
 TIMEOUT_OPTION = click.option(
     "--timeout",
@@ -135,6 +135,11 @@ def read_boards(path: Path | None, bench: Path | None = None) -> Boards:
     from tinyhil.harness.config import load_boards
 
     return load_boards(path, bench or default_bench())
+
+
+def boards_for(name: str | None, path: Path | None, bench: Path | None = None) -> Boards | None:
+    """The same where a board is named; None, and no file read, where none is."""
+    return None if name is None else read_boards(path, bench)
 
 
 def say(line: str) -> None:

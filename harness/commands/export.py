@@ -39,5 +39,5 @@ def export(format_: str, boards_file: Path | None, **options: Any) -> None:
     from tinyhil.harness.offline.export import Wanted
 
     wanted = Wanted(format=format_, **options)
-    library = calls.export(wanted, common.read_boards(boards_file), common.say)
+    library = calls.export(wanted, common.boards_for(wanted.board, boards_file), common.say)
     click.echo(f"{wanted.out}: library {library.prefix}, arena {library.predict_bytes} B", err=True)

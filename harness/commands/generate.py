@@ -9,7 +9,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
-from tinyhil.preference import BALANCED, Wish
+from tinyhil.preference import BALANCED
 
 MLPERF_TINY = "mlperf-tiny"
 
@@ -31,35 +31,15 @@ MLPERF_TINY = "mlperf-tiny"
 @click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
 @common.prefer_option(BALANCED)
 @common.BOARDS_OPTION
-def generate(
-    model: str,
-    out: Path,
-    format_: str,
-    assignment: Path | None,
-    calibrate: Path | None,
-    calibrate_by: str,
-    protocol: str,
-    energy: bool,
-    prefer: str,
-    boards_file: Path | None,
-    **states: Any,
-) -> None:
+def generate(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""
-    from tinyhil.harness.job import Streamed
-    from tinyhil.harness.offline.generate import generate_project
+    from tinyhil.harness.offline.generate import Project, generate_project
 
-    if energy and protocol != MLPERF_TINY:
+    wanted = Project(format=format_, **options)
+    generate_for = generate_project
+    if wanted.protocol == MLPERF_TINY:
+        from tinyhil.harness.mlperf.project import generate_mlperf as generate_for
+    elif wanted.energy:
         raise click.UsageError(f"--energy belongs to --protocol {MLPERF_TINY}")
-    chosen, boards = (format_, assignment), read_boards(boards_file)
-    if protocol == MLPERF_TINY:
-        from tinyhil.harness.mlperf.project import generate_mlperf
-
-        written, total = generate_mlperf(
-            model, out, chosen, calibrate, boards, say, energy=energy, calibrate_by=calibrate_by
-        )
-    else:
-        streamed = Streamed(**states, samples=calibrate)
-        written, total = generate_project(
-            model, out, chosen, calibrate, boards, say, streamed, Wish(prefer), calibrate_by
-        )
-    click.echo(f"{out}: {written} of {total} files written", err=True)
+    written, total = generate_for(wanted, read_boards(boards_file), say)
+    click.echo(f"{wanted.out}: {written} of {total} files written", err=True)

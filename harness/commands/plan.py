@@ -13,7 +13,7 @@ from tinyhil.harness.commands.common import (
     ASSIGNMENT_OPTION,
     BOARDS_OPTION,
     FORMAT_OPTION,
-    read_boards,
+    boards_for,
     say,
     stream_options,
 )
@@ -59,11 +59,12 @@ def plan(
 
     if plot is not None:
         check_picture(plot)
-    wanted, boards = Wanted(format=format_, **options), read_boards(boards_file)
+    wanted = Wanted(format=format_, **options)
+    boards = boards_for(wanted.board, boards_file)
     if passes:
         from tinyhil.harness.offline.passes import pass_gains, print_gains
 
-        board = None if wanted.board is None else boards.board(wanted.board)
+        board = None if wanted.board is None or boards is None else boards.board(wanted.board)
         gains = pass_gains(wanted, board, say)
         if as_json:
             click.echo(json.dumps([asdict(gain) for gain in gains]))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.harness.commands.common import boards_for, say
 from tinyhil.preference import RAM
 
 
@@ -125,15 +125,16 @@ def search(
     from tinyhil.harness.train.show import lines_of, told
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
+    known = boards_for(request.board, boards_file, bench_file)
     if assist:
-        answers = calls.assist(request, read_boards(boards_file, bench_file), say)
+        answers = calls.assist(request, known, say)
         say(f"search: over; {answers} answers were given from here")
         return
     if epochs is not None:
         require_trainable(request)
     with search_progress(Console(stderr=True), request.evaluations) as progress:
         ask = calls.pareto if request.pareto is not None else calls.search
-        outcome = ask(request, read_boards(boards_file, bench_file), say, progress)
+        outcome = ask(request, known, say, progress)
     trained = None
     if epochs is not None and isinstance(outcome, SearchOutcome):
         wanted = request_after(request, outcome.record, epochs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,8 +17,8 @@ from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes at once; default: one per processor.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, as tcp://lab:8786: cells run on its workers.")
 @click.option(
-    "--patience",
-    "patience_s",
+    "--worker-timeout",
+    "worker_timeout_s",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
@@ -29,40 +30,20 @@ from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
 @common.RESULTS_OPTION
 @common.BENCH_OPTION
 @common.BOARDS_OPTION
-def sweep(
-    file: Path,
-    jobs: int | None,
-    scheduler: str | None,
-    patience_s: float,
-    out: Path | None,
-    md: Path | None,
-    as_json: bool,
-    results: Path,
-    bench_file: Path | None,
-    boards_file: Path | None,
-) -> None:
+def sweep(out: Path | None, md: Path | None, as_json: bool, **options: Any) -> None:
     """Models x boards x formats x strategies as one table; what is finished is never computed again.
 
     A cell that fails says so, the others go on. The exit code is the worst, as of `hil run` on several boards.
     """
     import json
-    import os
 
     from tinyhil.harness.measure.parallel import worst_code
     from tinyhil.harness.sweep import table
-    from tinyhil.harness.sweep.here import Here
-    from tinyhil.harness.sweep.session import Executor, SweepRequest, run_sweep
+    from tinyhil.harness.sweep.session import SweepRequest, run_sweep
 
-    if jobs is not None and scheduler is not None:
-        raise click.UsageError("--jobs is for processes here; a scheduler's workers say themselves how many they run")
-    request = SweepRequest(file, results, boards_file, bench_file)
-    boards = read_boards(boards_file, bench_file)
-    executor: Executor = Here(jobs or os.cpu_count() or 1)
-    if scheduler is not None:
-        from tinyhil.harness.sweep.farm import Farm
-
-        executor = Farm(scheduler, patience_s, say)
-    swept = run_sweep(request, boards, executor, say)
+    request = SweepRequest(**options)
+    executor = request.executor(say)
+    swept = run_sweep(request, read_boards(request.boards_file, request.bench_file), executor, say)
     if md is not None:
         write_result(md, table.as_markdown(swept.rows))
     if out is not None:

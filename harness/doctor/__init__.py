@@ -1,1 +1,1 @@
-"""What is installed, too old or missing, and the line that mends it."""
+"""What is installed, too old or missing, and the line that fixes it."""

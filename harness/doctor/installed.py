@@ -1,4 +1,4 @@
-"""What is installed, too old or missing, and the command that mends it."""
+"""What is installed, too old or missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def report(results: Sequence[Check], console: Console) -> None:
         table.add_row(check.name, f"[{style}]{check.status}[/{style}]", check.found, check.remedy)
     console.print(table)
     bad = sum(check.status in ("missing", "old") for check in results)
-    console.print("emulated runs: ready" if not bad else f"emulated runs: {bad} thing(s) to mend, see above")
+    console.print("emulated runs: ready" if not bad else f"emulated runs: {bad} thing(s) to fix, see above")
 
 
 def _python() -> Check:

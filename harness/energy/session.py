@@ -57,7 +57,7 @@ class EnergyOutcome:
         """What `--json` prints."""
         found = self.energy
         return {
-            "truth": "modelled",
+            "fidelity": "modelled",
             "model": self.model,
             "format": self.format,
             "data": {"name": self.data, "samples": self.samples},

@@ -18,7 +18,7 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire.protocol import Stats
 
 MANGLED, LENGTH = re.compile(r"_Z(N?)K?"), re.compile(r"L?(\d+)")  # L: known in its own file only
-REMEDY = "finished samples are kept; mend the firmware, reset the board and run again"
+REMEDY = "finished samples are kept; fix the firmware, reset the board and run again"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhil.codegen.model import VALUES
+from tinyhil.codegen.body import VALUES
 from tinyhil.codegen.value_log import is_logged
 from tinyhil.errors import DataError, LinkError
 from tinyhil.evaluate import shape_inputs

@@ -33,6 +33,6 @@ def _kind(program: Program, op: Op, name: str) -> str:
     fmt = program.tensors[name].format
     if op.domain == SINGLE:
         return FLOAT
-    if fmt.grid is None or fmt.bits > 16:
+    if fmt.grid is None or fmt.bits > 16 or fmt.is_sign:
         return ""
     return BYTE if fmt.bits <= 8 else HALF

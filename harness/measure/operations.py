@@ -82,6 +82,8 @@ def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
         return None
     if "inner" in op.params:
         return elements * op.params["inner"]
+    if "word" in op.params:  # bits, of which words of several products are stored
+        return elements * op.params["channels"] * op.params["kernel_y"] * op.params["kernel_x"]
     weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
     outputs = op.params.get("outputs", 0)
     return elements * max(weights) // outputs if weights and outputs else None

@@ -24,7 +24,7 @@ LEAST = {
 def least_ticks(chip: ChipSpec, program: Program, op: Op) -> float | None:
     """Cycles per product of `op` that no kernel on this core goes below; None where no limit is known."""
     weights = [program.tensors[name] for name in op.inputs if program.tensors[name].role == Role.CONSTANT]
-    if not weights or chip.tick != "cycles" or op.domain not in (INTEGER, AFFINE):
+    if not weights or "word" in op.params or chip.tick != "cycles" or op.domain not in (INTEGER, AFFINE):
         return None
     widest = max(weights, key=lambda tensor: tensor.count)
     return LEAST.get((chip.core, 8 if widest.format.bits <= 8 else 16))

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tinyhil.codegen.body import OPERATIONS
+from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, carried_out
-from tinyhil.codegen.model import OPERATIONS, signature_of
 from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
@@ -27,7 +28,7 @@ from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
 from tinyhil.harness.measure.run import Outcome, Progress, run
 from tinyhil.harness.measure.sensitivity import MOST_OF_A_PROFILE
-from tinyhil.harness.measure.variant import Device, Told, run_variant
+from tinyhil.harness.measure.variant import Device, Reported, run_variant
 from tinyhil.harness.records.details import layers_of
 from tinyhil.harness.records.record import add_profile, store
 from tinyhil.harness.wire.protocol import Timed
@@ -73,7 +74,7 @@ class Profile:
     model: str
     format: str
     unit: str
-    truth: str
+    fidelity: str
     samples: int
     operations: tuple[OperationCost, ...]
     outside: float
@@ -105,12 +106,12 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
     require_equal(outcome, outcome.outputs, "")
     record, path = store(outcome)
     device = Device(outcome.request, outcome.place, boards, cache_dir, say)
-    told = run_variant(device, outcome.compiled, OPERATIONS, outcome.integers)
+    reported = run_variant(device, outcome.compiled, OPERATIONS, outcome.integers)
     output = outcome.compiled.program.tensors[outcome.compiled.program.output]
     dtype = storage_dtype(output.format)
-    outputs = np.array([np.frombuffer(result.output, dtype) for result in told.results], np.int64)
+    outputs = np.array([np.frombuffer(result.output, dtype) for result in reported.results], np.int64)
     require_equal(outcome, outputs, ", profiled")
-    costs, outside, reading = read_costs(outcome.compiled, told)
+    costs, outside, reading = read_costs(outcome.compiled, reported)
     costs = with_limits(costs, outcome.compiled.program, outcome.board.chip.core)
     traces = outcome.traces
     found = Profile(
@@ -118,11 +119,11 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         model=outcome.source.name,
         format=record["format"],
         unit=record["latency"]["unit"],
-        truth=record["latency"]["truth"],
-        samples=len(told.results),
+        fidelity=record["latency"]["fidelity"],
+        samples=len(reported.results),
         operations=costs,
         outside=outside,
-        events=events_of(told, outcome.compiled.program, len(told.results)),
+        events=events_of(reported, outcome.compiled.program, len(reported.results)),
         whole=float(outcome.ticks.mean()),
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
@@ -146,9 +147,9 @@ def with_limits(costs: Sequence[OperationCost], program: Program, core: str) -> 
 MOST_EVENTS = 20_000  # that are kept
 
 
-def events_of(told: Told, program: Program, samples: int) -> tuple[tuple[int, int, int], ...]:
+def events_of(reported: Reported, program: Program, samples: int) -> tuple[tuple[int, int, int], ...]:
     """The operations of the first sample as they came; () where they are too many to keep."""
-    found = [message for message in told.messages if isinstance(message, Timed)]
+    found = [message for message in reported.messages if isinstance(message, Timed)]
     first = found[EMPTY_PAIRS : len(found) // samples]
     begin = found[EMPTY_PAIRS - 1].outside
     if len(first) > MOST_EVENTS:
@@ -167,23 +168,23 @@ def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
         )
 
 
-def read_costs(compiled: Compiled, told: Told) -> tuple[tuple[OperationCost, ...], float, float]:
+def read_costs(compiled: Compiled, reported: Reported) -> tuple[tuple[OperationCost, ...], float, float]:
     """The operations in order, ticks outside of them per sample, and ticks of one reading of the clock."""
     program, empty = compiled.program, empty_number(compiled.program)
     order = [empty] * EMPTY_PAIRS + list(executed(program, compiled.plan, program.body))
-    found = [message for message in told.messages if isinstance(message, Timed)]
-    if [message.operation for message in found] != order * len(told.results):
+    found = [message for message in reported.messages if isinstance(message, Timed)]
+    if [message.operation for message in found] != order * len(reported.results):
         raise LinkError("the profile lacks operations: a frame was lost; try again")
     starts = range(0, len(found), len(order))
     reading = median(found[start + pair].ticks for start in starts for pair in range(EMPTY_PAIRS))
     between = median(found[start + 1].outside - found[start].outside for start in starts)
-    samples = len(told.results)
-    outside = sum(result.ticks - len(order) * between for result in told.results) / samples
+    samples = len(reported.results)
+    outside = sum(result.ticks - len(order) * between for result in reported.results) / samples
     ticks: Counter[int] = Counter()
     for message in found:
         ticks[message.operation] += message.ticks
     executions = Counter(order)
-    instructions = _instructions(told.trace, empty)
+    instructions = _instructions(reported.trace, empty)
     costs = []
     for item in carried_out(program, compiled.plan, program.body):
         number = number_of(program, item)

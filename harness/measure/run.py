@@ -231,9 +231,9 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
     # never none: the stack's watermark is of this session
     todo = [index for index in range(len(samples)) if index not in partial.results] or [len(samples) - 1]
     mode = protocol.STREAM if request.mode == "stream" else protocol.QUIET
-    patience_s = max(0.05, min(1.0, request.timeout_s / 4))
+    retry_s = max(0.05, min(1.0, request.timeout_s / 4))
     real_time = job.port is not None
-    options = Options(mode, request.timeout_s, patience_s, len(samples) - len(todo), real_time)
+    options = Options(mode, request.timeout_s, retry_s, len(samples) - len(todo), real_time)
     starting = "flash" if job.port is None and request.load == "flash" else "stream"
     with log_folder(image.project_dir) as logs, ExitStack() as stack:
         with job.clock.stage(starting):

@@ -27,7 +27,7 @@ from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
 from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
 
-MOST_TOLD = 200_000  # values or operations of one sample; a board that says more computes nothing
+MOST_MESSAGES = 200_000  # values or operations of one sample; a board that says more computes nothing
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What a board has said: `messages` in the order they came, a result per sample, the emulator's trace if any."""
 
     messages: tuple[Values | Timed, ...]
@@ -53,29 +53,31 @@ class Told:
 
 
 class TellingLink(Link):
-    """A link that keeps what is told on the way; the session sees everything else."""
+    """A link that keeps what is reported on the way; the session sees everything else."""
 
     def __init__(self, port: str, baud: int, board_starved: Starved) -> None:
         super().__init__(port, baud, board_starved)
-        self.told: list[Values | Timed] = []
+        self.seen: list[Values | Timed] = []
 
     def receive(self, timeout_s: float) -> Message | None:
-        deadline, most = time.monotonic() + timeout_s, len(self.told) + MOST_TOLD
-        while len(self.told) < most:
+        deadline, most = time.monotonic() + timeout_s, len(self.seen) + MOST_MESSAGES
+        while len(self.seen) < most:
             message = super().receive(max(0.0, deadline - time.monotonic()))
             if not isinstance(message, (Values, Timed)):
                 return message
-            self.told.append(message)
+            self.seen.append(message)
             deadline = time.monotonic() + timeout_s  # a board that tells something is alive
-        raise LinkError(f"{self.port}: tells values without end, {MOST_TOLD} since its last result; reset the board")
+        raise LinkError(
+            f"{self.port}: tells values without end, {MOST_MESSAGES} since its last result; reset the board"
+        )
 
 
-def run_variant(device: Device, compiled: Compiled, told: str, integers: np.ndarray) -> Told:
-    """Build firmware that tells what `told` says (codegen.model.TOLD), run `integers` (samples, elements)."""
+def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.ndarray) -> Reported:
+    """Build firmware that tells what `reports` says (codegen.model.REPORTS), run `integers` (samples, elements)."""
     request, board = device.request, device.place.board
     target = Target(board.name, board.chip.clock_hz, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
-    sources = emit_model(compiled.program, compiled.plan, [target], model_hash, told=told)
+    sources = emit_model(compiled.program, compiled.plan, [target], model_hash, reports=reports)
     image = build({**compiled.sources, **sources}, board, cache_dir=device.cache_dir, log=device.say)
     check_fits(image, board)
     storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)
@@ -94,4 +96,4 @@ def run_variant(device: Device, compiled: Compiled, told: str, integers: np.ndar
             connection.finish()
             trace = logs / "trace.txt"
             text = trace.read_text() if trace.is_file() else ""
-    return Told(tuple(opened.told), tuple(results[index] for index in range(len(samples))), text)
+    return Reported(tuple(opened.seen), tuple(results[index] for index in range(len(samples))), text)

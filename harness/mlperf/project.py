@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tinyhil.errors import ConfigError
 from tinyhil.harness.build.pipeline import write_sources
@@ -12,33 +11,24 @@ from tinyhil.harness.job import open_model
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
 from tinyhil.harness.mlperf.firmware import OUR_SESSION, compile_mlperf
 from tinyhil.harness.mlperf.session import ranges_at_hand
-from tinyhil.harness.offline.generate import check_project_folder, say_left_out
+from tinyhil.harness.offline.generate import Project, check_project_folder, say_left_out
 
 Say = Callable[[str], None]
 
 
-def generate_mlperf(
-    name: str,
-    out: Path,
-    chosen: tuple[str, Path | None],
-    calibration: Path | None,
-    boards: Boards,
-    say: Say,
-    *,
-    energy: bool,
-    calibrate_by: str,
-) -> tuple[int, int]:
+def generate_mlperf(wanted: Project, boards: Boards, say: Say) -> tuple[int, int]:
     """Write the project whose firmware answers MLPerf Tiny's runner; returns (files written, files in all).
 
-    `chosen`: format, and assignment file if there is one. Boards that cannot speak the protocol are left out.
+    Boards that cannot speak the protocol are left out.
     """
+    out = wanted.out
     check_project_folder(out)
     if (out / OUR_SESSION).is_file():
         raise ConfigError(f"{out}: holds a project that speaks our own protocol; choose a new folder")
-    opened = open_model(name, say, by=calibrate_by)
+    opened = open_model(wanted.model, say, by=wanted.calibrate_by)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
-    ranges = ranges_at_hand(opened, benchmark, calibration, say)
-    formats = opened.assignment(chosen[1], chosen[0])
-    compiled = compile_mlperf(opened.model, formats, ranges, list(boards.entries.values()), (), energy=energy)
-    say_left_out(name, boards, compiled, say)
+    ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
+    formats, specs = opened.assignment(wanted.assignment, wanted.format), list(boards.entries.values())
+    compiled = compile_mlperf(opened.model, formats, ranges, specs, (), energy=wanted.energy)
+    say_left_out(wanted.model, boards, compiled, say)
     return write_sources(compiled.sources, out), len(compiled.sources)

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from tinyhil.errors import DataError
-from tinyhil.harness.boards.truth import error_band
+from tinyhil.harness.boards.fidelity import error_band
 from tinyhil.harness.config import Boards
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
@@ -80,7 +80,7 @@ def _head(ready: Ready) -> dict[str, Any]:
         "compiler": str(ready.image.compiler),
         "host": platform.platform(),
         "emulated": ready.emulated,
-        "truth": emulator.truth if ready.emulated and emulator else "measured",
+        "fidelity": emulator.fidelity if ready.emulated and emulator else "measured",
         "mark": EMULATED if ready.emulated else None,
     }
 
@@ -173,7 +173,7 @@ def _errors(reference: np.ndarray, data: Evaluation, ready: Ready) -> dict[str, 
 
 def table(record: dict[str, Any]) -> str:
     """For people."""
-    about = f"emulated: {record['truth']}" if record["emulated"] else "measured"
+    about = f"emulated: {record['fidelity']}" if record["emulated"] else "measured"
     lines = [f"{record['benchmark']} ({record['model']}, {record['format']}) on {record['board']} ({about})"]
     if PERFORMANCE in record:
         p = record[PERFORMANCE]

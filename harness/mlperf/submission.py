@@ -66,7 +66,7 @@ def write(folder: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def _results(record: Mapping[str, Any], mode: str) -> str:
     """Lines as the official runner writes them, after one that says what they are."""
-    lines = [f"tinyhil: {record['mark'] or 'measured on the board'} ({record['truth']})"]
+    lines = [f"tinyhil: {record['mark'] or 'measured on the board'} ({record['fidelity']})"]
     found = record[mode]
     if mode == PERFORMANCE:
         for number, (seconds, rate) in enumerate(zip(found["seconds"], found["throughputs"], strict=True), 1):
@@ -112,5 +112,5 @@ def _system(record: Mapping[str, Any]) -> dict[str, Any]:
         "Hardware Notes": record["mark"] or "",
         "Inference Framework": "tinyhil",
         "Software Libraries": record["compiler"],
-        "Software Notes": f"{record['format']}; image {record['image']}; {record['truth']}",
+        "Software Notes": f"{record['format']}; image {record['image']}; {record['fidelity']}",
     }

@@ -59,12 +59,12 @@ def board_of(name: str, boards: Boards) -> BoardSpec:
     return board
 
 
-def export_model(wanted: Wanted, boards: Boards, say: Say) -> Library:
+def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     """Write the archive of a model; returns what it holds."""
     streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
     opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
     assignment = opened.assignment(wanted.assignment, wanted.format)
-    board = None if wanted.board is None else board_of(wanted.board, boards)
+    board = None if wanted.board is None or boards is None else board_of(wanted.board, boards)
     wide = [] if board is None else [board]
     ranges = opened.required_ranges(wanted.calibrate)
     compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide])

@@ -16,10 +16,9 @@ import numpy as np
 from tinyhil import formats as format_table
 from tinyhil.formats import FORMATS
 from tinyhil.formats.format import Format, NamedFormat
+from tinyhil.harness.config import load_boards
 
 COSTS = Path(format_table.__file__).with_name("costs.json")
-CHIPS = ("uno", "due", "h747")
-UNITS = {"uno": "cycles", "due": "instructions", "h747": "instructions"}
 
 
 def titles() -> dict[str, str]:
@@ -32,7 +31,7 @@ def titles() -> dict[str, str]:
 class Facts:
     """Of a format fitted to a tensor of magnitude 1.
 
-    `digits`: significant bits at 1/2. `costs`: chip -> cycles (Uno) or instructions (ARM) per sample of fastgrnn_har.
+    `digits`: significant bits at 1/2. `costs`: board -> cycles (Uno) or instructions (ARM) per sample of fastgrnn_har.
     """
 
     name: str
@@ -104,9 +103,18 @@ def _digits(fmt: Format) -> float:
 
 @cache
 def costs() -> Mapping[str, Mapping[str, float]]:
-    """Measured: format -> chip -> ticks per sample, made from records by `python -m tools.docs`."""
+    """Measured: format -> board -> ticks per sample, made from records by `python -m tools.docs`."""
     found: Mapping[str, Mapping[str, float]] = json.loads(COSTS.read_text())
     return found
+
+
+@cache
+def units() -> Mapping[str, str]:
+    """Board -> what its costs count, for all that a format was measured on."""
+    boards = load_boards()
+    measured = dict.fromkeys(name for by_board in costs().values() for name in by_board)
+    order = [name for name in boards.names if name in measured]
+    return {name: "cycles" if boards.board(name).chip.core == "avr" else "instructions" for name in order}
 
 
 def all_facts() -> list[Facts]:
@@ -116,17 +124,17 @@ def all_facts() -> list[Facts]:
 def lines(found: list[Facts]) -> list[str]:
     """A table for the terminal."""
     head = f"{'format':11} {'bits':>4} {'largest':>10} {'smallest':>10} {'digits':>6}"
-    head += "".join(f" {chip + ' ' + UNITS[chip]:>18}" for chip in CHIPS) + "  what"
+    head += "".join(f" {f'{board} {unit}':>18}" for board, unit in units().items()) + "  what"
     rows = [head]
     for fact in found:
         row = f"{fact.name:11} {fact.bits:4} {fact.largest:10.3g} {fact.smallest:10.3g} {fact.digits:6.1f}"
-        row += "".join(f" {_cost(fact, chip):>18}" for chip in CHIPS)
+        row += "".join(f" {_cost(fact, board):>18}" for board in units())
         rows.append(f"{row}  {fact.summary}")
     return rows
 
 
-def _cost(fact: Facts, chip: str) -> str:
-    return f"{fact.costs[chip]:,.0f}" if chip in fact.costs else "-"
+def _cost(fact: Facts, board: str) -> str:
+    return f"{fact.costs[board]:,.0f}" if board in fact.costs else "-"
 
 
 def page() -> str:
@@ -137,7 +145,7 @@ def page() -> str:
         "Made from the records in `tinyhil/formats/` by `python -m tools.docs`; `hil formats` prints the same.",
         "",
         "Every format is fitted to the tensor it holds: fixed point, minifloats and posits by a power of two,",
-        "zero-skew integers by a scale and a zero point. The columns are those of a tensor whose largest magnitude is",
+        "asymmetric integers by a scale and a zero point. The columns are those of a tensor whose largest magnitude is",
         "just below 1: the largest and the smallest positive magnitude, the significant bits at 1/2, and what one",
         "inference of `fastgrnn_har` (168 thousand multiplications) was measured to cost: cycles on the Uno,",
         "instructions on the Due and the H747. A dash: not measured. `docs/numerics.md` states the rules of rounding,",
@@ -149,11 +157,14 @@ def page() -> str:
     found, called = all_facts(), titles()
     for name in dict.fromkeys(fact.family for fact in found):
         text += [f"## {called[name]}", "", f"![values and precision](formats/{name}.svg)", ""]
-        text += ["| Format | Bits | Largest | Smallest | Significant bits | Uno | Due | H747 | |", "|" + "---|" * 9]
+        text += [
+            f"| Format | Bits | Largest | Smallest | Significant bits | {' | '.join(units())} | |",
+            f"|{'---|' * (6 + len(units()))}",
+        ]
         for fact in found:
             if fact.family == name:
                 cells = [f"`{fact.name}`", str(fact.bits), f"{fact.largest:.4g}", f"{fact.smallest:.3g}"]
-                cells += [f"{fact.digits:.1f}", *(_cost(fact, chip) for chip in CHIPS), fact.summary]
+                cells += [f"{fact.digits:.1f}", *(_cost(fact, board) for board in units()), fact.summary]
                 text.append(f"| {' | '.join(cells)} |")
         text.append("")
     return "\n".join(text)

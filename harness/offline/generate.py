@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tinyhil.calibrate import save_ranges
+from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.graph import Graph
 from tinyhil.harness.build.pipeline import Compiled, compile_model, write_sources
 from tinyhil.harness.config import Boards
 from tinyhil.harness.inputs import calibrated, read_inputs, training_part
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
-from tinyhil.preference import Wish
+from tinyhil.preference import BALANCED, Wish
 
 Say = Callable[[str], None]
 
 
-def generate_project(
-    name: str,
-    out: Path,
-    chosen: tuple[str, Path | None],
-    calibration: Path | None,
-    boards: Boards,
-    say: Say,
-    streamed: Streamed = NO_STREAM,
-    wish: Wish | None = None,
-    by: str = "minmax",
-) -> tuple[int, int]:
-    """Write the project of a model for every board it fits; returns (files written, files in all). `chosen`: format,
-    and assignment file if there is one."""
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What the user asked for; the fields are the options of `hil generate`."""
+
+    model: str
+    out: Path
+    format: str = "fixed16"
+    assignment: Path | None = None
+    calibrate: Path | None = None
+    calibrate_by: str = METHODS[0]
+    protocol: str = "hil"
+    energy: bool = False
+    prefer: str = BALANCED
+    states: tuple[str, ...] | None = None
+    steps: int | None = None
+
+
+def generate_project(wanted: Project, boards: Boards, say: Say) -> tuple[int, int]:
+    """Write the project of a model for every board it fits; returns (files written, files in all)."""
+    out = wanted.out
     check_project_folder(out)
-    opened = open_model(name, say, streamed, by=by)
-    formats, ranges = opened.assignment(chosen[1], chosen[0]), opened.required_ranges(calibration)
-    compiled = compile_model(opened.model, formats, ranges, list(boards.entries.values()), (), wish=wish)
-    say_left_out(name, boards, compiled, say)
+    streamed = Streamed(wanted.states, wanted.steps, wanted.calibrate)
+    opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
+    formats = opened.assignment(wanted.assignment, wanted.format)
+    ranges, specs = opened.required_ranges(wanted.calibrate), list(boards.entries.values())
+    compiled = compile_model(opened.model, formats, ranges, specs, (), wish=Wish(wanted.prefer))
+    say_left_out(wanted.model, boards, compiled, say)
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model
         sources = {path: text for path, text in sources.items() if path.startswith("model/")}

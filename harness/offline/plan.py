@@ -76,7 +76,7 @@ class Found:
         return memory_map(self.problem, self.plan, self.title, self.steps)
 
 
-def find_plan(wanted: Wanted, boards: Boards, say: Say) -> Found:
+def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
     """Plan the instance or the model; ConfigError if it is not clear which."""
     if (wanted.instance is None) == (wanted.model is None):
         raise ConfigError("plan: give either a CSV of buffers or --model; see `hil plan --help`")
@@ -118,8 +118,8 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
     return f"{what}: peak {found.peak_bytes} B exceeds {capacity_bytes} B by {excess_bytes} B; {remedy}"
 
 
-def _plan_model(wanted: Wanted, name: str, boards: Boards, say: Say) -> Found:
-    board = None if wanted.board is None else boards.board(wanted.board)
+def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> Found:
+    board = None if wanted.board is None or boards is None else boards.board(wanted.board)
     opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
     source, model = opened.source, opened.model
     assignment = opened.assignment(wanted.assignment, wanted.format)

@@ -46,7 +46,7 @@ def as_trace(record: RecordLike) -> dict[str, Any]:
         inside += ticks
     end = (inside + events[-1][2]) / per_us
     found.append({"ph": "C", "name": "arena", "ts": end, "pid": 1, "args": {"bytes": 0}})
-    provenance = {"command": record["provenance"].get("command"), "truth": record["latency"].get("truth")}
+    provenance = {"command": record["provenance"].get("command"), "fidelity": record["latency"].get("fidelity")}
     return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": provenance}
 
 

@@ -28,7 +28,7 @@ def real_outputs(outputs: Sequence[str], text: str) -> np.ndarray | None:
 
 
 def format_of(text: str) -> Format | None:
-    """The format that prints as `text`; scales of zero-skew integers as precisely as they are printed."""
+    """The format that prints as `text`; scales of asymmetric integers as precisely as they are printed."""
     scaled, shifted = SCALED.match(text), SHIFTED.match(text)
     if scaled is not None and scaled["name"] in _by_text():
         return replace(_by_text()[scaled["name"]], exponent=int(scaled["exponent"]))  # type: ignore[type-var]

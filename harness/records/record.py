@@ -21,7 +21,7 @@ from tinyhil.agreement import Agreement
 from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
-from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.build.stack import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
@@ -168,7 +168,12 @@ def _emulator(outcome: Outcome) -> dict[str, Any] | None:
     emulator = outcome.board.chip.emulator
     assert emulator is not None
     name = Path(emulator.program).name
-    return {"name": name, "truth": emulator.truth, "uart": outcome.request.uart, "realtime": outcome.request.realtime}
+    return {
+        "name": name,
+        "fidelity": emulator.fidelity,
+        "uart": outcome.request.uart,
+        "realtime": outcome.request.realtime,
+    }
 
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
@@ -183,7 +188,7 @@ def _latency(outcome: Outcome) -> dict[str, Any]:
         "max": int(ticks.max()),
         "median_us": None if is_count else float(np.median(ticks)) / clock_hz * 1e6,
         "clock_hz": clock_hz,
-        "truth": truth_of(outcome.board, outcome.emulated),
+        "fidelity": fidelity_of(outcome.board, outcome.emulated),
         "mode": outcome.request.mode,
     }
     if outcome.traces:

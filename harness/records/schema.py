@@ -27,7 +27,7 @@ class Part(BaseModel):
 
 class Emulator(Part):
     name: Word
-    truth: Word
+    fidelity: Word
 
 
 class Latency(Part):

@@ -15,7 +15,7 @@ def print_record(record: Mapping[str, Any], console: Console) -> None:
     """The summary of one run."""
     title = f"{record['model']} on {record['board']}"
     if record["emulator"]:
-        title += f" (emulated: {record['emulator']['truth']})"
+        title += f" (emulated: {record['emulator']['fidelity']})"
     console.print(Text(title, "italic"), soft_wrap=True)
     for name, text in rows(record):
         console.print(Text.assemble((f"{name:15}", "bold"), text), soft_wrap=True)

@@ -36,7 +36,7 @@ def print_profile(found: Profile, console: Console) -> None:
         "sum": f"{found.summed:,.0f} {found.unit} per sample (mean of {found.samples})",
         "whole": f"{found.whole:,.0f} {found.unit} without a profile, {difference}; worst sample {found.worst:,}",
         "subtracted": f"{found.reading:,.0f} {found.unit} per operation for reading the clock",
-        "truth": found.truth,
+        "fidelity": found.fidelity,
         "record": found.record,
     }
     if found.whole_instructions is not None:

@@ -54,7 +54,7 @@ def run_article(record: RecordLike, source: str, anchor: str) -> str:
 
 
 def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
-    where = record["emulator"]["truth"] if record["emulator"] else "measured on the board"
+    where = record["emulator"]["fidelity"] if record["emulator"] else "measured on the board"
     if record["board"] == "host":
         where = "this computer, whatever else it does"
     badge = f'<span class="badge {found["verdict"]}">{found["verdict"]}</span>'
@@ -65,7 +65,7 @@ def _head(record: RecordLike, found: Mapping[str, Any], source: str) -> str:
     if not record["bit_exact"]:
         exact = f"{record.get('equal_samples', 'not all')} of {record['samples']} samples equal to the reference"
     return (
-        f'<h2>{escape(title)} {badge}</h2><p class="truth">{escape(exact)}. '
+        f'<h2>{escape(title)} {badge}</h2><p class="fidelity">{escape(exact)}. '
         f"Figures: {escape(where + emulated)}.</p>" + (f'<ul class="issues">{issues}</ul>' if issues else "")
     )
 

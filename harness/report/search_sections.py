@@ -23,7 +23,7 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
             panels.append(f"<div>{chart(charts.pareto(points, field, label, label_y), label)}</div>")
     about = "Quality: accuracy where there are labels, else agreement with the float model."
     return (
-        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="truth">{escape(told)}</p>'
+        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="fidelity">{escape(told)}</p>'
         + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
         + section(f"{'The front' if 'points' in record else 'The answer'} beside uniform formats", _uniform(record))
         + section("What each tensor alone costs", _sensitivity(record), SENSITIVITY)

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, carried_out
-from tinyhil.codegen.model import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
@@ -38,16 +38,16 @@ class Version:
     """What a measurement is true of. `model`: hash of the model file and of its ranges, on which scales depend."""
 
     board: str
-    truth: str
+    fidelity: str
     firmware: str
     compiler: str
     model: str
 
     @classmethod
-    def of(cls, board: BoardSpec, truth: str, cache_dir: Path, model: str) -> Version:
+    def of(cls, board: BoardSpec, fidelity: str, cache_dir: Path, model: str) -> Version:
         text = json.dumps(project_sources([board]), sort_keys=True)
         firmware = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return cls(board.name, truth, firmware, str(find_compiler(board, cache_dir)), model)
+        return cls(board.name, fidelity, firmware, str(find_compiler(board, cache_dir)), model)
 
     def as_json(self) -> Line:
         return asdict(self)

@@ -151,7 +151,7 @@ class Bench:
             where = f"first to differ is {found.first}"
         raise BoardDiffers(
             f"{outcome.board.name}: {int((~equal).sum())} of {len(equal)} samples are not those of the host; "
-            f"sample {sample}: {where}; the search ends here, mend the firmware"
+            f"sample {sample}: {where}; the search ends here, fix the firmware"
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import BuildError, Infeasible, ModelError
-from tinyhil.harness.boards.truth import truth_of
+from tinyhil.harness.boards.fidelity import fidelity_of
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
@@ -106,8 +106,8 @@ def _make_meter(task: Task) -> Meter:
     assert task.boards is not None
     place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
     model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(task.ranges_text.encode()).hexdigest()[:8]}"
-    truth = truth_of(task.board, emulated=place.port is None)
-    version = Version.of(task.board, truth, task.cache_dir, model)
+    fidelity = fidelity_of(task.board, emulated=place.port is None)
+    version = Version.of(task.board, fidelity, task.cache_dir, model)
     own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
     table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
     meter = Meter(task, table, task.board.chip.clock_hz)

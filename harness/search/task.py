@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,29 @@ USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits i
 OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
+
+
+# Fields of a request that a key need not hold: what they name is hashed itself (the model's file, samples, ranges,
+# formats, the strategy as it was made), they say how long to search, who computes, or what becomes of the answer.
+HASHED_BY_CONTENT = ("model", "inputs", "held_out", "calibrate", "samples", "formats", "strategy", "set_")
+NO_ANSWER = (
+    "evaluations",
+    "seconds",
+    "target",
+    "finalists",
+    "evaluator",
+    "wait_s",
+    "out",
+    "plot",
+    "results",
+    "workers",
+)
+UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
+# Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
+UNSCORED = UNKEYED | {
+    *("seed", "board", "also", "on_device", "every", "device_samples", "port", "prefer", "ram", "arena", "latency_us"),
+    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,27 +267,27 @@ class Task:
     @property
     def key(self) -> str:
         """Names what may be resumed: the same questions about the same model on the same samples."""
-        r, split = self.request, self.split
-        device = f" {r.board} {r.port} {r.arena} {r.device_samples}" if self.measures else ""
-        if r.costs or r.minimize:
-            device += f" {r.limits} {r.minimize} {r.points}"
-        if r.pareto:
-            device += f" {r.pareto} {r.levels}"
-        if r.also:
-            device += f" {r.board} {r.also}"
-        if self.accelerated and self.board is not None:
-            device += f" {self.board.hardware} {r.accelerator_limits}"
-        names = ",".join(self.study.space.formats)
-        if r.calibrate_by != "minmax":
-            names += f" {r.calibrate_by}"
-        model = self.opened.model.sha256
-        how = f"{model} {split.sha256} {len(split.x)} {r.ram} {names} {r.seed} {self.strategy!r}{device}"
-        return hashlib.sha256(f"{how} {self.ranges_text}".encode()).hexdigest()
+        return self._digest(UNKEYED, repr(self.strategy))
+
+    @property
+    def scores_key(self) -> str:
+        """Names what scores depend on, whatever the strategy and the limits."""
+        return self._digest(UNSCORED)
+
+    def _digest(self, left_out: Collection[str], *more: str) -> str:
+        split, board = self.split, self.board
+        given = {one.name: getattr(self.request, one.name) for one in fields(SearchRequest) if one.name not in left_out}
+        hardware = None if board is None else board.hardware
+        parts = (self.opened.model.sha256, split.sha256, len(split.x), self.study.space.formats, self.ranges_text)
+        text = " ".join(map(str, (*parts, hardware, json.dumps(given, sort_keys=True), *more)))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def ranges_text(self) -> str:
-        """The ranges as part of a key."""
-        return json.dumps({name: list(ends) for name, ends in self.ranges.values.items()}, sort_keys=True)
+        """The ranges as part of a key, with all that decides how they are cut."""
+        ranges = self.ranges
+        seen = {name: hashlib.sha256(values.tobytes()).hexdigest() for name, values in ranges.seen.items()}
+        return json.dumps([dict(ranges.values), dict(ranges.columns), ranges.by, seen], sort_keys=True)
 
 
 def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progress, boards: Boards | None) -> Task:

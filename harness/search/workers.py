@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -66,11 +65,7 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
 
 def journal_path(task: Task) -> Path:
     """One for all searches, whatever their strategies and limits, that ask about the same things."""
-    split, space = task.split, task.study.space
-    how = f"{task.opened.model.sha256} {split.sha256} {len(split.x)} {space.formats} {task.request.calibrate_by}"
-    how += f" {task.ranges_text}"
-    how += "" if task.board is None else f" {task.board.hardware}"
-    return task.folder / f"journal-{hashlib.sha256(how.encode()).hexdigest()[:12]}.jsonl"
+    return task.folder / f"journal-{task.scores_key[:12]}.jsonl"
 
 
 def _told(task: Task) -> dict[str, Any]:

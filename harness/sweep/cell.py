@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from tinyhil.harness.sweep.file import ModelEntry, SweepFile, located
 from tinyhil.harness.zoo import find_model
 
 SCHEMA_VERSION = 1
-PATIENCE = ("timeout", "retries", "wait")  # options of the run that change no figure
+TIMEOUTS = ("timeout", "retries", "wait")  # options of the run that change no figure
 SOURCES = (".py", ".c", ".cpp", ".h", ".hpp", ".S", ".ld", ".yaml")  # of what computes and measures
 LEFT_OUT = ("node_modules", "share", "__pycache__", ".pio")
 
@@ -52,6 +52,10 @@ class Cell:
         """For lines and tables."""
         how = ", ".join(self.formats) + (f" by {self.strategy}" if self.strategy else "")
         return f"{self.model} on {self.board}, {how}"
+
+
+Outcome = dict[str, Any]  # of a cell: `exit_code`, `error`, and the names of its files
+MakeOrder = Callable[[Cell], dict[str, Any]]  # what a worker is told of a cell
 
 
 def cells_of(sweep: SweepFile, folder: Path, boards: Boards, offered: Collection[str] = ()) -> list[Cell]:
@@ -99,7 +103,7 @@ def _determined(order: Mapping[str, Any], known: _Known, boards: Boards, board: 
         "attached": board if place is None or place.port else None,
         "formats": order["formats"],
         "strategy": order["strategy"],
-        "run": {key: value for key, value in order["run"].items() if key not in (*PATIENCE, *named)},
+        "run": {key: value for key, value in order["run"].items() if key not in (*TIMEOUTS, *named)},
         "search": order["search"] and {key: value for key, value in order["search"].items() if key not in named},
         "expects": order["expects"],
     }

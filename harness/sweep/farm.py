@@ -23,7 +23,7 @@ from typing import Any
 from tinyhil import errors, files
 from tinyhil.errors import ConfigError, SchedulerError
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.sweep.cell import Cell
+from tinyhil.harness.sweep.cell import Cell, MakeOrder, Outcome
 from tinyhil.harness.sweep.work import FINISHED, finished
 from tinyhil.harness.sweep.worker import Workers
 
@@ -32,8 +32,6 @@ POLL_S = 1.0
 MOST_TRIES = 3  # of a cell whose board fails
 BOARD_FAILED = (errors.EXIT_NO_BOARD, errors.EXIT_FLASH, errors.EXIT_LINK, errors.EXIT_CRASH)
 MOST_SENT_BYTES = 512 << 20  # of one model with its inputs
-Outcome = dict[str, Any]
-MakeOrder = Callable[[Cell], dict[str, Any]]
 _workers = Workers()  # of the Dask worker that has imported this
 
 
@@ -96,10 +94,10 @@ class _Try:
 class Farm:
     """The workers of one scheduler. SchedulerError if it does not answer."""
 
-    def __init__(self, address: str, patience_s: float, say: Callable[[str], None]) -> None:
+    def __init__(self, address: str, worker_timeout_s: float, say: Callable[[str], None]) -> None:
         if not re.fullmatch(r"(tcp|tls)://[^/:]+:[0-9]+", address):
             raise ConfigError(f"--scheduler {address}: must be tcp://HOST:PORT or tls://HOST:PORT")
-        self._address, self._patience_s, self._say = address, patience_s, say
+        self._address, self._worker_timeout_s, self._say = address, worker_timeout_s, say
 
     @property
     def boards(self) -> frozenset[str]:
@@ -167,8 +165,14 @@ class Farm:
 
     def _known(self, keys: Sequence[str]) -> dict[str, tuple[Outcome, dict[str, str]]]:
         """What workers have finished for a sweep that was killed."""
-        answers = self._client.run(known_here, keys, on_error="return")
-        return {key: found for answer in answers.values() if isinstance(answer, dict) for key, found in answer.items()}
+        known: dict[str, tuple[Outcome, dict[str, str]]] = {}
+        for address, answer in self._client.run(known_here, keys, on_error="return").items():
+            if isinstance(answer, BaseException):
+                said = f"{type(answer).__name__}: {answer}".splitlines()[0]
+                self._say(f"{address} can not say what it has finished, which is computed again: {said}")
+                continue
+            known |= answer
+        return known
 
     def _able(self, attempt: _Try, offers: Mapping[str, Any]) -> list[str]:
         """Workers that could carry it out."""
@@ -211,7 +215,7 @@ class Farm:
         for future, attempt in running.items():
             if self._able(attempt, offers):
                 attempt.since = now
-            elif now - attempt.since > self._patience_s:
+            elif now - attempt.since > self._worker_timeout_s:
                 given_up.append(future)
         self._client.cancel(given_up)
         return given_up
@@ -222,7 +226,7 @@ class Farm:
             found: tuple[Outcome, dict[str, str]] = future.result()
             return found
         if future.cancelled():
-            said = f"within {self._patience_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
+            said = f"within {self._worker_timeout_s:.0f} s no worker came that can carry it out; see docs/sweep.md"
         else:
             error = future.exception()
             said = f"no worker could carry it out: {type(error).__name__}: {error}".splitlines()[0]

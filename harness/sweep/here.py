@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
-from tinyhil.harness.sweep.cell import Cell
+from tinyhil.harness.sweep.cell import Cell, MakeOrder, Outcome
 from tinyhil.harness.sweep.worker import Workers
-
-Outcome = dict[str, Any]
-MakeOrder = Callable[[Cell], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tinyhil.errors import ConfigError
 from tinyhil.harness.config import Boards
-from tinyhil.harness.sweep.cell import Cell, cells_of
+from tinyhil.harness.sweep.cell import Cell, MakeOrder, Outcome, cells_of
 from tinyhil.harness.sweep.file import read_sweep
+from tinyhil.harness.sweep.here import Here
 from tinyhil.harness.sweep.table import Row
 from tinyhil.harness.sweep.work import finished
 
 Say = Callable[[str], None]
-Outcome = dict[str, Any]
 
 
 class Executor(Protocol):
@@ -23,19 +25,33 @@ class Executor(Protocol):
     @property
     def boards(self) -> frozenset[str]: ...
 
-    def outcomes(
-        self, cells: Sequence[Cell], order: Callable[[Cell], dict[str, Any]]
-    ) -> Iterator[tuple[Cell, Outcome]]: ...
+    def outcomes(self, cells: Sequence[Cell], order: MakeOrder) -> Iterator[tuple[Cell, Outcome]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """What the user asked for. `boards_file`, `bench_file`: as given, for the processes that carry out cells."""
+    """What the user asked for; the fields are options of `hil sweep`. `boards_file`, `bench_file`: as given, for the
+    processes that carry out cells. `jobs` None: one per processor of this machine."""
 
     file: Path
     results: Path = Path("results")
     boards_file: Path | None = None
     bench_file: Path | None = None
+    jobs: int | None = None
+    scheduler: str | None = None
+    worker_timeout_s: float = 300.0
+
+    def executor(self, say: Say) -> Executor:
+        """This machine, or the workers of a scheduler; ConfigError for both at once."""
+        if self.scheduler is None:
+            return Here(self.jobs or os.cpu_count() or 1)
+        if self.jobs is not None:
+            raise ConfigError(
+                "--jobs is for processes here; a scheduler's workers say themselves how many they run: leave out one"
+            )
+        from tinyhil.harness.sweep.farm import Farm
+
+        return Farm(self.scheduler, self.worker_timeout_s, say)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from tinyhil.errors import DeviceCrashed, DoesNotFit, LinkError, LinkTimeout, Wr
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.deadline import Deadline
 from tinyhil.harness.wire.link import Link
-from tinyhil.harness.wire.patience import Patience
 from tinyhil.harness.wire.protocol import Ack, Crashed, Damaged, Hello, Position, Result, Stats
+from tinyhil.harness.wire.retry import RetryTimer
 
 BURST_BYTES = 2048  # sent before looking at what the board says; far below a second on the wire
 COUNTER_TICKS = 1 << 32  # where a board's tick counter begins anew
@@ -32,14 +32,14 @@ Alive = Callable[[], None]  # raises DeviceCrashed when the board is known to be
 class Options:
     """`mode`: quiet (wire idle while timing) or stream. `deadline_s`: longest time without progress.
 
-    `patience_s`: silence after which the host asks again until it knows the pace of the board. `finished`: samples
+    `retry_s`: silence after which the host asks again until it knows the pace of the board. `finished`: samples
     that earlier sessions of the same run have brought; messages count them. `real_time`: the board's clock is ours, so
     that its counter can not have gone round unseen.
     """
 
     mode: int = protocol.QUIET
     deadline_s: float = 30.0
-    patience_s: float = 1.0
+    retry_s: float = 1.0
     finished: int = 0
     real_time: bool = False
 
@@ -87,7 +87,7 @@ def crash(port: str, said: Crashed, alive: Alive) -> DeviceCrashed:
     where = f" 0x{said.address:08x}" if said.address else ""
     if said.pc == 0:
         unknown = "its place is unknown: the stack had no room for the registers"
-        return DeviceCrashed(f"{port}: the firmware crashed: {why}{where}; {unknown}; mend the firmware and run again")
+        return DeviceCrashed(f"{port}: the firmware crashed: {why}{where}; {unknown}; fix the firmware and run again")
     return DeviceCrashed(f"{port}: the firmware crashed: {why}{where} at pc 0x{said.pc:08x}", said.pc)
 
 
@@ -133,9 +133,9 @@ def stream(
     `options.deadline_s`, DeviceCrashed if the board restarts in the middle.
     """
     check_shape(hello, samples, link.port)
-    patience = Patience(options.patience_s, max(options.patience_s, options.deadline_s / 3))
+    retry = RetryTimer(options.retry_s, max(options.retry_s, options.deadline_s / 3))
     progress = link.deadline(options.deadline_s)
-    session = _Session(link, hello, samples, options, on_result, alive, patience, progress)
+    session = _Session(link, hello, samples, options, on_result, alive, retry, progress)
     session.start()
     session.run()
     return session.finish()
@@ -151,7 +151,7 @@ class _Session:
     options: Options
     on_result: OnResult
     alive: Alive
-    patience: Patience
+    retry: RetryTimer
     progress: Deadline
     acknowledged: int = 0
     limit: int = 0  # first chunk the board has no room for
@@ -183,15 +183,15 @@ class _Session:
         while self.missing < len(self.samples):
             more = self._send_burst()
             begin = time.monotonic()
-            message = self.link.receive(0.0 if more else self.patience.seconds)
+            message = self.link.receive(0.0 if more else self.retry.seconds)
             self.alive()
             if message is not None:
-                self.patience.heard(time.monotonic() - begin)
+                self.retry.heard(time.monotonic() - begin)
                 if self._handle(message):
                     self.progress.restart()
             elif not more:
                 self._ask_again()
-                self.patience.silent()
+                self.retry.silent()
             self._check_deadline()
 
     def finish(self) -> Stats:

@@ -18,7 +18,7 @@ constexpr int LANES = 16;
 
 enum Kind : int64_t { INTS, DOUBLES, FLOATS };
 enum Domain : int64_t { INTEGER, CODED, SINGLE };
-enum Rule : int64_t { FIXED, POSIT, FLOATING, AFFINE };  // how results become numbers of a format
+enum Rule : int64_t { FIXED, POSIT, FLOATING, AFFINE, SIGN };  // how results become numbers of a format
 
 // As TENSOR in search/engine/tables.py declares it. `bits` and `es` are a posit's, `mantissa` and `granule` a float's.
 struct Tensor {

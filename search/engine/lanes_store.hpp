@@ -17,6 +17,15 @@ inline void to_fixed(const Tensor &t, const double *v, const double *rest, doubl
     }
 }
 
+// 1 for what is not below zero, else -1
+inline void to_sign(const double *v, const double *rest, double *out, int32_t *counts) {
+    for (int l = 0; l < LANES; ++l) {
+        const bool below = v[l] < 0 || (rest != nullptr && v[l] == 0 && rest[l] < 0);
+        counts[l] += !(v[l] == v[l]);
+        out[l] = below ? -1.0 : 1.0;
+    }
+}
+
 // Below, choices are made by arithmetic, every number has 64 bits and no constant is shifted by a variable: compilers
 // then take the lanes at once.
 
@@ -143,6 +152,11 @@ struct Store {
             }
             return;
         }
+        if (t.rule == SIGN) {
+            int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
+            for (int l = 0; l < LANES; ++l) to[l] = sums[l] < 0 ? -1 : 1;
+            return;
+        }
         if (t.rule == AFFINE) {
             float values[LANES];
             for (int l = 0; l < LANES; ++l) values[l] = static_cast<float>(sums[l]);
@@ -188,6 +202,7 @@ struct Store {
     void encoded(int64_t element, const double *value, const double *rest) {
         double made[LANES];
         if (t.rule == FIXED) to_fixed(t, value, rest, made, m.counts);
+        else if (t.rule == SIGN) to_sign(value, rest, made, m.counts);
         else if (t.rule == POSIT) to_posit(t, value, rest, made, m.counts);
         else to_floating(t, value, rest, made, m.counts, t.kind == FLOATS);
         raw(element, made);
@@ -207,7 +222,7 @@ struct Store {
         }
     }
 
-    // Codes of a zero-skew integer, before they are limited.
+    // Codes of an asymmetric integer, before they are limited.
     void limited(int64_t element, const int64_t *codes) {
         int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
         for (int l = 0; l < LANES; ++l) {

@@ -8,7 +8,7 @@ namespace lanes {
 // window of coded formats, whose weights come divided by the lowest bit; FLOAT32 rounds every step.
 enum Mode : int64_t { INT32, FLOAT64, INT64, WINDOW, FLOAT32 };
 enum Limit : int64_t { UNLIMITED, NON_NEGATIVE, CLAMPED };  // an activation inside of a layer
-enum Finish : int64_t { PLAIN, ONCE, TWICE, WIDE };  // WIDE and what stands before it: zero-skew integers
+enum Finish : int64_t { PLAIN, ONCE, TWICE, WIDE };  // WIDE and what stands before it: asymmetric integers
 
 template <class T>
 struct Vector {

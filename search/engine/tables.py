@@ -25,7 +25,7 @@ KERNELS = (
 )
 NUMBER = {name: index for index, name in enumerate(KERNELS)}
 LOOP, SLICE = len(KERNELS), len(KERNELS) + 1
-RULES = (Rule.FIXED, Rule.POSIT, Rule.FLOATING, Rule.AFFINE)
+RULES = (Rule.FIXED, Rule.POSIT, Rule.FLOATING, Rule.AFFINE, Rule.SIGN)
 INT32, FLOAT64, INT64, WINDOW, FLOAT32 = range(5)
 PLAIN, ONCE, TWICE, WIDE = range(4)
 ROUNDED, RAW = range(2)

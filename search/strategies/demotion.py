@@ -15,4 +15,4 @@ def demoted(study: Study, order: Iterable[int]) -> Candidate:
         if study.fits(candidate):
             break
         candidate = study.space.having(candidate, {index: study.space.low})
-    return study.mended(candidate)
+    return study.repaired(candidate)

@@ -1,4 +1,4 @@
-"""Every assignment of a small model: the truth that the others are compared with."""
+"""Every assignment of a small model: what the others are compared with."""
 
 from __future__ import annotations
 

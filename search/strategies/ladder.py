@@ -181,7 +181,7 @@ def narrowed(study: Study, ladders: Ladders, candidate: Candidate, free: set[int
             if below is not None and saved > 0:
                 steps.append(((below.loss - ladders.loss(index, candidate[index])) / saved, index, below.choice))
         if not steps:
-            return study.mended(candidate)
+            return study.repaired(candidate)
         _, index, choice = min(steps, key=lambda step: step[:2])
         candidate = space.having(candidate, {index: choice})
     return candidate

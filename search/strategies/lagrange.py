@@ -31,7 +31,7 @@ from tinyhil.search.trial import Trial
 CHANCE = 16  # disagreements; see `merit`
 TINY = 1e-12
 LOWEST_OFFSET = -8  # a 256th of the range: further down everything saturates
-PATIENCE = 8  # rounds without a new question
+MOST_STALE = 8  # rounds without a new question
 FIRST, DEEPER = 0.5, 4  # evaluations that the sensitivities take, and how much closer to look when nothing improves
 
 
@@ -98,7 +98,7 @@ class Lagrange:
         for _ in range(self.rounds):
             best, newest = yield from self._round(study, ladders, best, random)
             seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
-            if stale == PATIENCE:
+            if stale == MOST_STALE:
                 break
         return best
 

@@ -78,7 +78,7 @@ inline float times_power(float a, float b) { return hil::scaled(a, static_cast<i
 template <float (*F)(float, float)>
 uint32_t function2(const Pair *p, uint8_t) { return code(F(hil::float_of(p->a), hil::float_of(p->b))); }
 
-// Zero-skew integers: p->a times the multiplier p->b. A product has its two factors in the halves of p->a.
+// Asymmetric integers: p->a times the multiplier p->b. A product has its two factors in the halves of p->a.
 template <int Shift>
 uint32_t rescaled(const Pair *p, uint8_t) { return code(hil::rescale(element<int32_t>(p->a), element<int32_t>(p->b), Shift)); }
 template <int Shift>

@@ -38,7 +38,7 @@ uint16_t rows_that_differ() {
             hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
             hil::Ram<int8_t> at = {x}, again = at;
             hil::add_rows(one, w, at, count);
-            hil::twin::add_rows(other, v, again, count);
+            hil::portable::add_rows(other, v, again, count);
             for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
             wrong += w.at != v.at || at.at != again.at;
         }
@@ -65,9 +65,9 @@ uint16_t roundings_that_differ() {
             hil::round_rows(bytes, sums, N, mask ? 0 : 0xFF);
             const uint32_t counted = hil::saturations;
             hil::saturations = 0;
-            for (uint8_t r = 0; r < 4; ++r) wrong += bytes[r] != hil::twin::round_row(sums[r], N, mask != 0);
+            for (uint8_t r = 0; r < 4; ++r) wrong += bytes[r] != hil::portable::round_row(sums[r], N, mask != 0);
             wrong += counted != hil::saturations;
-            for (uint8_t r = 0; r < 4; ++r) wrong += hil::requantize<int8_t>(sums[r], hil::Const<N>()) != hil::twin::round_row(sums[r], N, false);
+            for (uint8_t r = 0; r < 4; ++r) wrong += hil::requantize<int8_t>(sums[r], hil::Const<N>()) != hil::portable::round_row(sums[r], N, false);
         }
     }
     return wrong;
@@ -108,7 +108,7 @@ uint16_t squares_that_differ() {
             __int24 one = some(0), other = one, swapped = one;
             hil::add_squares(one, hil::ram(x), w, count);
             hil::add_squares(swapped, w, hil::ram(x), count, hil::Const<0>(), hil::Const<0>(), hil::Const<0>());
-            hil::twin::add_squares(other, hil::ram(x), w, count);
+            hil::portable::add_squares(other, hil::ram(x), w, count);
             wrong += one != other || swapped != other;
         }
     }
@@ -125,7 +125,7 @@ uint16_t streams_that_differ() {
             hil::Flash<uint8_t> w = {weights + first}, v = w;
             __int24 one = some(0) * 100, other = one;
             hil::add_stream(one, w, hil::ram(x), count);
-            hil::twin::add_stream(other, v, hil::ram(x), count);
+            hil::portable::add_stream(other, v, hil::ram(x), count);
             wrong += one != other || w.at != v.at;
         }
     }

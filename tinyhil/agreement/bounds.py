@@ -46,7 +46,7 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
     if op.domain == CODED:
         bound = bound + _window(op, program)
     if out.domain == AFFINE and out.grid is not None:
-        units = 1.01 if _is_skewed(op) else 0.01  # two roundings, each of them half a unit
+        units = 1.01 if _is_asymmetric(op) else 0.01  # two roundings, each of them half a unit
         bound = bound + units * out.grid[0] + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
     if "bias_shift" in op.params and op.domain == INTEGER:
         bound = bound + 0.5 * 2.0 ** _unit(op, program)  # a bias is no finer than the sum
@@ -61,7 +61,7 @@ def terms(op: Op) -> int:
     return max(p.get("inner", 1), p.get("along", 1), p.get("count", 1) if op.kernel.startswith("softmax") else 1)
 
 
-def _is_skewed(op: Op) -> bool:
+def _is_asymmetric(op: Op) -> bool:
     return "affine" in op.kernel
 
 
@@ -88,7 +88,17 @@ def _window(op: Op, program: Program) -> float:
 
 
 def _sums(op: Op) -> bool:
-    names = ("dense", "conv", "matmul", "batch_matmul", "squared_distance", "sparse", "stream")
+    names = (
+        "dense",
+        "conv",
+        "matmul",
+        "batch_matmul",
+        "squared_distance",
+        "sparse",
+        "stream",
+        "sign_dense",
+        "sign_conv",
+    )
     return op.kernel.startswith(names)
 
 
@@ -124,7 +134,7 @@ def _clip(op: Op, program: Program, computed: Computed) -> np.ndarray:
 
 
 def _softmax(op: Op, program: Program, computed: Computed) -> np.ndarray:
-    worst = affine_softmax.WORST_ERROR if _is_skewed(op) else softmax.WORST_ERROR
+    worst = affine_softmax.WORST_ERROR if _is_asymmetric(op) else softmax.WORST_ERROR
     return worst * (1 + op.params["count"] * np.abs(computed.value))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, single
+from tinyhil.formats import affine, codebook, fixed, minifloat, mx, posit, sign, single
 from tinyhil.formats.format import NamedFormat
 
 FORMATS: tuple[NamedFormat, ...] = (
@@ -16,6 +16,7 @@ FORMATS: tuple[NamedFormat, ...] = (
     *single.NAMED,
     *codebook.NAMED,
     *affine.NAMED,
+    *sign.NAMED,
 )
 FORMAT_BY_NAME = {fmt.name: fmt for fmt in FORMATS}
 

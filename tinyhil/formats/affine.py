@@ -1,4 +1,4 @@
-"""Zero-skew integers: real = scale * (code - zero), the quantization of TensorFlow Lite and ONNX (int8, int16).
+"""Asymmetric integers: real = scale * (code - zero), the quantization of TensorFlow Lite and ONNX (int8, int16).
 
 Run-time tensors have one scale and zero point; weights are symmetric (zero 0, codes -127..127) with a scale per output
 channel. Sums are 32-bit (int16 operands: 64-bit) integers, brought to the output's scale by a 31-bit multiplier and a
@@ -20,7 +20,7 @@ from tinyhil.formats.exact import Exact
 from tinyhil.formats.format import AFFINE, Domain, Format, NamedFormat, Rounding, Rule, float_bits
 from tinyhil.formats.single import FLOAT32
 
-TITLE = "Zero-skew integers"  # of the family, in docs/formats.md
+TITLE = "Asymmetric integers"  # of the family, in docs/formats.md
 MULTIPLIER_BITS = 31
 SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
 MOST_BIAS = 1 << 29  # units of a channel's sum; the products get the rest of 31 bits
@@ -205,7 +205,7 @@ NAMED = (
     NamedFormat(
         "int8",
         8,
-        "zero-skew int8, weights per channel: TensorFlow Lite's arithmetic",
+        "asymmetric int8, weights per channel: TensorFlow Lite's arithmetic",
         partial(fit, bits=8),
         fit_range=partial(fit_range, bits=8),
     ),

@@ -160,7 +160,9 @@ def nf4(values: np.ndarray, entry_bits: int = 16) -> Codebook:
 def binary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
     """-s and s, s the mean magnitude: the least squared error."""
     scale = float(np.abs(values).mean()) if values.size else 0.0
-    return with_entries(np.array([-scale, scale]), entry_bits)
+    above = with_entries(np.array([scale]), entry_bits)  # a tie would round the two to different sizes
+    largest = max(above.entries)
+    return Codebook((-largest, largest) if largest else (0,), entry_bits, above.exponent)
 
 
 def ternary(values: np.ndarray, entry_bits: int = 16) -> Codebook:

@@ -40,6 +40,7 @@ class Rule(StrEnum):
     POSIT = "posit"
     FLOATING = "floating"
     AFFINE = "affine"
+    SIGN = "sign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,21 @@ class Format(ABC):
         """Of the largest weights of a layer, sign included."""
         return min(self.bits, 16)
 
+    @property
+    def packed_bits(self) -> int:
+        """Bits of a constant's code in flash."""
+        return self.bits
+
     # ---- arithmetic
 
     @property
     def is_binary_point(self) -> bool:
         """Whether a code is the number itself, an integer in units of 2**exponent: sums are shifted into the format."""
+        return False
+
+    @property
+    def is_sign(self) -> bool:
+        """Whether the sign of a number is all that is kept of it."""
         return False
 
     @property
@@ -209,9 +220,10 @@ def float_bits(value: float) -> int:
 class NamedFormat:
     """A format before its scale is known: the name users write, and how it is fitted to a tensor's magnitude.
 
-    `values` names the format of run-time values when this one is for constants only; empty otherwise. `fit_values`
-    is given where the elements of a constant decide, not its magnitude alone, `fit_range` where both ends of a run-time
-    value's range do.
+    `values` names the format of run-time values when this one is for constants only, `vectors` that of constants that
+    are no matrices (biases, states) when this one holds too little for them; empty otherwise. `fit_values` is given
+    where the elements of a constant decide, not its magnitude alone, `fit_range` where both ends of a run-time value's
+    range do.
     """
 
     name: str
@@ -221,3 +233,4 @@ class NamedFormat:
     values: str = ""
     fit_values: Callable[[np.ndarray], Format] | None = None
     fit_range: Callable[[float, float], Format] | None = None
+    vectors: str = ""

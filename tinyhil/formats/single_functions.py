@@ -1,6 +1,6 @@
 """Functions in IEEE single precision as fixed sequences of additions, multiplications and divisions.
 
-The twin of firmware/kernels/common/single_functions.hpp, operation by operation: the bits are the same on every chip.
+The same as firmware/kernels/common/single_functions.hpp, operation by operation: the bits are the same on every chip.
 Arguments and results are float32 arrays. Coefficients are minimax fits of the stated remainders, rounded to float32.
 Measured errors are in docs/numerics.md; tests/test_format_functions.py repeats the measurement.
 """

@@ -101,8 +101,8 @@ def _by_name(inputs: Sequence[str], outputs: Sequence[str]) -> tuple[tuple[str, 
     for name in inputs if len(inputs) > 1 else ():
         words = _words(name)
         same = [out for out in outputs if _core(_words(out)) == _core(words) or out == f"{name.rstrip('0_')}n"]
-        twins = [other for other in inputs if _core(_words(other)) == _core(words)]
-        if len(same) == 1 and len(twins) == 1 and HELD & {*words, *_words(same[0])}:
+        namesakes = [other for other in inputs if _core(_words(other)) == _core(words)]
+        if len(same) == 1 and len(namesakes) == 1 and HELD & {*words, *_words(same[0])}:
             found.append((name, same[0]))
     return tuple(found) if len({out for _, out in found}) == len(found) else ()
 

@@ -41,7 +41,7 @@ def is_layer(site: Site, node: Node) -> bool:
 
 def _fits(formats: list[Format], out: Format, ends: tuple[float, float]) -> bool:
     """Whether there is a kernel for these operands and this result."""
-    if ends[0] > ends[1]:
+    if ends[0] > ends[1] or out.is_sign:
         return False
     if any(fmt.domain == AFFINE for fmt in (*formats, out)):
         return all(fmt.domain == AFFINE for fmt in (*formats[:2], out))
@@ -58,6 +58,8 @@ def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
         layer = site.maker(node.inputs[0], op)
         if layer is None or ends_of(layer) is not None or not is_layer(site, layer):
             continue
+        if site.formats[node.outputs[0]].is_sign and ends[0] < 0 < ends[1]:  # which change no sign
+            return replace(layer, outputs=node.outputs), (layer,)
         if _fits([site.formats[name] for name in layer.inputs], site.formats[node.outputs[0]], ends):
             attrs = {**layer.attrs, **dict(zip(ENDS, ends, strict=True))}
             return replace(layer, outputs=node.outputs, attrs=attrs), (layer,)

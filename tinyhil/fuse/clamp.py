@@ -1,4 +1,4 @@
-"""Sums, products and means of zero-skew integers with the Relu or Clip behind them, and all of their kernels with the
+"""Sums, products and means of asymmetric integers with the Relu or Clip behind them, and all of their kernels with the
 range of a quantized model: two ends for the codes.
 
 The range of FakeQuantize clips in the model itself, so it does not count as saturation.
@@ -51,7 +51,7 @@ def _clamped(
 
 
 def _is_affine(site: Site, node: Node, out: Format) -> bool:
-    """Whether `node` is done by a kernel of zero-skew integers."""
+    """Whether `node` is done by a kernel of asymmetric integers."""
     formats = [site.formats[name] for name in node.inputs]
     if node.op in LAYERS:
         return is_layer(site, node) and all(fmt.domain == AFFINE for fmt in (*formats[:2], out))
@@ -62,4 +62,4 @@ def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
     return everywhere(everywhere(graph, formats, _activation), formats, _range)
 
 
-CLAMP = GraphFusion("clamp", "Relu, Clip and quantized ranges as ends of zero-skew sums, products and means", _apply)
+CLAMP = GraphFusion("clamp", "Relu, Clip and quantized ranges as ends of asymmetric sums, products and means", _apply)

@@ -32,6 +32,7 @@ from tinyhil.ops import (
     rows,
     scan,
     shape,
+    signs,
     single,
     slope,
     softmax,
@@ -101,6 +102,7 @@ KERNELS: tuple[Kernel, ...] = (
     *top.KERNELS,
     *code_table.KERNELS,
     *rows.KERNELS,
+    *signs.KERNELS,
 )
 
 OPERATOR_BY_NAME = {operator.name: operator for operator in OPERATORS}

@@ -1,4 +1,4 @@
-"""Zero-skew integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
+"""Asymmetric integers in the arithmetic of TensorFlow Lite: layers, Add, Sub and Mul (tinyhil/formats/affine.py).
 
 Layers fold the input's zero point into the bias, sum w * (x - z) + b = sum w * x + (b - z * sum w), and pad with z.
 A Relu, a Clip or the range of a quantized model behind one of them is a clamp of its codes, which does not count as
@@ -72,12 +72,12 @@ def layer(
 
 
 def is_affine(*formats: Format, bits: int | None = None) -> bool:
-    """Whether all are zero-skew integers, of `bits` if given."""
+    """Whether all are asymmetric integers, of `bits` if given."""
     return all(fmt.domain == AFFINE and bits in (None, fmt.bits) for fmt in formats)
 
 
 def grid(fmt: Format) -> tuple[float, int] | None:
-    """Scale and zero point of a result that layers can round to: zero-skew integers and fixed point."""
+    """Scale and zero point of a result that layers can round to: asymmetric integers and fixed point."""
     return fmt.grid if fmt.domain in (AFFINE, INTEGER) else None
 
 

@@ -1,4 +1,4 @@
-"""Zero-skew integers where layers are not: moves and MaxPool of codes, Relu and Clip as clamps or by table, means.
+"""Asymmetric integers where layers are not: moves and MaxPool of codes, Relu and Clip as clamps or by table, means.
 
 Codes order as their values do, so choosing among codes of one scale needs no arithmetic. A mean is the exact sum of
 code less zero point, times a 31-bit multiplier that holds both scales and the count, one rounding.

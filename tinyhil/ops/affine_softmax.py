@@ -1,4 +1,4 @@
-"""Softmax of 8-bit zero-skew integers in the integers of TensorFlow Lite (kernels/internal/reference/softmax.h).
+"""Softmax of 8-bit asymmetric integers in the integers of TensorFlow Lite (kernels/internal/reference/softmax.h).
 
 The exponential of the distance to the largest code is a number in 0..1 with 31 fraction bits: a table with an entry for
 each distance, made by gemmlowp's fixed-point exponential (fixedpoint.h). The sum has 19 fraction bits, its reciprocal

@@ -42,7 +42,7 @@ class Operator:
     `lower`: what emits its kernels in each domain; empty for views, whose output shows the first input's elements.
     `integers_only`: what lowers it in integers can not round into another format, so that such a result is computed
     in single precision.
-    `settle` rewrites a node whose inputs are parameters in truth (axes, bounds) into one that has them as attributes.
+    `settle` rewrites a node whose inputs are parameters (axes, bounds) into one that has them as attributes.
     """
 
     name: str

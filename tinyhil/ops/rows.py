@@ -40,15 +40,15 @@ STEP = ("x_step",)  # between the columns of an operand that is no planes
 JOINED = ("b_plane", "b_row", "b_ring")
 SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
-SKEWED_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
+ASYMMETRIC_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
 CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
-SKEWED_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
+ASYMMETRIC_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
 SUMS = tuple(kernel for kernel in residual.KERNELS if kernel.name.startswith(conv.CONV.name))
-SKEWED_PAIRS = tuple(
+ASYMMETRIC_PAIRS = tuple(
     kernel for kernel in affine.KERNELS if kernel.name.startswith((affine.SUM.name, affine.PRODUCT.name))
 )
 # position of the operand that goes by rows; elsewhere the last one
-X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *SKEWED_CONV, *SUMS)}
+X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *ASYMMETRIC_CONV, *SUMS)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
@@ -59,9 +59,9 @@ WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (pool.AVERAGE_POOL, 1),
     (pool.AVERAGE_POOL_INSIDE, 2),
     *((kernel, 4) for kernel in CHANNEL_CONV),
-    *((kernel, 5) for kernel in SKEWED_CONV),
+    *((kernel, 5) for kernel in ASYMMETRIC_CONV),
     *((kernel, 4 if "bias" in kernel.name else 3) for kernel in SUMS),
-    *((kernel, 3) for kernel in SKEWED_MEAN),
+    *((kernel, 3) for kernel in ASYMMETRIC_MEAN),
     (affine_moves.MAX_POOL, 1),
 )
 MAPPED: tuple[tuple[Kernel, int], ...] = (
@@ -79,7 +79,7 @@ PAIRED: tuple[tuple[Kernel, int], ...] = (
     (elementwise.ADD, 2),
     (elementwise.SUB, 2),
     (elementwise.MUL, 2),
-    *((kernel, 2) for kernel in SKEWED_PAIRS),
+    *((kernel, 2) for kernel in ASYMMETRIC_PAIRS),
 )
 MOVES: tuple[tuple[Kernel, int], ...] = ((movement.MOVE, 1), (affine_moves.MOVE, 1))  # any order of axes into planes
 X_AT |= {kernel.name: 0 for kernel, _ in PAIRED}

@@ -181,7 +181,7 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
 def _copy(node: Node, lowering: Lowering, value: str, target: Tensor) -> None:
     constant = lowering.constant(value)
     if constant is not None and not constant.any():
-        zero = int(quantize(np.zeros(1), target.format)[0][0])  # a code: a zero-skew integer's is not 0
+        zero = int(quantize(np.zeros(1), target.format)[0][0])  # a code: an asymmetric integer's is not 0
         params = {"count": target.count, "value": zero}
         lowering.append(Op(FILL.name, f"{node.name}.{target.name}", (), target.name, params))
     else:

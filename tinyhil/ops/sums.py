@@ -37,7 +37,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class LayerKernels:
-    """Without bias, with bias, for zero-skew integers, and for a scale per output channel."""
+    """Without bias, with bias, for asymmetric integers, and for a scale per output channel."""
 
     plain: Kernel
     biased: Kernel
@@ -68,7 +68,7 @@ def emit_layer(
         channels.emit_layer(node, lowering, kernels.channels, given, params, scratch)
         return
     if scratch is not None and affine.is_affine(lowering.format(x)):
-        what = f"'{x}' is a zero-skew integer, its weights are not"
+        what = f"'{x}' is an asymmetric integer, its weights are not"
         raise refuse(node, what, "give both int8, or none")
     out = lowering.define(node.outputs[0])
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:

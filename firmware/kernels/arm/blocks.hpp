@@ -22,7 +22,7 @@ struct Sums {
     int32_t of[Rows][2];
 };
 
-namespace twin {
+namespace portable {
 
 // Four elements of two rows and of two patches, which are expanded to halfwords: the words a(0, 2), b(0, 2), a(1, 3), b(1, 3)
 inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
@@ -42,7 +42,7 @@ inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
     x += 2;
 }
 
-}  // namespace twin
+}  // namespace portable
 
 #ifdef __ARM_FEATURE_DSP
 // 15 instructions for 16 products
@@ -69,7 +69,7 @@ __attribute__((always_inline)) inline void add_four(Sums<2> &s, const int8_t *&w
         : "r4", "r5", "r6", "r8", "memory");
 }
 #elif !defined(__AVR__)
-inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { twin::add_four(s, w, x); }
+inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portable::add_four(s, w, x); }
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -91,7 +91,7 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
 }
 #undef HIL_ROW_OF_TWO
 #elif !defined(__AVR__)
-inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { twin::add_one(s, w, x); }
+inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
 template <class Weights> struct TwoPixels;

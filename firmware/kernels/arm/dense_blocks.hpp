@@ -11,7 +11,7 @@ struct Column {
     int32_t of[Rows];
 };
 
-namespace twin {
+namespace portable {
 
 // `words` words of four elements of a row times four rows of bytes, of which a word each lies in turn
 inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
@@ -30,7 +30,7 @@ inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Siz
     }
 }
 
-}  // namespace twin
+}  // namespace portable
 
 #ifdef __ARM_FEATURE_DSP
 // 20 instructions for 16 products, and two for the loop. Extensions and multiplications in turn: they can go in pairs.
@@ -73,7 +73,7 @@ __attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t 
 }
 #undef HIL_FOUR_ROWS
 #elif !defined(__AVR__)
-inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { twin::add_words(s, w, x, words); }
+inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_words(s, w, x, words); }
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -108,7 +108,7 @@ __attribute__((always_inline)) inline void add_elements(Column<4> &s, const int8
 #undef HIL_READS
 #elif !defined(__AVR__)
 template <Size Rows>
-inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { twin::add_elements(s, w, x, count); }
+inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
 #endif
 
 template <class Weights> struct OnePixel;

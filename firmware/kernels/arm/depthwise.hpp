@@ -41,7 +41,7 @@ struct PairedRow {
         else b = add_high(add_products(b, even_bytes(word_at(x + 2)), outer), t.second, middle);
     }
 };
-#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_TWIN)
+#if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 using KernelRow = PairedRow;
 #else
 using KernelRow = PlainRow;

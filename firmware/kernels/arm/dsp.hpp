@@ -1,5 +1,5 @@
-// The instructions of the DSP extension (Cortex-M7) that kernels use, each with a twin in C++ that says what it computes.
-// Where the chip has none the twin is the function (tests/test_arm_kernels.py holds the two to the same results).
+// The instructions of the DSP extension (Cortex-M7) that kernels use, each with a portable form in C++ that says what it computes.
+// Where the chip has none that form is the function (tests/test_arm_kernels.py holds the two to the same results).
 #pragma once
 #include <stdint.h>
 #ifdef __ARM_FEATURE_DSP
@@ -20,7 +20,7 @@ struct Pairs {
     uint32_t first, second;
 };
 
-namespace twin {
+namespace portable {
 
 constexpr int32_t low_half(uint32_t pair) { return static_cast<int16_t>(pair); }
 constexpr int32_t high_half(uint32_t pair) { return static_cast<int16_t>(pair >> 16); }
@@ -41,7 +41,7 @@ inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return wra
 // the upper half of a product to nearest, ties towards plus infinity
 inline int32_t upper_product(int32_t a, int32_t b) { return static_cast<int32_t>((int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
 
-}  // namespace twin
+}  // namespace portable
 
 #ifdef __ARM_FEATURE_DSP
 inline uint32_t even_bytes(uint32_t word) {
@@ -66,12 +66,12 @@ inline int32_t upper_product(int32_t a, int32_t b) {
     return upper;
 }
 #elif !defined(__AVR__)
-inline int32_t upper_product(int32_t a, int32_t b) { return twin::upper_product(a, b); }
-inline uint32_t even_bytes(uint32_t word) { return twin::even_bytes(word); }
-inline uint32_t odd_bytes(uint32_t word) { return twin::odd_bytes(word); }
-inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return twin::add_products(sum, a, b); }
-inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_low(sum, pair, factor); }
-inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return twin::add_high(sum, pair, factor); }
+inline int32_t upper_product(int32_t a, int32_t b) { return portable::upper_product(a, b); }
+inline uint32_t even_bytes(uint32_t word) { return portable::even_bytes(word); }
+inline uint32_t odd_bytes(uint32_t word) { return portable::odd_bytes(word); }
+inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }
+inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return portable::add_low(sum, pair, factor); }
+inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return portable::add_high(sum, pair, factor); }
 #endif
 
 #ifndef __AVR__

@@ -15,7 +15,7 @@ struct Blocks {
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
 
-namespace twin {
+namespace portable {
 
 // sums[r] += sum of w[k][r] * x[k]; w and x move on
 template <class Acc>
@@ -31,7 +31,7 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     return requantize<int8_t>(static_cast<int32_t>(sum), shift);
 }
 
-}  // namespace twin
+}  // namespace portable
 
 // The routines behind add_rows: weights at Z, x at X, r24 rounds (r25 - 1 times 256 more), bit 0 of r22 set if the number of
 // elements is odd; sums from r2, r6, r10 and r14 on. All layers share them; they are called by their C++ names, which an

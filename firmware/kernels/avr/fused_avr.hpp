@@ -4,7 +4,7 @@
 
 namespace hil {
 
-namespace twin {
+namespace portable {
 
 inline void add_squares(__int24 &sum, Ram<int8_t> x, Flash<int8_t> w, Size count) {
     for (Size k = 0; k < count; ++k) {
@@ -19,7 +19,7 @@ inline void add_stream(__int24 &sum, Flash<uint8_t> &stream, Ram<int8_t> x, uint
     }
 }
 
-}  // namespace twin
+}  // namespace portable
 
 // The magnitude of a difference of two signed bytes is an unsigned one.
 inline void add_squares(__int24 &sum, Ram<int8_t> x, Flash<int8_t> w, Size count) {

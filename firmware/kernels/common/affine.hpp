@@ -1,4 +1,4 @@
-// Zero-skew integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
+// Asymmetric integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
 #pragma once
 #include "firmware/kernels/common/block.hpp"
 #include "firmware/kernels/common/conv.hpp"
@@ -270,7 +270,7 @@ void clamp_codes_rows(Out *out, Rows rows, X x, Y, const Lines &l, int32_t low, 
     each_stretch(out, rows, x, l, [&](Out *to, X from, Size n) { clamp_codes<Acc>(to, from, n, low, high); });
 }
 
-// ---- between zero-skew integers and everything else: in single precision
+// ---- between asymmetric integers and everything else: in single precision
 
 // An operand as floats, scale * (code - zero)
 template <class X>

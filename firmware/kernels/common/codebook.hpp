@@ -47,6 +47,9 @@ struct Unpacked<Fixed<Bits>> {
     static int8_t of(uint8_t code) { return static_cast<int8_t>(static_cast<int8_t>(code << (8 - Bits)) >> (8 - Bits)); }
 };
 
+template <>
+struct Unpacked<Signed> : Unpacked<Fixed<2>> {};
+
 template <class T>
 struct Packed {
     Flash<uint8_t> bytes;

@@ -62,9 +62,9 @@ struct Limited<NonNegative<int8_t>> {
         return value < 128 ? NonNegative<int8_t>{static_cast<int8_t>(value)} : saturated<NonNegative<int8_t>>(value);
     }
 };
-namespace twin {
+namespace portable {
 inline int32_t clamped_to_byte(int32_t value) { return value < -128 ? -128 : value > 127 ? 127 : value; }
-}  // namespace twin
+}  // namespace portable
 #ifdef __ARM_ARCH_ISA_THUMB
 inline int32_t clamped_to_byte(int32_t value) {
     int32_t clamped;
@@ -72,7 +72,7 @@ inline int32_t clamped_to_byte(int32_t value) {
     return clamped;
 }
 #else
-inline int32_t clamped_to_byte(int32_t value) { return twin::clamped_to_byte(value); }
+inline int32_t clamped_to_byte(int32_t value) { return portable::clamped_to_byte(value); }
 #endif
 // What an activation limits is not counted; an end beyond the format is none.
 template <int32_t Low, int32_t High>

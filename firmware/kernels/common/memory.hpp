@@ -74,6 +74,15 @@ inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->c
 template <int Bits>
 inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
 
+// One bit: -1 or 1.
+struct Signed {
+    using Code = int8_t;
+    Code code;
+    Signed() = default;
+    constexpr Signed(Code c) : code(c) {}
+};
+inline Ram<int8_t> ram(const Signed *p) { return {&p->code}; }
+
 // The code of an element, unsigned.
 template <class T>
 constexpr auto code_of(T x, int) -> decltype(x.code) { return x.code; }

@@ -63,7 +63,7 @@ struct Const {
     constexpr operator int() const { return N; }
 };
 
-// What such a number is to a kernel: by these names generated calls pass them (codegen/model.py).
+// What such a number is to a kernel: by these names generated calls pass them (codegen/calls.py).
 template <int N>
 using ALift = Const<N>;
 template <int N>
@@ -271,10 +271,16 @@ template <class Acc, class Out, class A, class B, class = void> struct Working {
 
 // Coded elements and accumulators that are no integers: they bring a requantize of their own (real.hpp).
 template <class T> struct IsSpecial { static constexpr bool value = false; };
+// Elements that are a sign: of whole numbers nothing is rounded.
+template <class T> struct IsSign { static constexpr bool value = false; };
+template <> struct IsSign<Signed> { static constexpr bool value = true; };
+template <> struct IsSpecial<Signed> { static constexpr bool value = true; };
 template <class Out, class Number>
 using WholeOut = typename EnableIf<!IsSpecial<Out>::value && !IsSpecial<Number>::value, Out>::type;
 template <class Out, class Number>
-using SpecialOut = typename EnableIf<IsSpecial<Out>::value || IsSpecial<Number>::value, Out>::type;
+using SignOut = typename EnableIf<IsSign<Out>::value && !IsSpecial<Number>::value, Out>::type;
+template <class Out, class Number>
+using SpecialOut = typename EnableIf<(IsSpecial<Out>::value && !IsSign<Out>::value) || IsSpecial<Number>::value, Out>::type;
 
 // The shift of output channel n, and those from channel n on: one for all, unless there is a record of many (affine.hpp).
 template <class Shift>
@@ -297,6 +303,15 @@ inline WholeOut<Out, Number> requantize(Number sum, Const<N>) {
     if (right > 0) return saturate<Out>(shift_right(static_cast<Number>(sum + half), Const<right>()));
     return saturate<Out>(static_cast<Number>(sum * (static_cast<Number>(1) << left)));
 }
+
+template <class Number>
+inline bool is_negative(Number x) { return x < 0; }
+#ifdef __AVR__
+inline bool is_negative(Acc40 x) { return x.wide() < 0; }
+inline bool is_negative(Acc48 x) { return x.wide() < 0; }
+#endif
+template <class Out, class Number, class Shift>
+inline SignOut<Out, Number> requantize(Number sum, Shift) { return Out(is_negative(sum) ? -1 : 1); }
 
 #ifdef __AVR__
 template <>

@@ -293,6 +293,11 @@ private:
 template <> struct Pack<int8_t> : PackFixed<int8_t, 8> {};
 template <> struct Pack<int16_t> : PackFixed<int16_t, 16> {};
 template <> struct Pack<int32_t> : PackFixed<int32_t, 32> {};
+template <>
+struct Pack<Signed> {
+    static Signed of(Parts x) { return Signed(x.negative && x.top != 0 ? -1 : 1); }
+    static Signed nan() { return ++saturations, Signed(1); }
+};
 template <int Bits> struct Pack<Fixed<Bits>> : PackFixed<Fixed<Bits>, Bits> {};
 
 template <class Out, class Number, class Shift>

@@ -16,11 +16,13 @@ struct RightRounding {
     int32_t half;
 };
 template <class Out>
-inline Out requantize(int32_t sum, Rounding r) {
+using RoundedOut = typename EnableIf<!IsSign<Out>::value, Out>::type;
+template <class Out>
+inline RoundedOut<Out> requantize(int32_t sum, Rounding r) {
     return limited<Out>((static_cast<int32_t>(static_cast<uint32_t>(sum) << r.left) + r.half) >> r.right);
 }
 template <class Out>
-inline Out requantize(int32_t sum, RightRounding r) { return limited<Out>((sum + r.half) >> r.right); }
+inline RoundedOut<Out> requantize(int32_t sum, RightRounding r) { return limited<Out>((sum + r.half) >> r.right); }
 
 // the bound of the sum covers 2^(shift - 1), so a shift is at most 31 to the right, or to the left
 constexpr int32_t half_of(int shift) { return shift > 0 ? int32_t(1) << (shift - 1) : 0; }

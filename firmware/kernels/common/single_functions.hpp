@@ -1,4 +1,4 @@
-// Functions in IEEE single precision as fixed sequences of operations: the twin of tinyhil/formats/single_functions.py,
+// Functions in IEEE single precision as fixed sequences of operations: the same as tinyhil/formats/single_functions.py,
 // operation by operation. No library function is called; compile with -ffp-contract=off.
 #pragma once
 #include "firmware/kernels/common/single.hpp"

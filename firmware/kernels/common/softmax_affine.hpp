@@ -1,4 +1,4 @@
-// Softmax of 8-bit zero-skew integers as TensorFlow Lite computes it (tinyhil/ops/affine_softmax.py).
+// Softmax of 8-bit asymmetric integers as TensorFlow Lite computes it (tinyhil/ops/affine_softmax.py).
 #pragma once
 #include "firmware/kernels/common/numeric.hpp"
 

@@ -169,41 +169,53 @@ void run(const uint8_t *input, uint8_t *output) {
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int16_t *const x_t = hil::input_row<int16_t>(input, step1, 9);
         // uh_low: every intermediate value fits 34 bits
-        hil::dense<hil::Sum<34>>(uh_low, hil::flash(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32, hil::Shift<17>());
+        hil::dense<hil::Sum<34>>(uh_low, hil::flash(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
+            hil::Shift<17>());
         // wx: every intermediate value fits 33 bits
-        hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9, hil::Shift<13>());
+        hil::dense<hil::Sum<33>>(wx, hil::flash(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
+            hil::Shift<13>());
         // uh: every intermediate value fits 34 bits
-        hil::dense_sum<hil::Sum<34>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 8, hil::Shift<16>(), hil::AddShift<16>());
+        hil::dense_sum<hil::Sum<34>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32,
+            /*inner*/ 8, hil::Shift<16>(), hil::AddShift<16>());
         for (hil::Size n = 0; n < 32; ++n) {
             const int16_t c_n = c[n];
             int16_t c_z_n;
             // c_z: every intermediate value fits 18 bits
-            hil::add<hil::Wide<18>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
+            hil::add<hil::Wide<18>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
             int16_t z_n;
             // z: every intermediate value fits 26 bits
-            hil::sigmoid<hil::Wide<26>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Count<1>(), hil::Drop<0>(), hil::FractionBits<7>(), hil::Lift<0>(), hil::Shift<9>());
+            hil::sigmoid<hil::Wide<26>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Count<1>(),
+                hil::Drop<0>(), hil::FractionBits<7>(), hil::Lift<0>(), hil::Shift<9>());
             int16_t c_h_n;
             // c_h: every intermediate value fits 20 bits
-            hil::add<hil::Wide<20>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
+            hil::add<hil::Wide<20>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
             int16_t h_tilde_n;
             // h_tilde: every intermediate value fits 25 bits
-            hil::tanh<hil::Wide<25>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Count<1>(), hil::Drop<0>(), hil::FractionBits<6>(), hil::Lift<0>(), hil::Shift<7>());
+            hil::tanh<hil::Wide<25>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Count<1>(),
+                hil::Drop<0>(), hil::FractionBits<6>(), hil::Lift<0>(), hil::Shift<7>());
             int16_t keep_n;
             // keep: every intermediate value fits 32 bits
-            hil::mul<hil::Wide<32>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<15>());
+            hil::mul<hil::Wide<32>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::Shift<15>());
             int16_t gate_n;
             // gate: every intermediate value fits 18 bits
-            hil::sub<hil::Wide<18>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::sub<hil::Wide<18>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
             int16_t update_n;
             // update: every intermediate value fits 32 bits
-            hil::mul<hil::Wide<32>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<15>());
+            hil::mul<hil::Wide<32>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<15>());
             // h_next: every intermediate value fits 18 bits
-            hil::add<hil::Wide<18>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::add<hil::Wide<18>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
         }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 34 bits
-    hil::dense_bias<hil::Sum<34>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6, /*inner*/ 32, hil::Shift<17>(), hil::BiasShift<14>());
+    hil::dense_bias<hil::Sum<34>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6,
+        /*inner*/ 32, hil::Shift<17>(), hil::BiasShift<14>());
     hil::copy<int32_t>(reinterpret_cast<int16_t *>(output), hil::ram(logits), 6);
 }
 

@@ -145,41 +145,53 @@ void run(const uint8_t *input, uint8_t *output) {
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
         // uh_low: every intermediate value fits 18 bits
-        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<4, 1>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32, hil::Shift<9>());
+        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<4, 1>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
+            hil::Shift<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::blocks<4, 1>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9, hil::Shift<5>());
+        hil::dense<hil::Sum<17>>(wx, hil::blocks<4, 1>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
+            hil::Shift<5>());
         // uh: every intermediate value fits 18 bits
-        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<4, 1>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
+        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<4, 1>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1,
+            /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
         for (hil::Size n = 0; n < 32; ++n) {
             const int8_t c_n = c[n];
             int8_t c_z_n;
             // c_z: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
+            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
+            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
             int8_t c_h_n;
             // c_h: every intermediate value fits 12 bits
-            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
+            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
+            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
             int8_t keep_n;
             // keep: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::Shift<7>());
             int8_t gate_n;
             // gate: every intermediate value fits 10 bits
-            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
             int8_t update_n;
             // update: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
             // h_next: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
         }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
-    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<4, 1>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
+    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<4, 1>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1,
+        /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
     hil::copy<int32_t>(reinterpret_cast<int8_t *>(output), hil::ram(logits), 6);
 }
 
@@ -333,41 +345,53 @@ void run(const uint8_t *input, uint8_t *output) {
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
         // uh_low: every intermediate value fits 18 bits
-        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<8, 1>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32, hil::Shift<9>());
+        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<8, 1>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
+            hil::Shift<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::blocks<8, 1>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9, hil::Shift<5>());
+        hil::dense<hil::Sum<17>>(wx, hil::blocks<8, 1>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
+            hil::Shift<5>());
         // uh: every intermediate value fits 18 bits
-        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<8, 1>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
+        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<8, 1>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1,
+            /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
         for (hil::Size n = 0; n < 32; ++n) {
             const int8_t c_n = c[n];
             int8_t c_z_n;
             // c_z: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
+            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
+            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
             int8_t c_h_n;
             // c_h: every intermediate value fits 12 bits
-            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
+            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
+            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
             int8_t keep_n;
             // keep: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::Shift<7>());
             int8_t gate_n;
             // gate: every intermediate value fits 10 bits
-            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
             int8_t update_n;
             // update: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
             // h_next: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
         }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
-    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<8, 1>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
+    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<8, 1>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1,
+        /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
     hil::copy<int32_t>(reinterpret_cast<int8_t *>(output), hil::ram(logits), 6);
 }
 
@@ -524,41 +548,53 @@ void run(const uint8_t *input, uint8_t *output) {
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
         // uh_low: every intermediate value fits 18 bits
-        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<4, 4>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32, hil::Shift<9>());
+        hil::dense<hil::Sum<18>>(uh_low, hil::blocks<4, 4>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
+            hil::Shift<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::blocks<4, 4>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9, hil::Shift<5>());
+        hil::dense<hil::Sum<17>>(wx, hil::blocks<4, 4>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
+            hil::Shift<5>());
         // uh: every intermediate value fits 18 bits
-        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<4, 4>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
+        hil::dense_sum<hil::Sum<18>>(c, hil::blocks<4, 4>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1,
+            /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
         for (hil::Size n = 0; n < 32; ++n) {
             const int8_t c_n = c[n];
             int8_t c_z_n;
             // c_z: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
+            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
+            hil::code_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_z_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<88>());
             int8_t c_h_n;
             // c_h: every intermediate value fits 12 bits
-            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
+            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(), hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
+            hil::code_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_h_n), hil::Count<1>(),
+                hil::Mask<255>(), hil::Lowest<-128>(), hil::Highest<49>());
             int8_t keep_n;
             // keep: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::Shift<7>());
             int8_t gate_n;
             // gate: every intermediate value fits 10 bits
-            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
             int8_t update_n;
             // update: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
             // h_next: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
         }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
-    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<4, 4>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
+    hil::dense_bias<hil::Sum<18>>(logits, hil::blocks<4, 4>(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1,
+        /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
     hil::copy<int32_t>(reinterpret_cast<int8_t *>(output), hil::ram(logits), 6);
 }
 
@@ -708,41 +744,53 @@ void run(const uint8_t *input, uint8_t *output) {
     for (uint16_t step1 = 0; step1 < 128; ++step1) {  // cell
         const int8_t *const x_t = hil::input_row<int8_t>(input, step1, 9);
         // uh_low: every intermediate value fits 18 bits
-        hil::dense<hil::Sum<25>>(uh_low, hil::flash(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32, hil::Shift<9>());
+        hil::dense<hil::Sum<25>>(uh_low, hil::flash(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
+            hil::Shift<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<25>>(wx, hil::flash(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9, hil::Shift<5>());
+        hil::dense<hil::Sum<25>>(wx, hil::flash(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
+            hil::Shift<5>());
         // uh: every intermediate value fits 18 bits
-        hil::dense_sum<hil::Sum<25>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
+        hil::dense_sum<hil::Sum<25>>(c, hil::flash(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1, /*outputs*/ 32,
+            /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());
         for (hil::Size n = 0; n < 32; ++n) {
             const int8_t c_n = c[n];
             int8_t c_z_n;
             // c_z: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
+            hil::add<hil::Wide<10>>(&c_z_n, hil::ram(&c_n), hil::flash(b_z) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<1>());
             int8_t z_n;
             // z: every intermediate value fits 19 bits
-            hil::sigmoid<hil::Wide<19>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Count<1>(), hil::Drop<0>(), hil::FractionBits<0>(), hil::Lift<1>(), hil::Shift<10>());
+            hil::sigmoid<hil::Wide<19>>(&z_n, hil::flash(sigmoid_table), hil::ram(&c_z_n), hil::Count<1>(),
+                hil::Drop<0>(), hil::FractionBits<0>(), hil::Lift<1>(), hil::Shift<10>());
             int8_t c_h_n;
             // c_h: every intermediate value fits 12 bits
-            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
+            hil::add<hil::Wide<12>>(&c_h_n, hil::ram(&c_n), hil::flash(b_h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<3>(), hil::BShift<0>(), hil::Shift<3>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 19 bits
-            hil::tanh<hil::Wide<19>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Count<1>(), hil::Drop<0>(), hil::FractionBits<0>(), hil::Lift<2>(), hil::Shift<9>());
+            hil::tanh<hil::Wide<19>>(&h_tilde_n, hil::flash(sigmoid_table), hil::ram(&c_h_n), hil::Count<1>(),
+                hil::Drop<0>(), hil::FractionBits<0>(), hil::Lift<2>(), hil::Shift<9>());
             int8_t keep_n;
             // keep: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&keep_n, hil::ram(&z_n), hil::ram(h) + n, hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::Shift<7>());
             int8_t gate_n;
             // gate: every intermediate value fits 10 bits
-            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::sub<hil::Wide<10>>(&gate_n, hil::flash(one), hil::ram(&z_n), hil::Count<1>(), hil::APeriod<1>(),
+                hil::BPeriod<1>(), hil::AShift<1>(), hil::BShift<0>(), hil::Shift<0>());
             int8_t update_n;
             // update: every intermediate value fits 16 bits
-            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
+            hil::mul<hil::Wide<16>>(&update_n, hil::ram(&gate_n), hil::ram(&h_tilde_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::Shift<7>());
             // h_next: every intermediate value fits 10 bits
-            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
+            hil::add<hil::Wide<10>>(h_next + n, hil::ram(&keep_n), hil::ram(&update_n), hil::Count<1>(),
+                hil::APeriod<1>(), hil::BPeriod<1>(), hil::AShift<0>(), hil::BShift<0>(), hil::Shift<0>());
         }
         // cell.h: h_next is already in its place
     }
     // fc: every intermediate value fits 18 bits
-    hil::dense_bias<hil::Sum<25>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6, /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
+    hil::dense_bias<hil::Sum<25>>(logits, hil::flash(fc_w), hil::ram(h), hil::flash(fc_b), /*rows*/ 1, /*outputs*/ 6,
+        /*inner*/ 32, hil::Shift<9>(), hil::BiasShift<6>());
     hil::copy<int32_t>(reinterpret_cast<int8_t *>(output), hil::ram(logits), 6);
 }
 

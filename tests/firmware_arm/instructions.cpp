@@ -1,4 +1,4 @@
-// Every function that is an instruction of this chip, or several in a row, against its twin in C++: on random operands and
+// Every function that is an instruction of this chip, or several in a row, against its portable form in C++: on random operands and
 // on all extremes. Reports for each how often the two differ (u32); they run on ARM only.
 #include "firmware/kernels/kernels.hpp"
 #include "model/cases.hpp"
@@ -34,8 +34,8 @@ void try_all(Difference difference) {
 template <hil::Size Rows>
 bool differ(const hil::Sums<Rows> &a, const hil::Sums<Rows> &b) { return __builtin_memcmp(&a, &b, sizeof a) != 0; }
 
-template <hil::Size Rows, class X, class Chip, class Twin>
-void try_step(Chip chip, Twin twin) {
+template <hil::Size Rows, class X, class Chip, class Portable>
+void try_step(Chip chip, Portable portable) {
     try_all([&](uint32_t first, uint32_t second, uint32_t third) {
         uint32_t words[6] = {first, second, third, random_word(), first ^ second, third};
         hil::Sums<Rows> a, b;
@@ -44,14 +44,14 @@ void try_step(Chip chip, Twin twin) {
         const int8_t *w = reinterpret_cast<const int8_t *>(words + 4), *v = w;
         const X *x = reinterpret_cast<const X *>(words), *y = x;
         chip(a, w, x);
-        twin(b, v, y);
+        portable(b, v, y);
         return differ(a, b) || w != v || x != y;
     });
 }
 
 // A loop over `count` words or elements of a row, times `Rows` rows of weights
-template <hil::Size Rows, class Chip, class Twin>
-void try_column(Chip chip, Twin twin) {
+template <hil::Size Rows, class Chip, class Portable>
+void try_column(Chip chip, Portable portable) {
     try_all([&](uint32_t first, uint32_t second, uint32_t third) {
         uint32_t words[24];
         const uint32_t some[] = {first, second, third, random_word()};
@@ -62,7 +62,7 @@ void try_column(Chip chip, Twin twin) {
         const int8_t *w = reinterpret_cast<const int8_t *>(words), *v = w, *const x = w + 81;
         const hil::Size count = random_word() % (sizeof words / Rows / 4);
         chip(a, w, x, count);
-        twin(b, v, x, count);
+        portable(b, v, x, count);
         return __builtin_memcmp(&a, &b, sizeof a) != 0 || w != v;
     });
 }
@@ -101,26 +101,26 @@ void try_rounding() {
 
 void run_cases() {
     using namespace hil;
-    try_all([](uint32_t a, uint32_t, uint32_t) { return even_bytes(a) != twin::even_bytes(a); });
-    try_all([](uint32_t a, uint32_t, uint32_t) { return odd_bytes(a) != twin::odd_bytes(a); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return even_bytes(a) != portable::even_bytes(a); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return odd_bytes(a) != portable::odd_bytes(a); });
     try_all([](uint32_t a, uint32_t b, uint32_t sum) {
         const int32_t start = static_cast<int32_t>(sum);
-        return add_products(start, a, b) != twin::add_products(start, a, b);
+        return add_products(start, a, b) != portable::add_products(start, a, b);
     });
     try_all([](uint32_t a, uint32_t b, uint32_t sum) {
         const int32_t start = static_cast<int32_t>(sum), factor = static_cast<int16_t>(b);
-        return add_low(start, a, factor) != twin::add_low(start, a, factor) || add_high(start, a, factor) != twin::add_high(start, a, factor);
+        return add_low(start, a, factor) != portable::add_low(start, a, factor) || add_high(start, a, factor) != portable::add_high(start, a, factor);
     });
-    try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { twin::add_four(s, w, x); });
-    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { twin::add_one(s, w, x); });
+    try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
-    try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { twin::add_words(s, w, x, n); });
+    try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
 #else
-    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { twin::add_elements(s, w, x, n); });
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
 #endif
-    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { twin::add_elements(s, w, x, n); });
-    try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != twin::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
-    try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != twin::clamped_to_byte(static_cast<int32_t>(a)); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
+    try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });
     try_rounding<false>();
     try_rounding<true>();
 }

@@ -1,4 +1,4 @@
-"""What every emulator says of its own numbers: in the board file, in `hil boards --truth`, and in the documentation."""
+"""What every emulator says of its own numbers: in boards.yaml, `hil boards --fidelity` and the documentation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hil_command import hil
 from wire_bench import ROOT
 
 from tinyhil.errors import BoardError, ConfigError
-from tinyhil.harness.boards.truth import HOST, MEANINGS, MEASURED, error_band, statements, truth_of
-from tinyhil.harness.config import Emulator, Truth, load_boards, parse_boards
+from tinyhil.harness.boards.fidelity import HOST, MEANINGS, MEASURED, error_band, fidelity_of, statements
+from tinyhil.harness.config import Emulator, Fidelity, load_boards, parse_boards
 
 BOARDS = load_boards()
 EMULATED = [board for board in BOARDS.entries.values() if board.chip.emulator]
@@ -31,27 +31,27 @@ def emulators() -> list[tuple[str, str | None, Emulator]]:
 def test_every_emulator_states_its_truth(board: str, name: str | None, emulator: Emulator, tmp_path: Path) -> None:
     chosen = BOARDS.board(board).emulated_by(name)
     assert chosen.chip.emulator == emulator
-    assert truth_of(chosen, emulated=True) == emulator.truth
-    assert truth_of(chosen, emulated=False) == MEASURED
+    assert fidelity_of(chosen, emulated=True) == emulator.fidelity
+    assert fidelity_of(chosen, emulated=False) == MEASURED
     program = Path(emulator.program).name
     said = [line for line in statements(BOARDS) if line.startswith(f"{board} ") and program in line]
     band = error_band(emulator) if name is None else ""  # of modelled cycles
-    assert bool(band) == (name is None and "modelled" in emulator.truth)
-    assert any(line.endswith(", ".join(filter(None, (emulator.truth, band)))) for line in said)
+    assert bool(band) == (name is None and "modelled" in emulator.fidelity)
+    assert any(line.endswith(", ".join(filter(None, (emulator.fidelity, band)))) for line in said)
     row = f"| {board} | {f'`--emulator {name}`' if name else 'usual'} |"
     (documented,) = (line for line in (ROOT / "docs/emulators.md").read_text().splitlines() if line.startswith(row))
-    assert documented.endswith(f"| {emulator.truth} |")
+    assert documented.endswith(f"| {emulator.fidelity} |")
 
 
 def test_every_statement_is_explained() -> None:
-    assert set(MEANINGS) == set(get_args(Truth))
+    assert set(MEANINGS) == set(get_args(Fidelity))
     documentation = (ROOT / "docs/emulators.md").read_text()
-    assert all(f"**{truth}**" in documentation for truth in (*MEANINGS, MEASURED))
-    assert truth_of(BOARDS.board("host"), emulated=False) == HOST
+    assert all(f"**{fidelity}**" in documentation for fidelity in (*MEANINGS, MEASURED))
+    assert fidelity_of(BOARDS.board("host"), emulated=False) == HOST
 
 
 def test_the_command_prints_them(tmp_path: Path) -> None:
-    done = hil("boards", "--truth", cwd=tmp_path)
+    done = hil("boards", "--fidelity", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.splitlines() == list(statements(BOARDS))
 
@@ -65,6 +65,6 @@ def test_an_unknown_emulator_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_emulator_without_a_statement_is_a_fault() -> None:
-    text = (ROOT / "boards.yaml").read_text().replace("      truth: exact cycles\n", "", 1)
-    with pytest.raises(ConfigError, match=r"chips.atmega328p.emulator.truth: missing"):
+    text = (ROOT / "boards.yaml").read_text().replace("      fidelity: exact cycles\n", "", 1)
+    with pytest.raises(ConfigError, match=r"chips.atmega328p.emulator.fidelity: missing"):
         parse_boards(text, Path("boards.yaml"))

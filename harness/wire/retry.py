@@ -8,7 +8,7 @@ SHORTEST_S = 0.02  # a busy host schedules no more finely
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryTimer:
     """`seconds` is what to wait now: twice the longest wait of late, at most `longest_s`.
 
     Silence makes it a quarter longer: on a wire a lost frame is no sign of congestion. The answer after a repeated

@@ -18,14 +18,14 @@ MEANINGS = {
 }
 
 
-def truth_of(board: BoardSpec, emulated: bool) -> str:
+def fidelity_of(board: BoardSpec, emulated: bool) -> str:
     """The statement that goes into a record."""
     if board.hardware is not None:
         return MODELLED
     if board.is_host:
         return HOST
     emulator = board.chip.emulator
-    return emulator.truth if emulated and emulator is not None else MEASURED
+    return emulator.fidelity if emulated and emulator is not None else MEASURED
 
 
 def statements(boards: Boards) -> Iterator[str]:
@@ -33,20 +33,20 @@ def statements(boards: Boards) -> Iterator[str]:
     for board in boards.entries.values():
         chip = board.chip
         if board.is_host:
-            yield _line(board.name, "this computer", truth_of(board, emulated=False))
+            yield _line(board.name, "this computer", fidelity_of(board, emulated=False))
         if chip.emulator is not None:
-            yield _line(board.name, _program(chip.emulator), chip.emulator.truth + _known(chip.emulator))
+            yield _line(board.name, _program(chip.emulator), chip.emulator.fidelity + _known(chip.emulator))
         for name, emulator in chip.cross_checks.items():
-            yield _line(board.name, f"{_program(emulator)} (--emulator {name})", emulator.truth)
+            yield _line(board.name, f"{_program(emulator)} (--emulator {name})", emulator.fidelity)
     yield _line("any", "a real board", MEASURED)
     yield ""
-    for truth, meaning in MEANINGS.items():
-        yield f"{truth}: {meaning}"
+    for fidelity, meaning in MEANINGS.items():
+        yield f"{fidelity}: {meaning}"
 
 
 def error_band(emulator: Emulator) -> str:
     """How far modelled cycles may be from the chip's; empty if none are modelled."""
-    if emulator.truth != "exact instructions, modelled cycles":
+    if emulator.fidelity != "exact instructions, modelled cycles":
         return ""
     if emulator.error is None:
         return "never held against hardware"
@@ -62,5 +62,5 @@ def _program(emulator: Emulator) -> str:
     return Path(emulator.program).name
 
 
-def _line(board: str, emulator: str, truth: str) -> str:
-    return f"{board:11} {emulator:32} {truth}"
+def _line(board: str, emulator: str, fidelity: str) -> str:
+    return f"{board:11} {emulator:32} {fidelity}"

@@ -1,0 +1,84 @@
+"""Layers whose operand is signs and whose weights are -s and s -> layers that count differing bits.
+
+On every core: there is none on which multiplying unpacked weights would be cheaper (docs/numerics.md). A dense layer
+needs the bits of one row of its operand, a convolution those of the lines that a window covers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import INTEGER
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.signs import in_words
+from tinyhil.ops.window import window_of
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+
+LAYERS = ("dense", "dense_bias", "conv", "conv_bias")
+MOST_TERMS = (1 << 14) - 1  # twice as many fit the 16 bits in which they are counted
+
+
+def with_signs(program: Program, word: int) -> Program:
+    """`program` with such layers; words of `word` bits. The same object if there are none."""
+    found = {
+        (op.kernel, op.output): made for op in walk(program.body) if (made := _made(program, op, word)) is not None
+    }
+    if not found:
+        return program
+    tensors, constants = dict(program.tensors), dict(program.constants)
+    for op, words, scratch in found.values():
+        stored = Tensor(op.inputs[0], words.size, Fixed(word, 0), Role.TABLE)
+        tensors |= {stored.name: stored, op.scratch: Tensor(op.scratch, scratch, Fixed(word, 0), Role.ARENA)}
+        constants[stored.name] = words.reshape(-1)
+    body = _changed(program.body, {place: op for place, (op, _, _) in found.items()})
+    used = {name for op in walk(body) for name in op.tensors}
+    gone = {name for op in walk(program.body) for name in op.tensors if name not in used}
+    return replace(
+        program,
+        tensors={name: tensor for name, tensor in tensors.items() if name not in gone},
+        constants={name: array for name, array in constants.items() if name not in gone},
+        body=body,
+    )
+
+
+def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | None:
+    """The operation, its weights as words and the words of its scratch; None if it stays as it is."""
+    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
+    if template not in LAYERS or op.domain != INTEGER or op.crossbar is not None:
+        return None
+    weights, x = (program.tensors[name] for name in op.inputs[:2])
+    entries = weights.format.entries_in_flash
+    if weights.role != Role.CONSTANT or not x.format.is_sign or entries is None or len(entries[1]) != 2:
+        return None
+    low, high = entries[1]
+    p = op.params
+    inner = p["inner"] if template in ("dense", "dense_bias") else p["channels"] * p["kernel_y"] * p["kernel_x"]
+    if low != -high or inner > MOST_TERMS or p.get("groups", 1) != 1:
+        return None
+    signs: np.ndarray = 2 * program.constants[weights.name].reshape(p["outputs"], -1) - 1
+    if template in ("dense", "dense_bias"):
+        scratch = -(-inner // word)
+    else:
+        w = window_of(p)
+        signs = signs.reshape(p["outputs"], w.channels, w.kernel_y, w.kernel_x).transpose(0, 2, 3, 1)
+        scratch = w.kernel_y * w.width * -(-w.channels // word)
+    made = replace(
+        op,
+        kernel=f"sign_{op.kernel}",
+        inputs=(f"{op.output}.signs", *op.inputs[1:]),
+        params={**p, "entry": high, "word": word},
+        scratch=f"{op.output}.bits",
+    )
+    return made, in_words(signs, word), scratch
+
+
+def _changed(body: tuple[Op | Loop, ...], made: dict[tuple[str, str], Op]) -> tuple[Op | Loop, ...]:
+    return tuple(
+        replace(item, body=_changed(item.body, made))
+        if isinstance(item, Loop)
+        else made.get((item.kernel, item.output), item)
+        for item in body
+    )

@@ -1,0 +1,146 @@
+"""Signs: values of one bit, and layers that count differing bits, on numpy, the host engine and emulated boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import load, samples_for
+from search_models import host_engine
+from test_arm_kernels import dense
+from test_rows import Chain
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
+from tinyhil.codegen.arrange import arrange
+from tinyhil.formats.codebook import binary
+from tinyhil.formats.codec import requantize
+from tinyhil.formats.exact import Exact
+from tinyhil.formats.sign import Sign, fit
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import load_boards
+from tinyhil.lower import lower
+from tinyhil.ops.signs import from_words, in_words
+from tinyhil.program import Program, walk
+from tinyhil.reference import run_reference
+
+WIDE = ("fixed8", "float32", "posit8es0", "fixed16")  # of what lies around the signs
+
+
+def limited(chain: Chain) -> Chain:
+    chain.constants |= {"low": np.float32(-1), "high": np.float32(1)}
+    return chain.add("Clip", "low high")
+
+
+def chains() -> dict[str, tuple[Chain, int]]:
+    """Networks with layers of signs, and how many of them count bits: widths around a word, windows that hang over."""
+    windows = limited(limited(Chain(3, 3).conv(33, 3, pad=1)).conv(9, 3, pad=1)).conv(20, 1, stride=2, bias=0)
+    pooled = limited(Chain(2, 9).conv(8, 3)).pool("MaxPool", 2, 2).conv(5, 2, pad=1, dilation=2)
+    strided = limited(Chain(1, 5).conv(32, 2)).conv(7, 5, stride=3, pad=2)
+    grouped = limited(Chain(2, 5).conv(6, 3)).conv(6, 3, group=2)
+    matrices = limited(limited(dense(9, 65)).add("MatMul", "v")).add("Relu").add("MatMul", "u")
+    matrices.constants |= {"v": _normal(65, 32), "u": _normal(32, 3)}
+    rows = limited(dense(5, 40, rows=3)).add("MatMul", "v")
+    rows.constants |= {"v": _normal(40, 6)}
+    return {
+        "windows": (limited(windows), 2),
+        "pooled": (pooled, 1),
+        "strided": (strided, 1),
+        "grouped": (grouped, 0),
+        "matrices": (matrices, 1),
+        "rows": (rows, 1),
+    }
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape[0]).normal(size=shape).astype(np.float32)
+
+
+CHAINS = chains()
+
+
+def program_of(name: str, folder: Path, wide: str) -> Program:
+    """Clipped values are signs, all matrices but the first binary."""
+    chain = CHAINS[name][0]
+    limits = [made.output[0] for made in chain.nodes if made.op_type in ("Clip", "MaxPool")]
+    loaded = load(chain.model(), folder)
+    matrices = [n for n, a in loaded.all_constants().items() if sum(d > 1 for d in a.shape) > 1]
+    vectors = [n for n, a in loaded.all_constants().items() if a.ndim == 1]  # which become fixed16
+    chosen = dict.fromkeys([*limits, *matrices, *vectors], "sign") | {"y": wide, matrices[0]: "fixed8"}
+    ranges = calibrate(loaded, samples_for(loaded.shapes["x"]), {})
+    return lower(loaded, Assignment(wide, {n: f for n, f in chosen.items() if n in loaded.all_shapes()}), ranges)
+
+
+def inputs_of(program: Program) -> np.ndarray:
+    tensor = program.tensors[program.input]
+    from tinyhil.reference import quantize_inputs
+
+    return quantize_inputs(program, np.random.default_rng(1).normal(size=(6, tensor.count)).astype(np.float32))[0]
+
+
+def counting(program: Program) -> int:
+    return sum(op.kernel.startswith("sign_") for op in walk(program.body))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_layers_of_signs_count_bits_and_change_nothing(name: str, tmp_path: Path) -> None:
+    engine = host_engine(default_cache_dir())
+    cases = []
+    for wide in WIDE:
+        program = program_of(name, tmp_path, wide)
+        inputs = inputs_of(program)
+        wanted = run_reference(program, inputs)
+        assert len(np.unique(wanted.outputs)) > 2 or name == "windows"
+        found = engine.run(program, inputs)
+        assert np.array_equal(found.outputs, wanted.outputs)
+        assert np.array_equal(found.saturations, wanted.saturations)
+        for core in ("avr", "cortex-m3"):
+            arranged = arrange(program, core)
+            assert counting(arranged) == CHAINS[name][1]
+            assert np.array_equal(run_reference(arranged, inputs).outputs, wanted.outputs)
+        cases += [
+            Case(f"{name} {wide}", program, inputs),
+            Case(f"{name} {wide} m3", arrange(program, "cortex-m3"), inputs),
+        ]
+    flags = ("-O0", "-fsanitize=undefined,address")
+    assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
+
+
+@pytest.mark.parametrize(("board", "core"), [("uno", "avr"), ("due", "cortex-m3"), ("h747", "cortex-m7")])
+def test_layers_of_signs_on_boards(board: str, core: str, tmp_path: Path) -> None:
+    found = []
+    for number, name in enumerate(CHAINS):
+        program = program_of(name, tmp_path, WIDE[number % 2 * 3])
+        found.append(Case(name, arrange(program, core), inputs_of(program)[:3]))
+    assert first_difference(found, run_on_board(found, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+def test_a_sign_is_that_of_the_exact_number() -> None:
+    least = np.array([-1, 0, 1, -(1 << 62), 1 << 62])
+    assert requantize(least, 40, Sign(3))[0].tolist() == [-1, 1, 1, -1, 1]
+    beyond = Exact(np.array([0.0, 0.0, 0.0]), np.array([-1e-300, 0.0, 1e-300]))
+    assert requantize(beyond, 0, Sign())[0].tolist() == [-1, 1, 1]
+    codes, saturated = Sign().encode(np.array([np.nan, np.inf, -np.inf]))
+    assert codes.tolist() == [1, 1, -1]
+    assert saturated.tolist() == [True, False, False]
+    assert [fit(size).exponent for size in (1.0, 0.98, 1.5, 6.0, 0.0)] == [0, 0, 1, 3, 0]
+
+
+@pytest.mark.parametrize("word", [8, 32])
+@pytest.mark.parametrize("count", [1, 7, 8, 31, 32, 33, 65])
+def test_words_hold_every_sign_and_no_more(word: int, count: int) -> None:
+    signs = np.random.default_rng(count).choice([-1, 1], (3, count))
+    words = in_words(signs, word)
+    assert words.shape == (3, -(-count // word))
+    assert np.array_equal(from_words(words, count, word), signs)
+    assert sum(int(w).bit_count() for w in words.reshape(-1)) == (signs < 0).sum()
+
+
+def test_the_two_entries_of_binary_weights_are_opposite() -> None:
+    """Even where the mean lies between two integers, which a tie would round to different sizes."""
+    for scale in (0.1, 2.5 / 32768, 0.99999999, 3.0):
+        low, high = binary(np.array([scale, -scale], np.float64)).entries
+        assert low == -high < 0
+    assert binary(np.zeros(3)).entries == (0,)
