@@ -10,6 +10,7 @@ from tinyhil.codegen.profile_calls import kinds
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
 from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.rows import first_of
 from tinyhil.program import Op, Program, Role, Tensor
 from tinyhil.reram.array import Mapped
 
@@ -45,11 +46,19 @@ def as_codes(op: Op, index: int) -> bool:
 
 
 def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
-    operands = [loaded_operand(program.tensors[n], names[n], as_codes(op, at)) for at, n in enumerate(op.inputs)]
+    operands = [
+        loaded_operand(program.tensors[n], _from(op, at, names[n]), as_codes(op, at)) for at, n in enumerate(op.inputs)
+    ]
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
     return call_of(program, op, result_of(op, names[op.output]), [*scratch, *operands])
+
+
+def _from(op: Op, index: int, name: str) -> str:
+    """An operand from where the rows begin that an operation reads."""
+    first = first_of(op, index)
+    return f"{name} + {first}" if first else name
 
 
 def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:

@@ -12,9 +12,9 @@ from kernel_cases import Case
 
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.views import is_done_by_plan
+from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.movement import PLACE, PLACE_MORE, indices
+from tinyhil.ops.movement import indices
 from tinyhil.program import Loop, Op
 
 Body = tuple[Op | Loop, ...]
@@ -63,9 +63,9 @@ class Arena:
             arrays = [self._value(name).astype(np.int64)[None, :] for name in op.inputs]
             fmt = self.program.tensors[op.output].format
             made = KERNEL_BY_NAME[op.kernel].execute(op, arrays, fmt)[0][0]
-            written = indices(dict(op.params)) if op.kernel in (PLACE.name, PLACE_MORE.name) else slice(None)
+            written = indices(dict(op.params)) if op.kernel in PLACES else slice(None)
             self._place(op.output)[written] = made[written]
-        if op.kernel not in (PLACE.name, PLACE_MORE.name):  # until the last part is in place, the rest is anything
+        if op.kernel not in PLACES:  # until the last part is in place, the rest is anything
             self.written[op.output].append(self._place(op.output).tolist())
 
 

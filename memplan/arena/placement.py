@@ -57,9 +57,9 @@ def placements(
 ) -> Placements:
     """The same before rows, with some and after."""
     wanted = ALL_NAMES - frozenset(without)
-    options = [_smallest(_candidates(program, wanted), None, planner, budget)]
+    options = [smallest(program, wanted, planner, budget)]
     for by_rows in with_rows(program) if ROWS.name in wanted else ():
-        found = _smallest(_candidates(checked(by_rows, ROWS.name), wanted), options[-1], planner, budget)
+        found = smallest(checked(by_rows, ROWS.name), wanted, planner, budget, options[-1])
         if found is not options[-1]:
             options.append(found)
     for option in options:
@@ -67,10 +67,11 @@ def placements(
     return Placements(tuple(options))
 
 
-def _smallest(
-    candidates: Iterator[tuple[Program, Problem]], best: Placement | None, planner: str, budget: Budget | None
+def smallest(
+    program: Program, wanted: frozenset[str], planner: str, budget: Budget | None, best: Placement | None = None
 ) -> Placement:
-    for candidate, problem in candidates:
+    """The smallest plan that the passes `wanted` give, or the `best` so far; rows are as they are."""
+    for candidate, problem in _candidates(program, wanted):
         if best is not None and lower_bound(problem).bytes >= best.plan.peak_bytes:
             continue
         found = plan(problem, planner, budget)

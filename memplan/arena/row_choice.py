@@ -8,12 +8,15 @@ program: the least possible maximum first, then rows that cost as little as that
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 from tinyhil.memplan import Bound, lower_bound
-from tinyhil.memplan.arena.row_costs import WORTH, products_of, products_per_row
+from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
+from tinyhil.memplan.arena.columns import Columns, strips_of
+from tinyhil.memplan.arena.row_costs import EXECUTION_PRODUCTS, WORTH, products_of, products_of_op, products_per_row
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
@@ -24,7 +27,12 @@ from tinyhil.program import Loop, Op, Program, Role, walk
 MOST_STAGES = 40  # of one loop
 MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 
+GROUPS = (2, 4, 8, 16, 32)  # of channels
+STRIPS = (2, 3, 4, 5, 6, 8, 10, 12)  # how many a loop may be carried out in
+EVEN = 1 << 62  # bytes: any part is within this limit
+
 Span = tuple[int, int]  # items [first, end) of a program's body
+Chosen = tuple[int, int, int]  # items [first, end) to go by rows in so many strips, or in so many groups below 0
 
 
 def with_rows(program: Program) -> list[Program]:
@@ -53,8 +61,14 @@ def with_rows(program: Program) -> list[Program]:
 
 def cut(program: Program, cuts: Cuts, limit_bytes: int) -> Program:
     """The program cut into rows that cost as little as keeps each part within the limit."""
-    for first, end in reversed(cuts.cheapest(limit_bytes)[1]):
-        program = row_wise(program, [cuts.stages[i] for i in range(first, end)]) or program
+    return cut_into(program, cuts, cuts.cheapest(limit_bytes).chosen)
+
+
+def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
+    """The program with these parts by rows."""
+    for first, end, strips in reversed(chosen):
+        part = [cuts.stages[i] for i in range(first, end)]
+        program = in_groups(program, part, -strips) if strips < 0 else row_wise(program, part, strips) or program
     return program
 
 
@@ -68,72 +82,94 @@ class _Part:
 
     needs: int
     products: int
+    strips: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The most that a part needs, the products that rows cost and the parts to go by rows."""
+
+    needs: int
+    products: int
+    chosen: tuple[Chosen, ...]
+
+    def with_part(self, span: Span, part: _Part) -> Cut:
+        first, end = span
+        chosen = ((first, end, part.strips),) if end - first > 1 else ()
+        return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line buffer: bytes of a column of a row, rows that it holds. `lasts`: from step to step; others are used in the
+    step that makes them. `under`: the result that may take its place."""
+
+    column_bytes: int
+    rows: int
+    lasts: bool
+    under: str | None
 
 
 class Cuts:
     """The parts that a program's body may be cut into, with what each needs.
 
     `alone`: what the operations of a part touch, without what else is live: no order of the parts needs less.
+    `again`: in strips, too, whose halos are computed again. `whole`: single operations alone.
     """
 
-    def __init__(self, program: Program, *, alone: bool = False) -> None:
-        self.program, self._alone = program, alone
-        self.stages = stages_of(program)
+    def __init__(self, program: Program, *, alone: bool = False, again: bool = False, whole: bool = False) -> None:
+        self.program, self._alone, self._counts = program, alone, STRIPS if again else ()
+        self.stages = {} if whole else stages_of(program)
         self._items = program.body
         self._uses = _uses(program)
         self._rings: dict[tuple[str, int], int] = {}
 
     @cached_property
-    def parts(self) -> dict[Span, _Part]:
-        found = {(i, i + 1): _Part(self._single(i), 0) for i in range(len(self._items))}
+    def parts(self) -> dict[Span, list[_Part]]:
+        """Of each span of the body the ways to carry it out."""
+        found = {(i, i + 1): [_Part(self._single(i), 0)] for i in range(len(self._items))}
         longest = max(4, min(MOST_STAGES, MOST_PARTS // max(1, len(self.stages))))
         for first in self.stages:
             end = first + 1
             while end in self.stages and end - first < longest:
                 end += 1
-                part = self._of_rows(first, end)
-                if part is not None:
-                    found[first, end] = part
+                ways = [*self._of_rows(first, end), *self._in_groups(first, end)]
+                if ways:
+                    found[first, end] = ways
         return found
 
     def least_bytes(self) -> int:
         """The least possible maximum over the parts."""
         best = [0]
         for end in range(1, len(self._items) + 1):
-            best.append(min(max(best[first], self.parts[first, end].needs) for first in self._firsts[end]))
+            best.append(min(max(best[first], part.needs) for first, part in self._last[end]))
         return best[-1]
 
-    def cheapest(self, limit_bytes: int) -> tuple[int, list[Span]]:
-        """The parts to go by rows that cost the fewest products within the limit, of those as few as possible; with
-        what they cost."""
-        best: list[tuple[tuple[int, int], list[Span]] | None] = [((0, 0), [])]
+    def cheapest(self, limit_bytes: int = EVEN) -> Cut:
+        """The parts to go by rows that cost the fewest products within the limit, of those as few as possible; none if
+        there is no such cut."""
+        best: list[Cut | None] = [Cut(0, 0, ())]
         for end in range(1, len(self._items) + 1):
             options = []
-            for first in self._firsts[end]:
-                before, part = best[first], self.parts[first, end]
-                if before is None or part.needs > limit_bytes:
-                    continue
-                (products, count), spans = before
-                by_rows = end - first > 1
-                cost = (products + part.products, count + by_rows)
-                options.append((cost, [*spans, (first, end)] if by_rows else spans))
-            best.append(min(options, default=None))
-        if best[-1] is None:
-            return 0, []
-        return best[-1][0][0], best[-1][1]
+            for first, part in self._last[end]:
+                before = best[first]
+                if before is not None and part.needs <= limit_bytes:
+                    options.append(before.with_part((first, end), part))
+            best.append(min(options, key=lambda cut: (cut.products, len(cut.chosen)), default=None))
+        return best[-1] or Cut(self.least_bytes(), 0, ())
 
     def cheap_bytes(self, most_products: int) -> int:
         """The least limit within which the parts cost at most so many products."""
         least = self.least_bytes()
-        limits = sorted({part.needs for part in self.parts.values() if part.needs >= least})
-        return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit)[0] <= most_products)]
+        limits = sorted({part.needs for ways in self.parts.values() for part in ways if part.needs >= least})
+        return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit).products <= most_products)]
 
     @cached_property
-    def _firsts(self) -> dict[int, list[int]]:
-        """Where the parts begin that end there."""
-        found: dict[int, list[int]] = {}
-        for first, end in self.parts:
-            found.setdefault(end, []).append(first)
+    def _last(self) -> dict[int, list[tuple[int, _Part]]]:
+        """The parts that end there, and where they begin."""
+        found: dict[int, list[tuple[int, _Part]]] = {}
+        for (first, end), ways in self.parts.items():
+            found.setdefault(end, []).extend((first, part) for part in ways)
         return found
 
     # ---- bytes
@@ -143,12 +179,20 @@ class Cuts:
         return tensor.size_bytes if tensor.role == Role.ARENA else 0
 
     def _around(self, first: int, end: int) -> Iterator[str]:
-        """What is live at some instant of these items, and known outside of them."""
+        """What is live at some instant of these items, and known outside of them; parts of it within their wholes."""
         touched = {name for item in self._items[first:end] if isinstance(item, Op) for name in item.tensors}
+        found = set()
         for name, (begun, last) in self._uses.items():
             inside = first <= begun and last < end
             if begun < end and last >= first and not inside and (not self._alone or name in touched):
-                yield name
+                found.add(name)
+        yield from (name for name in self._uses if name in found and self._wholes.get(name) not in found)
+
+    @cached_property
+    def _wholes(self) -> dict[str, str]:
+        """Of parts the whole within which they may lie."""
+        views = (view_of(self.program, item) for item in self._items if isinstance(item, Op))
+        return {view.part: view.whole for view in views if view is not None}
 
     def _single(self, index: int) -> int:
         """One operation: what is live, without what it may overwrite or show elsewhere."""
@@ -158,29 +202,105 @@ class Cuts:
         live = sum(map(self._size, self._around(index, index + 1)))
         if isinstance(item, Loop):
             return live
-        live += self._size(item.scratch) if item.scratch else 0
+        live += self._size_of_scratch(item)
         view = view_of(self.program, item)
         if view is not None:
-            return live - self._size(view.part)
+            return live
         dying = [name for name in overwritable(self.program, item) if self._alone or self._uses[name][1] == index]
         return live - (self._size(item.output) if dying else 0)
 
-    def _of_rows(self, first: int, end: int) -> _Part | None:
-        """A loop over the rows of these stages; None if they do not all lead to the last one's result."""
+    def _of_rows(self, first: int, end: int) -> list[_Part]:
+        """A loop over the rows of these stages, in strips, too; none if they do not all lead to the last one's
+        result."""
         part = joined_parts([self.stages[i] for i in range(first, end)])
         if part is None or len(part) < 2:
-            return None
+            return []
         links = Links.of(part)
         inner = [name for name in links.makers if self._uses[name][1] < end]
         last = part[-1].target
         if last in inner or any(name not in links.readers for name in links.makers if name != last):
-            return None
-        needs = sum(map(self._size, self._around(first, end))) - self._overwritten_outside(part, links, end)
-        beside = [self._size(stage.op.scratch) if stage.op.scratch else 0 for stage in part]
-        for name in inner:
-            needs += self._inner(part, links, name, beside)
-        products = sum(stage.out.height * products_per_row(self.program, stage.op) for stage in part)
-        return _Part(needs + max(beside), products)
+            return []
+        around = sum(map(self._size, self._around(first, end)))
+        lines = {name: self._line(part, links, name) for name in inner}
+        overheads = [stage.out.height * products_per_row(self.program, stage.op) for stage in part]
+        whole = strips_of(part, (), 1)
+        needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
+        found = [_Part(around + needs, sum(overheads))]
+        kept = [name for name in links.makers if name not in inner]
+        for count in self._counts:
+            if count > part[-1].whole.width:
+                break
+            strips = strips_of(part, kept, count)
+            again = sum(map(self._products_again, part, repeat(strips)))
+            needs = self._needs(part, links, lines, strips)
+            found.append(_Part(around + needs, count * sum(overheads) + again, count))
+        return found
+
+    def _in_groups(self, first: int, end: int) -> Iterator[_Part]:
+        """A layer and what follows it channel by channel, some channels at a time."""
+        part = [self.stages[i] for i in range(first, end)]
+        inner = {stage.target for stage in part[:-1]}
+        if not may_go_in_groups(self.program, part) or any(self._uses[name][1] >= end for name in inner):
+            return
+        channels, source, result = part[0].out.channels, part[0].reads[0].name, part[-1].target
+        dies = self._uses.get(source, (0, end))[1] < end
+        around = sum(self._size(n) for n in self._around(first, end) if n not in (source if dies else "", result))
+        copies = part[0].out.height * part[0].out.width * self._patch(part[0].op)
+        for groups in GROUPS:
+            share = shares(channels, groups)
+            if len(share) < groups:
+                break
+            most, (begin, each) = 0, (share[-1][0], share[0][1])
+            for at, stage in enumerate(part):
+                before = self._size(part[at - 1].target) if at else 0
+                after = self._size(stage.target) if at + 1 < len(part) else 0
+                beside = (max(before, after) if stage.overwrites else before + after) // channels * each
+                made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
+                if dies and at == 0:
+                    beside += self._size(source)
+                elif dies:  # all groups but the last one leave it to others
+                    made = max(made, self._size(source) + made - self._size(result) // channels * each)
+                most = max(most, beside + made + self._size_of_scratch(stage.op))
+            calls = (len(share) - 1) * (len(part) * EXECUTION_PRODUCTS + copies)
+            yield _Part(around + most, calls, -groups)
+
+    def _patch(self, op: Op) -> int:
+        """Elements that a layer gathers for one pixel."""
+        return self.program.tensors[op.inputs[0]].count // op.params["outputs"]
+
+    def _size_of_scratch(self, op: Op) -> int:
+        return self._size(op.scratch) if op.scratch else 0
+
+    def _products_again(self, stage: Stage, strips: Sequence[Mapping[str, Columns]]) -> int:
+        """Products of the columns that more than one strip makes."""
+        made = sum(columns[stage.target][1] - columns[stage.target][0] for columns in strips)
+        more, width = max(0, made - stage.out.width), stage.out.width
+        return products_of_op(self.program, stage.op) * more // width
+
+    def _needs(
+        self,
+        part: Sequence[Stage],
+        links: Links,
+        lines: Mapping[str, _Line],
+        strips: Sequence[Mapping[str, Columns]],
+    ) -> int:
+        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most."""
+        scratch = [self._size_of_scratch(stage.op) for stage in part]
+        most = 0
+        for columns in strips:
+            needs, beside = 0, list(scratch)
+            for name, line in lines.items():
+                begin, end = columns[name]
+                if line.under is not None and columns[line.under] == (begin, end):
+                    continue  # the result of its reader takes its place
+                size = line.column_bytes * (end - begin) * line.rows
+                if line.lasts:
+                    needs += size
+                else:
+                    for at in range(links.makers[name][0], links.readers[name][0] + 1):
+                        beside[at] += size
+            most = max(most, needs + max(beside))
+        return most
 
     def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""
@@ -198,19 +318,15 @@ class Cuts:
                     break
         return saved
 
-    def _inner(self, part: Sequence[Stage], links: Links, name: str, beside: list[int]) -> int:
-        """Bytes of a line buffer; those used in the step that makes them go `beside` the operations that touch them."""
+    def _line(self, part: Sequence[Stage], links: Links, name: str) -> _Line:
         makers, readers = links.makers[name], links.readers[name]
+        under = None
         if len(readers) == 1 and overwritten(part[readers[0]], links) == name:
-            return 0  # the result of its reader takes its place
+            under = part[readers[0]].target
         whole = part[makers[0]].whole
-        row = self._size(name) // whole.height
         ring = min(self._ring(part, links, name), whole.height)
-        if ring > 1 or len(makers) > 1 or len(readers) > 1:
-            return row * ring
-        for at in range(makers[0], readers[0] + 1):
-            beside[at] += row
-        return 0
+        lasts = ring > 1 or len(makers) > 1 or len(readers) > 1
+        return _Line(self._size(name) // (whole.height * whole.width), ring, lasts, under)
 
     def _ring(self, part: Sequence[Stage], links: Links, name: str) -> int:
         alone = len(links.readers[name]) == 1

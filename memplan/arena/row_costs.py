@@ -40,7 +40,7 @@ def products_per_row(program: Program, op: Op) -> int:
 
 def time_lost(program: Program, layers: Program) -> float:
     """The modelled share of the time that the rows of `program` cost, against layer by layer."""
-    lost = 0
+    lost = layer_products(program) - layer_products(layers)
     for loop in (item for item in program.body if isinstance(item, Loop)):
         for op, _ in executions(loop.body):
             if op.kernel in ROWED:
@@ -50,13 +50,31 @@ def time_lost(program: Program, layers: Program) -> float:
 
 def products_of(program: Program) -> int:
     """Products of all layers, at least 1; of other operations an element counts as one."""
-    total = 0
-    for op, times in executions(program.body):
-        weights = program.tensors[op.inputs[0]] if op.inputs else None
-        is_layer = weights is not None and weights.role == Role.CONSTANT and "outputs" in op.params
-        per_element = weights.count // op.params["outputs"] if weights is not None and is_layer else 1
-        total += times * program.tensors[op.output].count * per_element
-    return max(1, total)
+    return max(1, sum(times * products_of_op(program, op) for op, times in executions(program.body)))
+
+
+def products_of_op(program: Program, op: Op) -> int:
+    """Products of an operation that makes its whole result, or a row of it."""
+    operands = op.inputs[1:] if op.kernel in ROWED else op.inputs
+    weights = program.tensors[operands[0]] if operands else None
+    is_layer = weights is not None and weights.role == Role.CONSTANT and "outputs" in op.params
+    per_element = weights.count // op.params["outputs"] if weights is not None and is_layer else 1
+    if op.kernel not in ROWED:
+        return program.tensors[op.output].count * per_element
+    p = op.params
+    return int(p.get("outputs", p["channels"]) * p.get("out_width", p.get("width", 1)) * per_element)
+
+
+def layer_products(program: Program) -> int:
+    """Products of all layers, those that are computed again counted again."""
+    found = 0
+    for item in program.body:
+        for op, times in executions((item,)):
+            if "outputs" in op.params:
+                by_rows = isinstance(item, Loop) and op.kernel in ROWED
+                made = rows_made(program.constants, item, op) if by_rows and isinstance(item, Loop) else times
+                found += made * products_of_op(program, op)
+    return found
 
 
 def executions(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:

@@ -61,6 +61,14 @@ class Reads:
             return row
         return min(max(row * self.window.stride_y - self.window.pad_y, 0), self.planes.height)
 
+    def columns(self, begin: int, end: int) -> tuple[int, int]:
+        """Which of its columns [begin, end) those of the result need."""
+        if self.window is None:
+            return begin, end
+        w = self.window
+        last = (end - 1) * w.stride_x - w.pad_x + (w.kernel_x - 1) * w.dilation_x
+        return max(begin * w.stride_x - w.pad_x, 0), min(last + 1, self.planes.width)
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:

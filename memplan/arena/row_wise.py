@@ -3,32 +3,35 @@ between them shrinks to line buffers, a sliding window of rows.
 
     for step:  a row of a, then a row of b, ...: those of the step, some of them none
 
-Nothing is computed twice: a line buffer keeps the rows that later windows still need. Which rows are made in which step
-is a constant table per operation (memplan/arena/row_schedule.py). Which parts of a network are worth it is chosen in
-memplan/arena/row_choice.py.
+No row is computed twice: a line buffer keeps those that later windows still need. Which rows are made in which step is
+a constant table per operation (memplan/arena/row_schedule.py). Columns at the borders of strips are, where strips are
+asked for (memplan/arena/columns.py). Which parts of a network are worth it is chosen in memplan/arena/row_choice.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
+from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.row_schedule import Schedule, schedule_of
-from tinyhil.memplan.arena.row_stages import Planes, Stage, joined_parts
+from tinyhil.memplan.arena.row_stages import Stage, joined_parts
 from tinyhil.ops import rows
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
 
 BYTES, HALVES = Fixed(8, 0), Fixed(16, 0)
 Layout = tuple[int, int, int]
+OPERANDS = ((rows.LINES[:3], rows.FIRST), (rows.JOINED, rows.JOINED_FIRST))
 
 
-def row_wise(program: Program, part: Sequence[Stage]) -> Program | None:
-    """The program with these stages, which follow each other in its body, as a loop over rows.
+def row_wise(program: Program, part: Sequence[Stage], strips: int = 1) -> Program | None:
+    """The program with these stages, which follow each other in its body, as a loop over rows; as one for each of so
+    many strips.
 
     None if no buffer would shrink, or if not all of them lead to the last one's result.
     """
@@ -38,9 +41,10 @@ def row_wise(program: Program, part: Sequence[Stage]) -> Program | None:
     kept = _read_elsewhere(program, part)
     schedule = schedule_of(stages, kept)
     heights = {stage.target: stage.whole.height for stage in stages}
-    if len(stages) < 2 or all(schedule.rings[name] >= height for name, height in heights.items()):
+    keeps_all = strips == 1 and all(schedule.rings[name] >= height for name, height in heights.items())
+    if len(stages) < 2 or keeps_all or strips > stages[-1].whole.width:
         return None
-    return _Rewriting(program, stages, schedule).done(part)
+    return _Rewriting(program, stages, schedule, kept).done(part, strips_of(stages, kept, strips))
 
 
 def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
@@ -50,57 +54,99 @@ def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
     return {stage.target for stage in part} & {*reads_of(others), program.output}
 
 
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """`made`: the columns of each result. `names`: what is of this strip alone is called otherwise. `starts`: the first
+    column that a buffer holds."""
+
+    made: Mapping[str, Columns]
+    names: dict[str, str]
+    starts: dict[str, int]
+    layouts: dict[str, Layout]
+
+    def named(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self.names.get(name, name) for name in names)
+
+
 class _Rewriting:
     """The tensors, constants and operations of the new program."""
 
-    def __init__(self, program: Program, stages: Sequence[Stage], schedule: Schedule) -> None:
+    def __init__(self, program: Program, stages: Sequence[Stage], schedule: Schedule, kept: Collection[str]) -> None:
         self._program, self._stages, self._schedule = program, stages, schedule
+        self._whole = {*kept, stages[-1].target}
         self._tensors: dict[str, Tensor] = dict(program.tensors)
         self._constants: dict[str, np.ndarray] = dict(program.constants)
         self._slices: dict[bytes, tuple[str, str]] = {}  # by the spans that their table holds
-        self._layouts = {one.name: one.planes.layout(one.planes.height) for stage in stages for one in stage.reads}
-        for stage in stages:
-            self._layouts[stage.target] = stage.whole.layout(schedule.rings[stage.target])
 
-    def done(self, part: Sequence[Stage]) -> Program:
-        wholes = {stage.target: stage.whole for stage in self._stages}
-        begin = [fill for name, planes in wholes.items() for fill in self._buffer(name, planes)]
-        body = tuple(self._rowed(at, stage) for at, stage in enumerate(self._stages))
+    def done(self, part: Sequence[Stage], strips: Sequence[Mapping[str, Columns]]) -> Program:
         name = f"{part[0].op.name} to {part[-1].op.name}"
-        loop = Loop(name, self._schedule.spans.shape[1], tuple(self._slices.values()), body)
+        made: list[Op | Loop] = []
+        for number, columns in enumerate(strips, 1):
+            strip, fills = self._strip(columns, number)
+            body = tuple(self._rowed(at, stage, strip) for at, stage in enumerate(self._stages))
+            title = name if len(strips) == 1 else f"{name}, strip {number} of {len(strips)}"
+            made += [*fills, Loop(title, self._schedule.spans.shape[1], tuple(self._slices.values()), body)]
         theirs = {id(stage.item) for stage in part}
         last = max(index for index, item in enumerate(self._program.body) if id(item) in theirs)
         kept = [item for item in self._program.body[:last] if id(item) not in theirs]
-        items = (*kept, *begin, loop, *self._program.body[last + 1 :])
+        items = (*kept, *made, *self._program.body[last + 1 :])
         for stage in self._stages:
             if stage.target != stage.op.output:
                 del self._tensors[stage.op.output]
         return replace(self._program, tensors=self._tensors, constants=self._constants, body=items)
 
-    def _buffer(self, name: str, planes: Planes) -> Sequence[Op]:
-        """The tensor with the rows it holds; what is kept from step to step must be there before the first one."""
-        rows_held = min(self._schedule.rings[name], planes.height)
-        elements = planes.row_elements * rows_held
-        self._tensors[name] = replace(self._tensors[name], count=elements)
-        if name in self._schedule.local:
-            return ()
-        maker = next(stage.op for stage in self._stages if stage.target == name)
-        return (Op(FILL.name, f"{maker.name}.rows", (), name, {"count": elements, "value": 0}),)
+    def _strip(self, columns: Mapping[str, Columns], number: int) -> tuple[_Strip, list[Op]]:
+        """Its buffers; line buffers that keep rows from step to step must be there before the first one."""
+        strip, fills = _Strip(columns, {}, {}, {}), list[Op]()
+        for stage in self._stages:
+            for one in stage.reads:
+                strip.layouts.setdefault(one.name, one.planes.layout(one.planes.height))
+            if number > 1 and stage.op.scratch:
+                strip.names[stage.op.scratch] = self._again(stage.op.scratch, number)
+        makers = {stage.target: stage for stage in reversed(self._stages)}
+        for name in dict.fromkeys(stage.target for stage in self._stages):
+            begin, end = (0, makers[name].whole.width) if name in self._whole else columns[name]
+            planes = replace(makers[name].whole, width=end - begin)
+            strip.starts[name], strip.layouts[name] = begin, planes.layout(self._schedule.rings[name])
+            if number > 1 and name in self._whole:
+                continue
+            own = strip.names[name] = name if number == 1 else self._again(name, number)
+            elements = planes.row_elements * min(self._schedule.rings[name], planes.height)
+            self._tensors[own] = replace(self._tensors[own], count=elements)
+            if name not in self._whole | self._schedule.local:
+                params = {"count": elements, "value": 0}
+                fills.append(Op(FILL.name, f"{makers[name].op.name}.rows", (), own, params))
+        return strip, fills
 
-    def _rowed(self, at: int, stage: Stage) -> Op:
-        op = stage.op
+    def _again(self, name: str, number: int) -> str:
+        """The same tensor for another strip."""
+        own = self._free(f"{name}.strip{number}")
+        self._tensors[own] = replace(self._program.tensors[name], name=own)
+        return own
+
+    def _rowed(self, at: int, stage: Stage, strip: _Strip) -> Op:
+        op, columns = stage.op, strip.made[stage.target]
         params: dict[str, int] = dict(op.params)
         if not stage.has_window:
-            params |= {"channels": stage.out.channels, "width": stage.out.width}
-        layouts = [self._layouts[one.name] for one in stage.reads]
-        out = self._layouts[stage.target]
+            params |= {"channels": stage.out.channels, "width": columns[1] - columns[0]}
+        out = strip.layouts[stage.target]
         params |= dict(zip(rows.LINES[3:], out, strict=True))
-        for fields, layout in zip((rows.LINES[:3], rows.JOINED), layouts, strict=False):
-            params |= dict(zip(fields, layout, strict=True))
+        for (fields, first), one in zip(OPERANDS, stage.reads, strict=False):
+            params |= dict(zip(fields, strip.layouts[one.name], strict=True))
+            begin, end = one.columns(*columns)
+            if one.window is not None and columns != (0, stage.out.width):
+                left = one.window.pad_x - columns[0] * one.window.stride_x + begin
+                params |= {"width": end - begin, "out_width": columns[1] - columns[0], "pad_x": left}
+            params[first] = begin - strip.starts.get(one.name, 0)
         params |= stage.places or {}
-        params["out_first"] = stage.channel * out[0]
-        inputs = (self._slice(at, stage), *op.inputs, stage.target)
-        return replace(op, kernel=op.kernel + rows.SUFFIX, inputs=inputs, output=stage.target, params=params)
+        if not stage.reads:
+            params[rows.FIRST] = columns[0] * params[rows.STEP[0]]
+        params["out_first"] = stage.channel * out[0] + columns[0] - strip.starts[stage.target]
+        inputs = (self._slice(at, stage), *strip.named(op.inputs), *strip.named([stage.target]))
+        scratch = strip.names.get(op.scratch, op.scratch) if op.scratch else op.scratch
+        output = strip.named([stage.target])[0]
+        kernel = op.kernel + rows.SUFFIX
+        return replace(op, kernel=kernel, inputs=inputs, output=output, scratch=scratch, params=params)
 
     def _slice(self, at: int, stage: Stage) -> str:
         """The rows of a stage in the present step: two entries of a table, which those of the same rows share."""

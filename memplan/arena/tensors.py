@@ -40,7 +40,7 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
     for now, step in enumerate(steps):
         op = step.op
         for line in _overwritable_lines(program, op):
-            if readers[line] == [*(i for i in writers[line] if i in readers[line]), now]:
+            if _dies_by_rows(steps, readers[line], writers.get(line, ()), writers[op.output], now):
                 yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
@@ -51,6 +51,19 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
             ends_here = ranges[name].end == now + 1 and made_again(steps, writers.get(name, ()), step)
             if ends_here and ranges[op.output].start == now:
                 yield Alias(name, op.output)
+
+
+def _dies_by_rows(
+    steps: Sequence[Step], readers: Sequence[int], makers: Sequence[int], results: Sequence[int], now: int
+) -> bool:
+    """Whether nobody but the operation at `now` needs rows of a line from its loop on, and nobody touches the result
+    (`results`: who writes it) before, but where both are line buffers of that loop."""
+    loop = steps[now].loops[:1]
+    others = [i for i in readers if i != now and i not in makers]
+    if any(i > now or steps[i].loops[:1] == loop for i in others):
+        return False
+    is_buffer = any(steps[i].loops[:1] == loop for i in makers)
+    return is_buffer or all(steps[i].loops[:1] == loop for i in results)
 
 
 def overwritable(program: Program, op: Op) -> Iterator[str]:
@@ -71,18 +84,22 @@ def overwritable(program: Program, op: Op) -> Iterator[str]:
 
 
 def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
-    """The line buffers whose rows `op` may overwrite as it reads them, each once, if nobody else but the operations
-    that make them touch them."""
+    """The lines whose rows `op` may overwrite as it reads them, each once, if nobody else needs them."""
     if op.kernel not in rows.ROWED:
         return None
     base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=op.inputs[1:-1])
     out = program.tensors[op.output]
     lines = tuple(op.params[field] for field in rows.LINES[3:])
-    for name, fields in ((rows.operand_of(base), rows.LINES[:3]), (rows.joined_of(base), rows.JOINED)):
+    operands = (
+        (rows.operand_of(base), rows.LINES[:3], rows.FIRST),
+        (rows.joined_of(base), rows.JOINED, rows.JOINED_FIRST),
+    )
+    for name, fields, first in operands:
         if name is None or (base.kernel in rows.HAS_WINDOW and fields is not rows.JOINED):
             continue
         x = program.tensors[name]
         same = x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
+        same = same and op.params[first] == op.params["out_first"]
         if same and x.role == Role.ARENA and lines == tuple(op.params[field] for field in fields):
             yield name
 

@@ -1,7 +1,8 @@
 """Whether a planned program can be carried out where its plan puts it: a run of it over bytes that know who wrote them.
 
 An oracle of its own: it takes nothing from live ranges, aliases or gaps, which the plan was made of. Bodies of loops
-run twice, so what a step leaves for the next one is looked at, too.
+run twice, so what a step leaves for the next one is looked at, too; loops over rows run as often as they do, and their
+operations touch the rows of the step alone.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import numpy as np
 
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
+from tinyhil.ops import rows
 from tinyhil.ops.movement import indices
 from tinyhil.program import Loop, Op, Program, Role
 from tinyhil.verify import SETTING, Malformed
 
-STEPS = 2  # of each loop
+STEPS = 2  # of each loop but those over rows
 NOBODY = -1  # an element that its tensor does not care for yet
 Bytes = np.ndarray  # who wrote each byte: the number of a write
+Elements = np.ndarray | slice  # some of a tensor
 
 
 def checked_plan(program: Program, plan: Plan) -> None:
@@ -46,6 +49,7 @@ class _Arena:
         self._memory = {region: np.zeros(self._end(region), np.int64) for region in set(plan.regions.values())}
         self._made: dict[str, Bytes] = {}
         self._writes = 0
+        self._step = 0
 
     def _end(self, region: str) -> int:
         plan, tensors = self._plan, self._program.tensors
@@ -64,37 +68,44 @@ class _Arena:
                 yield from self._operation(item, sequences)
                 continue
             inner = {**sequences, **{row: sequences.get(whole, whole) for whole, row in item.slices}}
-            for _ in range(min(item.count, STEPS)):
+            by_rows = any(op.kernel in rows.ROWED for op in item.body if isinstance(op, Op))
+            for self._step in range(item.count if by_rows else min(item.count, STEPS)):
                 yield from self.carried_out(item.body, inner)
 
     def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
-        for name in dict.fromkeys(sequences.get(name, name) for name in op.inputs):
-            # which rows of a line buffer are kept for the next step says a table: its own maker may find others gone
-            keeps_rows = name == op.output and op.kernel not in PLACES
-            if self._program.tensors[name].role == Role.ARENA and not keeps_rows:
-                yield from self.read(f"'{op.name}'", name)
+        whole: Elements = slice(None)
+        if op.kernel in rows.ROWED:
+            spans = self._program.constants[sequences[op.inputs[0]]].reshape(-1, 2)
+            begin, end = map(int, spans[self._step])
+            reads: dict[str, Elements] = dict(rows.read_by(op, begin, end)) if begin < end else {}
+            written: Elements = rows.written_by(op, begin, end)
+        else:
+            reads = {sequences.get(name, name): whole for name in op.inputs}
+            written = indices(dict(op.params)) if op.kernel in PLACES else whole
+        for name, elements in reads.items():
+            keeps = name == op.output and op.kernel not in PLACES and op.kernel not in rows.ROWED
+            if self._program.tensors[name].role == Role.ARENA and not keeps:
+                yield from self.read(f"'{op.name}'", name, elements)
         if not is_done_by_plan(self._program, self._plan, op):
             if op.scratch:
                 self._written(op.scratch)[:] = self._writes
-            self._written(op.output)[elements_of(op)] = self._writes
+            self._written(op.output)[written] = self._writes
         now = self._elements(op.output)
         made = self._made.get(op.output)
-        if made is None or op.output not in op.inputs or op.kernel not in PLACES:
+        if made is None or op.output not in op.inputs or op.kernel not in (*PLACES, *rows.ROWED):
             made = self._made[op.output] = np.full_like(now, NOBODY)
-        made[elements_of(op)] = now[elements_of(op)]
+        made[written] = now[written]
 
     def _written(self, name: str) -> Bytes:
         self._writes += 1
         return self._elements(name)
 
-    def read(self, reader: str, name: str) -> Iterator[str]:
+    def read(self, reader: str, name: str, elements: Elements = slice(None)) -> Iterator[str]:
         now, made = self._elements(name), self._made.get(name)
         if made is None:
             yield f"{reader} reads '{name}' before it is written"
-        elif (lost := np.flatnonzero(((now != made) & (made != NOBODY)).any(axis=1))).size:
+            return
+        lost = np.flatnonzero(((now != made) & (made != NOBODY)).any(axis=1))
+        lost = lost if isinstance(elements, slice) else np.intersect1d(lost, elements)
+        if lost.size:
             yield f"{reader} reads '{name}' after its element {lost[0]} was overwritten"
-
-
-def elements_of(op: Op) -> np.ndarray | slice:
-    """Which elements of its output an operation writes: all, or a block of a larger tensor."""
-    return indices(dict(op.params)) if op.kernel in PLACES else slice(None)

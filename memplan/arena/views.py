@@ -119,7 +119,7 @@ def _concat_holds(
 ) -> bool:
     """The whole is made of disjoint parts at one level of loops, and forgotten before it is made again."""
     makers = [steps[i] for i in writers[whole]]
-    if any(maker.op.kernel not in (PLACE.name, PLACE_MORE.name) for maker in makers):
+    if any(maker.op.kernel not in PLACES for maker in makers):
         return False
     if len({maker.loops for maker in makers}) != 1 or ranges[whole].start != writers[whole][0]:
         return False

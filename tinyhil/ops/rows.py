@@ -7,7 +7,8 @@ order is the ring of all its rows. Every element is computed once, by the kernel
 otherwise.
 
 Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs
-the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin.
+the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin,
+and of some of its columns; `FIRST` and `JOINED_FIRST` say the same of operands.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SUFFIX = "_rows"
 LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 STEP = ("x_step",)  # between the columns of an operand that is no planes
 JOINED = ("b_plane", "b_row", "b_ring")
+FIRST, JOINED_FIRST = "x_first", "b_first"
 SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 ASYMMETRIC_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
@@ -100,11 +102,47 @@ def joined_of(op: Op) -> str | None:
     return op.inputs[JOINED_AT[op.kernel]] if op.kernel in JOINED_AT else None
 
 
+def first_of(op: Op, index: int) -> int:
+    """Where in input `index` the rows begin that a kernel of rows reads."""
+    if op.kernel not in ROWED:
+        return 0
+    base = op.kernel.removesuffix(SUFFIX)
+    if index == 1 + X_AT.get(base, len(op.inputs) - 3):
+        return op.params.get(FIRST, 0)
+    return op.params.get(JOINED_FIRST, 0) if index == 1 + JOINED_AT.get(base, -1) else 0
+
+
 def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int], step: int = 1) -> np.ndarray:
     """(channels, rows, width) flat positions of these rows in a tensor with `layout` (plane, row, ring)."""
     plane, row, ring = layout
     at = np.arange(channels)[:, None] * plane + (rows % ring)[None, :] * row
     return np.asarray(at[:, :, None] + step * np.arange(width))
+
+
+def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
+    """Which elements of the operands that go by rows a kernel of rows reads for the rows [begin, end) of its result."""
+    base, p = op.kernel.removesuffix(SUFFIX), op.params
+    inner, made = op.inputs[1:-1], np.arange(begin, end)
+    at, width = X_AT.get(base, len(inner) - 1), p.get("out_width", p["width"])
+    taken, channels = made, p.get("outputs", p["channels"])
+    found = {}
+    if base in JOINED_AT:
+        lines = (p["b_plane"], p["b_row"], p["b_ring"])
+        found[inner[JOINED_AT[base]]] = p.get(JOINED_FIRST, 0) + positions(made, channels, width, lines)
+    if base in HAS_WINDOW:
+        w = window.window_of(p)
+        channels, width, taken = w.channels, w.width, _rows_needed(w, begin, end)
+    layout, step = (p["x_plane"], p["x_row"], p["x_ring"]), p.get("x_step", 1)
+    found[inner[at]] = p.get(FIRST, 0) + positions(taken, channels, width, layout, step)
+    return {name: elements.reshape(-1) for name, elements in found.items()}
+
+
+def written_by(op: Op, begin: int, end: int) -> np.ndarray:
+    """Which elements of its result a kernel of rows writes when it makes the rows [begin, end)."""
+    p = op.params
+    layout = (p["out_plane"], p["out_row"], p["out_ring"])
+    channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
+    return np.asarray(p["out_first"] + positions(np.arange(begin, end), channels, width, layout)).reshape(-1)
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -114,36 +152,41 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         return present, np.zeros((len(present), 0), bool)
     base = BASE[op.kernel.removesuffix(SUFFIX)]
     at = X_AT.get(base.name, len(inner) - 1)
-    p = op.params
+    p, first = op.params, op.params.get(FIRST, 0)
     layout = (p["x_plane"], p["x_row"], p["x_ring"])
     if base.name in HAS_WINDOW:
         w = window.window_of(p)
-        inner[at] = _planes(inner[at], w, layout, begin, end)
+        inner[at] = _planes(inner[at][:, first:], w, layout, begin, end)
         part = replace(w, out_height=end - begin, pad_y=w.pad_y - begin * w.stride_y)
         channels, width = p.get("outputs", w.channels), w.out_width
         params: dict[str, int] = part.params()
     else:
         channels, width = p["channels"], p["width"]
         taken = positions(np.arange(begin, end), channels, width, layout, p.get("x_step", 1)).reshape(-1)
-        inner[at] = inner[at][:, taken]
+        inner[at] = inner[at][:, first + taken]
         params = movement.straight(taken.size) if base.name in IS_MOVE else dict.fromkeys(COUNTS, taken.size)
     if base.name in JOINED_AT:
         joined, lines = JOINED_AT[base.name], (p["b_plane"], p["b_row"], p["b_ring"])
-        inner[joined] = inner[joined][:, positions(np.arange(begin, end), channels, width, lines).reshape(-1)]
+        taken = positions(np.arange(begin, end), channels, width, lines).reshape(-1)
+        inner[joined] = inner[joined][:, p.get(JOINED_FIRST, 0) + taken]
     base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()
-    target = (p["out_plane"], p["out_row"], p["out_ring"])
-    made[:, p["out_first"] + positions(np.arange(begin, end), channels, width, target).reshape(-1)] = values
+    made[:, written_by(op, begin, end)] = values
     return made, clipped
+
+
+def _rows_needed(w: window.Window, begin: int, end: int) -> np.ndarray:
+    """The rows of the operand that the windows of the rows [begin, end) touch."""
+    first = max(0, begin * w.stride_y - w.pad_y)
+    last = min(w.height, (end - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y + 1)
+    return np.arange(first, max(first, last) if begin < end else first)
 
 
 def _planes(x: np.ndarray, w: window.Window, layout: tuple[int, int, int], begin: int, end: int) -> np.ndarray:
     """The operand as a whole tensor, in which only the rows that the windows of [begin, end) touch are filled."""
-    first = max(0, begin * w.stride_y - w.pad_y)
-    last = min(w.height, (end - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y + 1)
     planes = np.zeros((len(x), w.channels, w.height, w.width), x.dtype)
-    rows = np.arange(first, max(first, last))
+    rows = _rows_needed(w, begin, end)
     planes[:, :, rows] = x[:, positions(rows, w.channels, w.width, layout)]
     return planes.reshape(len(x), -1)
 
