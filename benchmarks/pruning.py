@@ -51,13 +51,22 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def _trained(here: Path, model: str, name: str, prune: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
     out = here / f"{name}.onnx"
-    files = {"data": here / "train.npz", "held_out": here / "test.npz"}
     request = TrainRequest(
-        str(here / f"{model}.onnx"), out, **files, format=FORMAT, epochs=EPOCHS, rate=RATE, prune=prune
+        str(here / f"{model}.onnx"),
+        out,
+        data=here / "train.npz",
+        held_out=here / "test.npz",
+        format=FORMAT,
+        epochs=EPOCHS,
+        rate=RATE,
+        prune=prune,
     )
     outcome = run_train(request, default_cache_dir(), _quiet, _quiet)
     assert outcome.tested is not None
-    row = {"zeros of fc1": f"{100 * outcome.zeros.get(PRUNED, 0):.0f} %", "test accuracy": outcome.tested.after}
+    row: dict[str, Any] = {
+        "zeros of fc1": f"{100 * outcome.zeros.get(PRUNED, 0):.0f} %",
+        "test accuracy": outcome.tested.after,
+    }
     for board in BOARDS:
         wanted = Request(board, str(out), FORMAT, inputs=here / "test.npz", samples=MEASURED, results=here / "results")
         record, _ = calls.run(wanted, load_boards(None), _quiet, _quiet)
