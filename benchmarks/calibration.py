@@ -12,7 +12,7 @@ from typing import Any
 
 from tinyhil import data
 from tinyhil.assignment import Assignment
-from tinyhil.clipping import METHODS
+from tinyhil.clipping import CUTS
 from tinyhil.harness.job import open_model
 from tinyhil.lower import lower
 from tinyhil.native import default_cache_dir
@@ -30,7 +30,7 @@ def main() -> None:
     known = {(row["model"], row["format"], row["method"]) for row in rows}
     engine = load_engine(default_cache_dir())
     for name in MODELS:
-        for method in METHODS:
+        for method in CUTS:
             todo = [fmt for fmt in FORMATS if (name, fmt, method) not in known]
             if not todo:
                 continue

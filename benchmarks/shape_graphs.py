@@ -1,7 +1,7 @@
 """Published networks as programs without weights: shapes are all that memory planning asks for.
 
-SqueezeNet 1.1 and ResNet-50 at 224 x 224, YOLOv5s (release 6) at 640 x 640, from their published architectures. Batch
-normalisation is folded; activations are operations of their own unless a network is built `fused`.
+SqueezeNet 1.1, ResNet-18 and ResNet-50 at 224 x 224, YOLOv5s (release 6) at 640 x 640, from their published
+architectures. Batch normalisation is folded; activations are operations of their own unless a network is built `fused`.
 """
 
 from __future__ import annotations
@@ -129,6 +129,19 @@ def _fire(net: Shapes, number: int, x: Value, squeeze: int, expand: int) -> Valu
     q = net.activated(f"fire{number}.squeeze", x, squeeze, 1)
     one = net.activated(f"fire{number}.expand1", q, expand, 1)
     return net.concat(f"fire{number}", (one, net.activated(f"fire{number}.expand3", q, expand, 3, 1, 1)))
+
+
+def resnet18(net: Shapes) -> Program:
+    source = net.value("data", 3, 224, Role.INPUT)
+    x = net.pool("pool1", net.activated("conv1", source, 64, 7, 2, 3), 3, 2, 1)
+    for stage, channels in enumerate((64, 128, 256, 512), 1):
+        for block in range(2):
+            name, stride = f"s{stage}b{block}", 2 if block == 0 and stage > 1 else 1
+            a = net.activated(f"{name}.a", x, channels, 3, stride, 1)
+            b = net.conv(f"{name}.b", a, channels, 3, 1, 1)
+            shortcut = net.conv(f"{name}.short", x, channels, 1, stride) if stride == 2 else x
+            x = net.activation(f"{name}.y", net.add(f"{name}.sum", b, shortcut))
+    return net.program("resnet18", source, x)
 
 
 def resnet50(net: Shapes) -> Program:

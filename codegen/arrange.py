@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.codegen.code_tables import with_tables
-from tinyhil.codegen.signs import with_signs
+from tinyhil.codegen.signs import LAYERS as SIGNED
+from tinyhil.codegen.signs import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import INTEGER
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
@@ -69,6 +71,11 @@ def arrange(program: Program, core: str) -> Program:
         program = with_streams(program)
     tensors = dict(program.tensors)
     for op in walk(program.body):
+        if _is_binary(program, op):
+            axes = (op.params["outputs"], tensors[op.inputs[0]].count // op.params["outputs"])
+            rows = Blocks(1, 1, 1, axes, (1,), word=8 if chip is AVR else 32)
+            tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
+    for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
         if blocks is None:
             continue
@@ -92,7 +99,7 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
     if chip is AVR:
-        if groups != 1 or outputs < chip.together or template == "conv_affine":
+        if groups != 1 or outputs < chip.together:
             return None
         return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
@@ -101,6 +108,17 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     if groups != 1 or outputs < 2:
         return None
     return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
+
+
+def _is_binary(program: Program, op: Op) -> bool:
+    """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
+    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
+    if template not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
+        return False
+    weights, x = (program.tensors[name] for name in op.inputs[:2])
+    terms = weights.count // op.params["outputs"]
+    fits = op.params.get("groups", 1) == 1 and terms <= MOST_TERMS
+    return fits and is_binary(weights) and _is_byte(x) and not _others_read(program, op, op.inputs[0])
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:

@@ -13,12 +13,14 @@ import numpy as np
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
+from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.code_table import CODE_TABLE
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 CODE_BITS = 8
 FUNCTIONS = ("sigmoid", "tanh", "exp", "log", "sqrt", "curve", "hard_sigmoid", "hard_swish")
+PAIRS = ("sum_affine", "mul_affine")  # of a byte and one constant element: functions of the byte
 SINGLE = "single_"  # functions in single precision; `single_div` has two operands, `single_softmax` joins elements
 ELEMENT_PARAMS = {"count", "power", "first", "second", "shift"}  # of a function that makes each result of one element
 
@@ -79,14 +81,22 @@ class _Tables:
 
 def _operand(program: Program, op: Op) -> Tensor | None:
     """The one operand of a function that a table can replace, if it is stored in a byte."""
-    known = op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and set(op.params) <= ELEMENT_PARAMS)
-    run_time = [name for name in op.inputs if program.tensors[name].role != Role.TABLE]
-    known = known and "count" in op.params  # element by element: a softmax in single precision is not
-    if not known or len(run_time) != 1 or program.tensors[op.output].format.storage_bytes > 2:
+    run_time = [name for name in op.inputs if program.tensors[name].role not in (Role.TABLE, Role.CONSTANT)]
+    if not _is_function(program, op, run_time) or program.tensors[op.output].format.storage_bytes > 2:
         return None
     tensor = program.tensors[run_time[0]]
-    is_byte = tensor.role != Role.CONSTANT and tensor.format.storage_bytes == 1 and tensor.format.bits <= CODE_BITS
-    return tensor if is_byte else None
+    return tensor if tensor.format.storage_bytes == 1 and tensor.format.bits <= CODE_BITS else None
+
+
+def _is_function(program: Program, op: Op, run_time: list[str]) -> bool:
+    """Whether each element of the result is made of one element of the only operand that is no constant."""
+    if len(run_time) != 1 or "count" not in op.params:  # a softmax in single precision joins elements
+        return False
+    if op.kernel in FUNCTIONS or (op.kernel.startswith(SINGLE) and set(op.params) <= ELEMENT_PARAMS):
+        return all(program.tensors[name].role == Role.TABLE for name in op.inputs if name != run_time[0])
+    if (KERNEL_BY_NAME[op.kernel].template or op.kernel) not in PAIRS:
+        return False
+    return all(program.tensors[name].count == 1 for name in op.inputs if name != run_time[0])
 
 
 def codes_of(fmt: Format) -> np.ndarray:
@@ -103,7 +113,7 @@ def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> 
         op.name,
         {**tables, source.name: source, result.name: result},
         {name: program.constants[name] for name in tables},
-        (replace(op, params={**op.params, "count": codes.size}),),
+        (replace(op, params={**op.params, **_sizes(op, operand, codes.size)}),),
         source.name,
         result.name,
         (codes.size,),
@@ -112,6 +122,15 @@ def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> 
     seen: list[np.ndarray] = []
     run = run_reference(alone, codes[None, :], observe=lambda _op, _codes, clipped: seen.append(clipped))
     return run.outputs[0].astype(storage_dtype(result.format)).astype(np.int64), seen[0][0]
+
+
+def _sizes(op: Op, operand: Tensor, count: int) -> dict[str, int]:
+    """The counts of `op` for an operand of `count` elements."""
+    periods = {"a_period": op.inputs[0], "b_period": op.inputs[-1]}
+    return {
+        "count": count,
+        **{key: count for key, name in periods.items() if key in op.params and name == operand.name},
+    }
 
 
 def _limits(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from tinyhil.codegen.arrange import in_blocks
 from tinyhil.codegen.identifiers import comment
 from tinyhil.formats.codebook import pack
 from tinyhil.formats.codec import storage_dtype
+from tinyhil.ops.signs import in_words
 from tinyhil.program import Program, Role, Tensor
 
 BINARY_BYTES, BINARY_ALIGNMENT = 64 * 1024, 4  # larger constants: as text a compiler takes minutes
@@ -65,6 +66,9 @@ def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) 
     fmt = tensor.format
     if tensor.role == Role.TABLE:
         return _defined(c_type(tensor), name, codes.astype(f"<u{fmt.storage_bytes}"), binary)
+    if tensor.blocks is not None and tensor.blocks.word:
+        words = in_words(2 * codes.reshape(tensor.blocks.axes) - 1, tensor.blocks.word)
+        return _defined(f"uint{tensor.blocks.word}_t", name, words.astype(f"<u{tensor.blocks.word // 8}"), binary)
     if tensor.blocks is not None:
         stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
         return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")

@@ -50,13 +50,11 @@ def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | N
     if template not in LAYERS or op.domain != INTEGER or op.crossbar is not None:
         return None
     weights, x = (program.tensors[name] for name in op.inputs[:2])
-    entries = weights.format.entries_in_flash
-    if weights.role != Role.CONSTANT or not x.format.is_sign or entries is None or len(entries[1]) != 2:
+    if not x.format.is_sign or not is_binary(weights):
         return None
-    low, high = entries[1]
     p = op.params
     inner = p["inner"] if template in ("dense", "dense_bias") else p["channels"] * p["kernel_y"] * p["kernel_x"]
-    if low != -high or inner > MOST_TERMS or p.get("groups", 1) != 1:
+    if inner > MOST_TERMS or p.get("groups", 1) != 1:
         return None
     signs: np.ndarray = 2 * program.constants[weights.name].reshape(p["outputs"], -1) - 1
     if template in ("dense", "dense_bias"):
@@ -69,10 +67,18 @@ def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | N
         op,
         kernel=f"sign_{op.kernel}",
         inputs=(f"{op.output}.signs", *op.inputs[1:]),
-        params={**p, "entry": high, "word": word},
+        params={**p, "entry": int(weights.format.largest), "word": word},
         scratch=f"{op.output}.bits",
     )
     return made, in_words(signs, word), scratch
+
+
+def is_binary(weights: Tensor) -> bool:
+    """Whether a constant is -s and s."""
+    entries = weights.format.entries_in_flash
+    if weights.role != Role.CONSTANT or entries is None or len(entries[1]) != 2:
+        return False
+    return entries[1][0] == -entries[1][1]
 
 
 def _changed(body: tuple[Op | Loop, ...], made: dict[tuple[str, str], Op]) -> tuple[Op | Loop, ...]:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, make_blocks
 from tinyhil.memplan.bound import Bound
-from tinyhil.memplan.exact import STRATEGIES, Account, run_strategy
+from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.orders import Effort, search_orders
 from tinyhil.memplan.problem import Buffer, Problem
+from tinyhil.memplan.progress import Account
 from tinyhil.memplan.stack import MOST_BUFFERS, can_stack
 
 NODES = 2000  # of one strategy, to see whether a part still can not be planned
+EFFORT = Effort(4096, 20_000)  # the same of the search over orders
 MOST_SHRUNK = 100  # buffers
 CROWDED = (9, 10)  # of the bound
 
@@ -77,6 +80,9 @@ def as_set(problem: Problem, bound: Bound, account: Account) -> Bound:
 
 def _is_too_much(blocks: Sequence[Block], height: int, account: Account) -> bool:
     """Whether a short search shows that these do not fit."""
+    ordered = search_orders(blocks, height, EFFORT, account)
+    if ordered is not None and ordered[0].state in (FOUND, EXHAUSTED):
+        return ordered[0].state == EXHAUSTED
     for strategy in STRATEGIES[:3]:
         result, _ = run_strategy(blocks, strategy, height, min(NODES, account.nodes_left()))
         account.nodes += result.nodes

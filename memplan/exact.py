@@ -3,6 +3,7 @@
 No single strategy solves all problems, so they take turns, each with a node limit that grows fourfold per round
 (restarts). In a round the lower bound itself is tried first, then heights between the best plan and the lowest
 height that did not give up yet (bisection). Every plan found lowers the peak; every exhausted search raises the bound.
+What is left after two rounds is asked of the search over orders, too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from time import monotonic
+from dataclasses import dataclass, replace
 
 from tinyhil.memplan.blocks import (
     EXHAUSTED,
@@ -29,12 +29,14 @@ from tinyhil.memplan.blocks import (
     sections_of,
 )
 from tinyhil.memplan.native import search_compiled
-from tinyhil.memplan.planner import Budget
+from tinyhil.memplan.orders import EFFORTS, improve
+from tinyhil.memplan.progress import Account, Solved, next_peak
 from tinyhil.memplan.search_core import search_python
 
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
 GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
+EFFORTS_OF_ROUND = {0: (), 1: (), 2: EFFORTS[:2]}  # of the search over orders; later the greatest
 MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
 
 Key = Callable[[Block, int, int], tuple[int, ...]]  # of a block and its first and last section
@@ -89,41 +91,6 @@ SPREADS = (6, 15, 30)
 HEIGHTS = 7  # of the short searches, between the bound and the best peak; coprime to len(SHAKEN)
 
 
-@dataclass(slots=True)
-class Account:
-    """The budget as it is used up; `enough_bytes`: no lower peak is asked for."""
-
-    budget: Budget
-    nodes: int = 0
-    started: float = field(default_factory=monotonic)
-
-    def nodes_left(self) -> int:
-        return max(0, self.budget.nodes - self.nodes)
-
-    def seconds_left(self) -> float | None:
-        if self.budget.seconds is None:
-            return None
-        return self.started + self.budget.seconds - monotonic()
-
-    def left(self) -> Budget:
-        """What a planner may use up that is asked now."""
-        seconds = self.seconds_left()
-        return replace(self.budget, nodes=self.nodes_left(), seconds=None if seconds is None else max(1e-3, seconds))
-
-    def spent(self) -> bool:
-        seconds = self.seconds_left()
-        return self.nodes_left() == 0 or (seconds is not None and seconds <= 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """Offsets of the blocks (in their order), their peak, and the proven lower bound on it."""
-
-    offsets: tuple[int, ...]
-    peak: int
-    lower: int
-
-
 def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Account) -> Solved:
     """Improve on `start` until its bound, `enough` or the end of the budget is reached."""
     step = peak_step(blocks)
@@ -131,14 +98,11 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
     for number in range(64):
         if best.peak <= max(best.lower, enough) or account.spent():
             break
+        for effort in EFFORTS_OF_ROUND.get(number, EFFORTS[-1:]):
+            best = improve(blocks, best, enough, step, effort, account)
         limit = FIRST_LIMIT * 5**number
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
     return best
-
-
-def next_peak(height: int, step: int) -> int:
-    """The smallest peak above `height` that a canonical plan can have."""
-    return (height // step + 1) * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +123,7 @@ def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, acco
     hopeless = goal - 1  # up to here every height of the bisection failed
     while best.peak - how.step > hopeless and best.peak > max(best.lower, goal) and not account.spent():
         state, offsets = _run(turns if height == goal else short, blocks, height, account)
-        best = _learn(blocks, best, height, (state, offsets), how)
+        best = best.learn(blocks, height, state, offsets, how.step)
         if state != FOUND:
             hopeless = height
         if state == STOPPED and how.goal_only:
@@ -176,7 +140,7 @@ def _sweep(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, accoun
     low, high, up = goal + stride, best.peak - stride, True
     while max(low, best.lower) <= min(high, best.peak - how.step) and not account.spent():
         height = max(low, best.lower) if up else min(high, best.peak - how.step)
-        best = _learn(blocks, best, height, _run(turns, blocks, height, account), how)
+        best = best.learn(blocks, height, *_run(turns, blocks, height, account), how.step)
         low, high = (height + stride, high) if up else (low, height - stride)
         up = not up
     return best
@@ -190,20 +154,7 @@ def _shake(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, accoun
         steps = (best.peak - max(best.lower, goal)) // how.step  # at least one: how far down it may be tried
         height = best.peak - how.step * max(1, steps * (number % HEIGHTS) // HEIGHTS)
         state, offsets = _run([(strategy, SHAKEN_NODES)], blocks, height, account)
-        best = _learn(blocks, best, height, (state, offsets), how)
-    return best
-
-
-def _learn(
-    blocks: Sequence[Block], best: Solved, height: int, result: tuple[int, tuple[int, ...]], how: _Round
-) -> Solved:
-    """What is known after a search at this height."""
-    state, offsets = result
-    if state == FOUND:
-        peak = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-        return Solved(offsets, peak, best.lower)
-    if state == EXHAUSTED:
-        return replace(best, lower=max(best.lower, next_peak(height, how.step)))
+        best = best.learn(blocks, height, state, offsets, how.step)
     return best
 
 

@@ -20,9 +20,12 @@ from tinyhil.memplan.blocks import Instance, Result, Search
 from tinyhil.memplan.problem import Buffer
 from tinyhil.native import Library, compiled, default_cache_dir
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("search_core.c", "placing_core.c", "cover_core.c"))
+SOURCES = tuple(
+    Path(__file__).with_name(name) for name in ("search_core.c", "order_core.c", "placing_core.c", "cover_core.c")
+)
 LIBRARY = Library("the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-shared", "-fPIC"))
 
+MOST_ORDERED = 64  # blocks of the search over orders: BLOCKS in order_core.c
 BUFFERS_PER_BUCKET = 100  # fewer: long-lived buffers are in too many buckets; more: each search is longer
 MOST_BUCKETS = 50  # of one buffer, on average
 
@@ -49,14 +52,39 @@ def search_compiled(instance: Instance, search: Search) -> Result | None:
     if library is None:
         return None
     count = len(instance.alignment)
-    values = (instance.piece_start, instance.first, instance.last, instance.size)
-    arrays = [_array(numbers) for numbers in (*values, instance.alignment, instance.high)]
     numbers = (search.height, search.max_nodes, search.rule, search.tie)
-    record = _Instance(count, instance.sections, *arrays, *numbers, search.max_seconds or 0.0)
+    record = _Instance(count, instance.sections, *_arrays(instance), *numbers, search.max_seconds or 0.0)
     offsets = (ctypes.c_int64 * max(1, count))()
     nodes = ctypes.c_int64()
     state = library.memplan_search(ctypes.byref(record), offsets, ctypes.byref(nodes))
     return Result(state, tuple(offsets[:count]) if state == 1 else (), nodes.value)
+
+
+class _Orders(ctypes.Structure):
+    _fields_ = (
+        ("blocks", ctypes.c_int64),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("piece_start", "first", "last", "size")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high")),
+        *((name, ctypes.c_int64) for name in ("most_sets", "most_work")),
+        ("max_seconds", ctypes.c_double),
+    )
+
+
+def orders_compiled(instance: Instance, sets: int, work: int, seconds: float | None) -> Result | None:
+    """The search over orders, with sets listed for nodes; None when there is no compiled core here."""
+    library = _library()
+    if library is None:
+        return None
+    count = len(instance.alignment)
+    record = _Orders(count, *_arrays(instance), sets, work, seconds or 0.0)
+    offsets, spent = _array([0] * count), ctypes.c_int64()
+    state = library.memplan_orders(ctypes.byref(record), offsets, ctypes.byref(spent))
+    return Result(state, tuple(offsets[:count]) if state == 1 else (), spent.value)
+
+
+def _arrays(instance: Instance) -> list[ctypes.Array[ctypes.c_int64]]:
+    values = (instance.piece_start, instance.first, instance.last, instance.size, instance.alignment, instance.high)
+    return [_array(numbers) for numbers in values]
 
 
 class _Cover(ctypes.Structure):
@@ -147,5 +175,4 @@ def _library() -> ctypes.CDLL | None:
         warnings.warn(f"memplan: {error}; the search runs in Python, slowly", stacklevel=2)
         return None
     library = ctypes.CDLL(str(path))
-    library.memplan_search.restype = ctypes.c_int
     return library

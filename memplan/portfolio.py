@@ -14,10 +14,10 @@ from tinyhil.memplan import best_fit, cp_sat, first_fit, greedy_by_area, greedy_
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
-from tinyhil.memplan.exact import Account
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
+from tinyhil.memplan.progress import Account
 from tinyhil.memplan.several import fill_regions
 
 NAME = "portfolio"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tinyhil.memplan.problem import Buffer, Problem, first_shared_instant
 
 MOST_BUFFERS = 14
-MOST_STATES = 20_000  # about half a second
+MOST_STATES = 60_000  # about half a second
 
 
 def can_stack(problem: Problem, names: Sequence[str], height: int) -> bool | None:
@@ -63,11 +63,11 @@ class _Stack:
         """Place the buffers in the set `left`, each not below its floor."""
         if not left:
             return True
-        if self._too_high(left, floors) or (left, tuple(floors)) in self.seen:
-            return False
         self.states += 1
         if self.states > MOST_STATES:
             return None
+        if self._too_high(left, floors) or (left, tuple(floors)) in self.seen:
+            return False
         self.seen.add((left, tuple(floors)))
         for index, buffer in enumerate(self.buffers):
             if not left >> index & 1:

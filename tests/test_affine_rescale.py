@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from format_bench import Vectors, run_natively, run_on_board
 
-from tinyhil.formats.affine import rescale, rescale_once
+from tinyhil.formats.affine import multiplier, rescale, rescale_once
 from tinyhil.harness.config import load_boards
 
 LOWEST, HIGHEST = 1 << 30, (1 << 31) - 1  # of multipliers; 0 besides
@@ -68,6 +68,44 @@ def cases(rng: np.random.Generator, count: int) -> list[Vectors]:
         packed = (a & 0xFFFF) | (b << 16)
         found.append(vectors(f"rescaled_product<{shift}>", packed, m, rescale(a * b, m, shift)))
     return found
+
+
+# Scales of the operands and the result: equal ones, ties everywhere, sums beyond the format, one that hardly counts
+SCALES = (
+    (1.0, 1.0, 1.0),
+    (0.5, 0.25, 1.0),
+    (0.031, 0.0172, 0.0204),
+    (1.0, 0.9, 0.02),
+    (0.004, 3.0, 3.1),
+    (70.0, 1.0, 1.0),
+)
+
+
+def code_sums(scales: tuple[float, float, float], sign: int, a: np.ndarray, b: np.ndarray) -> Vectors:
+    """a + b or a - b of codes as Add and Sub compute them, with zero points that differ."""
+    rng = np.random.default_rng(int(1000 * sum(scales)))
+    zeros = rng.integers(-128, 128, 3)
+    twice = 2 * max(scales[:2])
+    factors = [multiplier(f) for f in (scales[0] / twice, scales[1] / twice, twice / ((1 << LIFT) * scales[2]))]
+    left, right = (rescale((x - zero) << LIFT, *f) for x, zero, f in zip((a, b), zeros, factors, strict=False))
+    units = rescale(left + sign * right, *factors[2]) + zeros[2]
+    codes = np.clip(units, -128, 127)
+    named = ", ".join(f"hil::Factor<{m}, {shift}>" for m, shift in factors)
+    name = f"code_sum<hil::CodeSum<{named}, {zeros[0]}, {zeros[1]}, {zeros[2]}, {sign}>>"
+    packed = (a & 0xFF) | (b & 0xFF) << 8
+    return Vectors(f"&{name}", packed, np.zeros_like(packed), codes & 0xFF, (codes != units).astype(np.int64))
+
+
+def test_sums_of_all_codes_natively(tmp_path: Path) -> None:
+    a, b = (axis.reshape(-1) for axis in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    assert run_natively([code_sums(scales, sign, a, b) for scales in SCALES for sign in (1, -1)], tmp_path) == ""
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_of_codes_on_the_uno(sign: int, tmp_path: Path) -> None:
+    a, b = np.random.default_rng(sign + 1).integers(-128, 128, (2, 250))
+    vectors = [code_sums(scales, sign, a, b) for scales in SCALES]
+    assert run_on_board(vectors, load_boards().board("uno"), tmp_path) == ""
 
 
 def test_natively(tmp_path: Path) -> None:

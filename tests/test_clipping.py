@@ -20,7 +20,8 @@ from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.cli import hil as root
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.task import SearchRequest, load_task, make_bench, trial_log
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task, make_bench, trial_log
 from tinyhil.harness.zoo import find_model
 from tinyhil.lower import formats as formats_of
 
@@ -73,6 +74,13 @@ def test_zeros_of_a_relu_change_no_range(name: str) -> None:
         assert among_zeros[1] > 1.0  # a third of what is positive lies beyond
 
 
+@pytest.mark.parametrize(("name", "share"), [("fp8e4m3", 1 / 2), ("fp8e5m2", 1 / 256), ("fixed8", 1 / 2)])
+def test_the_formula_as_printed_cuts_half_and_in_e5m2_nearly_all(name: str, share: float) -> None:
+    """Scale percentile / (Qmax - Qmin), codes clipped at 448: what is left of the percentile's range."""
+    whole = clipped(NORMAL, ENDS, "percentile", fit_of(name))
+    assert clipped(NORMAL, ENDS, "paper-literal", fit_of(name)) == pytest.approx([share * end for end in whole])
+
+
 def test_sketches_keep_the_ends_and_the_distribution() -> None:
     values = RANDOM.normal(size=100_000)
     kept = sketch(values)
@@ -118,7 +126,9 @@ def test_a_method_that_does_not_exist_is_refused_everywhere() -> None:
         lambda: model.export("cmake", "x.zip", calibrate_by="entropy"),
         lambda: calibrate(load_model(find_model("digits_mlp").path).graph, x, {}, "entropy"),
     ):
-        with pytest.raises(ConfigError, match="no method 'entropy'; there are minmax, percentile, kl, mse"):
+        with pytest.raises(
+            ConfigError, match="no method 'entropy'; there are minmax, percentile, kl, mse, paper-literal"
+        ):
             call()
 
 

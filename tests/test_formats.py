@@ -183,6 +183,9 @@ def test_names() -> None:
 def test_general_minifloats_have_names() -> None:
     assert named("e3m2").fit(1.0) == Minifloat(3, 2, 3, exponent=-4)
     assert named("e3m2b5").fit(0.0) == Minifloat(3, 2, 5)
-    for name in ("e9m1", "e8m10", "e0m3", "e3m2b"):
+    assert named("e3m4pc").fit(1.0).is_per_channel
+    assert named("e3m4pc").values == "e3m4"
+    assert named("fp8e5m2pc").fit(1.0).c_type == named("fp8e5m2").fit(1.0).c_type
+    for name in ("e9m1", "e8m10", "e0m3", "e3m2b", "posit8es0pc", "fp8e4m3pcpc"):
         with pytest.raises(ConfigError, match=f"unknown number format '{name}'"):
             named(name)

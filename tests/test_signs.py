@@ -24,7 +24,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.ops.signs import from_words, in_words
 from tinyhil.program import Program, walk
-from tinyhil.reference import run_reference
+from tinyhil.reference import quantize_inputs, run_reference
 
 WIDE = ("fixed8", "float32", "posit8es0", "fixed16")  # of what lies around the signs
 
@@ -75,13 +75,35 @@ def program_of(name: str, folder: Path, wide: str) -> Program:
 
 def inputs_of(program: Program) -> np.ndarray:
     tensor = program.tensors[program.input]
-    from tinyhil.reference import quantize_inputs
-
     return quantize_inputs(program, np.random.default_rng(1).normal(size=(6, tensor.count)).astype(np.float32))[0]
 
 
 def counting(program: Program) -> int:
     return sum(op.kernel.startswith("sign_") for op in walk(program.body))
+
+
+def with_bytes(name: str, folder: Path, wide: str) -> Program:
+    """The same networks with values of eight bits beside all binary weights."""
+    loaded = load(CHAINS[name][0].model(), folder)
+    constants = loaded.all_constants()
+    chosen = {n: "sign" for n, a in constants.items() if sum(d > 1 for d in a.shape) > 1}
+    ranges = calibrate(loaded, samples_for(loaded.shapes["x"]), {})
+    return lower(loaded, Assignment("fixed8", {**chosen, "y": wide, "x": "fixed6"}), ranges)
+
+
+def bits(program: Program) -> int:
+    return sum(tensor.blocks is not None and tensor.blocks.word > 0 for tensor in program.tensors.values())
+
+
+def test_binary_weights_beside_bytes_are_rows_of_bits(tmp_path: Path) -> None:
+    cases = []
+    for name in CHAINS:
+        program = with_bytes(name, tmp_path, "fixed16")
+        arranged = arrange(program, "cortex-m3")
+        assert bits(arranged) == {"windows": 3, "matrices": 3}.get(name, 1 if name == "grouped" else 2)
+        cases.append(Case(name, arranged, inputs_of(program)))
+    flags = ("-O0", "-fsanitize=undefined,address")
+    assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -114,6 +136,9 @@ def test_layers_of_signs_on_boards(board: str, core: str, tmp_path: Path) -> Non
     for number, name in enumerate(CHAINS):
         program = program_of(name, tmp_path, WIDE[number % 2 * 3])
         found.append(Case(name, arrange(program, core), inputs_of(program)[:3]))
+    for name in ("grouped", "matrices", "rows"):
+        program = with_bytes(name, tmp_path, "fixed8")
+        found.append(Case(f"{name} bytes", arrange(program, core), inputs_of(program)[:3]))
     assert first_difference(found, run_on_board(found, load_boards().board(board), tmp_path / "cache")) == ""
 
 
@@ -140,7 +165,7 @@ def test_words_hold_every_sign_and_no_more(word: int, count: int) -> None:
 
 def test_the_two_entries_of_binary_weights_are_opposite() -> None:
     """Even where the mean lies between two integers, which a tie would round to different sizes."""
-    for scale in (0.1, 2.5 / 32768, 0.99999999, 3.0):
+    for scale in (0.1, 2.5 / 128, 64.5, 0.99999999, 3.0):
         low, high = binary(np.array([scale, -scale], np.float64)).entries
         assert low == -high < 0
     assert binary(np.zeros(3)).entries == (0,)

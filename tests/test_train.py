@@ -26,9 +26,10 @@ from tinyhil.harness.job import open_model  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
-from tinyhil.train.fit import Epoch, Job, Schedule, loss_of, train  # noqa: E402
+from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
 from tinyhil.train.flow import Flowing  # noqa: E402
 from tinyhil.train.integers import Judge, on_grid  # noqa: E402
+from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
 from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
@@ -94,7 +95,7 @@ def test_forward_equals_onnxruntime_and_gradients_finite_differences(name: str) 
     scores = net.forward(torch.tensor(x))
     wanted = onnxruntime_outputs(onnx.load(opened.source.path), x)
     assert np.abs(scores.detach().numpy() - wanted).max() < 1e-4 * max(1, np.abs(wanted).max())
-    loss_of(net, scores, y).backward()
+    loss_of(scores, y).backward()
     moved = {n: w for n, w in net.weights.items() if w.grad is not None and w.grad.abs().max() > 0}
     assert len(moved) >= len(net.weights) - 1  # of Bonsai the branches decide, hard
     for weights in moved.values():
@@ -106,7 +107,7 @@ def test_forward_equals_onnxruntime_and_gradients_finite_differences(name: str) 
             ends = []
             for side in (1, -1):
                 weights.add_(way * step * side)
-                ends.append(float(loss_of(net, net.forward(torch.tensor(x)), y)))
+                ends.append(float(loss_of(net.forward(torch.tensor(x)), y)))
                 weights.sub_(way * step * side)
         assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=0.05, abs=1e-3)
 

@@ -14,7 +14,8 @@ from test_train import job  # noqa: E402
 
 from tinyhil.errors import ConfigError  # noqa: E402
 from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
-from tinyhil.train.fit import Epoch, Schedule, loss_of, train  # noqa: E402
+from tinyhil.train.fit import Epoch, Schedule, train  # noqa: E402
+from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network, with_constants  # noqa: E402
 
 NUMBERS = torch.tensor([-9.0, -0.375, -0.25, -0.1, 0.0, 0.124, 0.125, 0.126, 0.375, 0.5, 9.0])
@@ -53,7 +54,7 @@ def test_layers_behind_tiny_weights_learn_with_a_scaled_loss_alone() -> None:
         net = network(tiny)
         x = x.reshape(64, *tiny.shapes[tiny.inputs[0]])
         held = holder(Half(scale), (0,))
-        (loss_of(net, net.forward(x, held), y) * scale).backward()
+        (loss_of(net.forward(x, held), y) * scale).backward()
         gradient = net.weights["fc1_w"].grad
         assert gradient is not None
         assert bool(gradient.abs().max() > 0) is alive

@@ -1,7 +1,8 @@
-"""Weights that fit in no way are refused right after the model is read."""
+"""What fits is run and what does not is refused early: weights in flash, cycles in a counter of 32 bits."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,14 @@ from hil_command import hil
 from onnx_models import load, node, simple
 
 from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
 from tinyhil.errors import DoesNotFit
-from tinyhil.harness.config import load_boards
-from tinyhil.harness.measure.weights import SPARE, weigh
+from tinyhil.harness.config import BoardSpec, load_boards
+from tinyhil.harness.measure.counter import check_sample
+from tinyhil.harness.measure.weights import SPARE, check_weights, weigh
+from tinyhil.harness.wire.stream import COUNTER_TICKS
+from tinyhil.harness.wire.trace import SampleTrace
+from tinyhil.lower import lower
 
 SIDE = 600  # 720,000 B in 16 bits: 22 times the flash of an Uno
 
@@ -42,3 +48,26 @@ def test_zeros_weigh_nothing(share: float, format_: str, fits: bool, tmp_path: P
     else:
         with pytest.raises(DoesNotFit):
             weigh(graph, Assignment(format_), board)
+
+
+def _with_flash(board: BoardSpec, flash_bytes: int) -> BoardSpec:
+    return board.model_copy(update={"chip": board.chip.model_copy(update={"flash_bytes": flash_bytes})})
+
+
+def test_weights_below_8_bits_are_weighed_as_they_are_packed(tmp_path: Path) -> None:
+    """64 x 64 weights of 4 bits are 2048 B of flash, and the biases beside them."""
+    weights = np.random.default_rng(0).normal(size=(64, 64))
+    graph = load(simple([node("MatMul", "x w", "y")], {"x": (1, 64)}, {"w": weights}), tmp_path)
+    program = lower(graph, Assignment("fixed4"), calibrate(graph, np.ones((2, 1, 64), np.float32), {}))
+    board = load_boards().board("uno")
+    check_weights(program, _with_flash(board, 2048))
+    with pytest.raises(DoesNotFit, match="weights 2048 B > 2047 B of flash, 1 B too much; largest w 2048 B"):
+        check_weights(program, _with_flash(board, 2047))
+
+
+@pytest.mark.parametrize(("cycles", "fits"), [(COUNTER_TICKS - 1, True), (COUNTER_TICKS, False)])
+def test_cycles_and_not_their_bound_tell_whether_a_counter_went_round(cycles: int, fits: bool) -> None:
+    """SqueezeNet on the STM32H747: 0.4e9 modelled cycles within bounds of 0.2e9 and 6.3e9."""
+    trace = SampleTrace(instructions=10**8, cycles=cycles, cycles_min=10**8, cycles_max=2 * COUNTER_TICKS)
+    with nullcontext() if fits else pytest.raises(DoesNotFit, match=f"took {cycles} cycles"):
+        check_sample("h747", 0, trace)

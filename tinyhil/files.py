@@ -171,11 +171,16 @@ def _array(content: bytes) -> np.ndarray:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file as a whole: who reads it finds the old text or the new one. The new name is nobody's to guess."""
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: who reads it finds the old content or the new. The new name is nobody's to guess."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:

@@ -36,7 +36,8 @@ class Blocks:
 
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
-    the blocks after the last whole one; 0: as many.
+    the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
+    bits; 0: weights are elements.
     """
 
     together: int
@@ -45,6 +46,7 @@ class Blocks:
     axes: tuple[int, ...]
     order: tuple[int, ...]
     rest: int = 0
+    word: int = 0
 
 
 @dataclass(frozen=True, slots=True)

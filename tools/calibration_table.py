@@ -8,7 +8,7 @@ from math import hypot, sqrt
 from pathlib import Path
 from typing import Any
 
-from tinyhil.clipping import METHODS
+from tinyhil.clipping import CUTS
 from tinyhil.harness.offline import formats
 
 Row = Mapping[str, Any]
@@ -19,6 +19,8 @@ TEXT = """\
 A format is fitted to what calibration saw of a value. `--calibrate-by` says to how much of it (`tinyhil/clipping.py`):
 all (`minmax`, the default), all but one value in a thousand (`percentile`), or as much as loses least in the very
 format: the least squared error (`mse`), or the least Kullback-Leibler divergence from the distribution seen (`kl`).
+`paper-literal` is a formula for FP8 as it stands in print, which keeps half of the percentile's range or less: a
+reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
 
 Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo, calibrated on 500
 samples of the training part; measured by `python -m benchmarks.calibration`. Weights are never cut. *Best*: the least,
@@ -52,14 +54,14 @@ def section(rows: list[Row]) -> str:
 
 
 def _table(title: str, groups: Mapping[str, list[Row]]) -> list[str]:
-    titles = " | ".join(f"`{method}`" for method in METHODS)
-    lines = ["", f"| {title} | {titles} | Best |", "|---" * (len(METHODS) + 2) + "|"]
+    titles = " | ".join(f"`{method}`" for method in CUTS)
+    lines = ["", f"| {title} | {titles} | Best |", "|---" * (len(CUTS) + 2) + "|"]
     for name, rows in groups.items():
-        shares = {method: _share(rows, method) for method in METHODS}
+        shares = {method: _share(rows, method) for method in CUTS}
         least = min(shares.values(), key=lambda found: found[0])
-        best = [method for method in METHODS if shares[method][0] - least[0] <= 2 * hypot(shares[method][1], least[1])]
+        best = [method for method in CUTS if shares[method][0] - least[0] <= 2 * hypot(shares[method][1], least[1])]
         cells = " | ".join(f"{100 * share:.1f}" for share, _ in shares.values())
-        lines.append(f"| {name} | {cells} | {'all' if len(best) == len(METHODS) else ', '.join(best)} |")
+        lines.append(f"| {name} | {cells} | {'all' if len(best) == len(CUTS) else ', '.join(best)} |")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,25 +27,31 @@ class Checkpoint:
     latents: Arrays
     best: Arrays
     moments: Arrays
+    ends: Arrays  # of learned scales: what values reach after the last epoch, and after the best
 
 
 def save_checkpoint(path: Path, state: Checkpoint) -> None:
     """Write it whole or not at all."""
-    groups = {"latent": state.latents, "best": state.best, "moment": state.moments}
+    groups = {"latent": state.latents, "best": state.best, "moment": state.moments, "end": state.ends}
     arrays: dict[str, Any] = {
         f"{group}:{name}": array for group, found in groups.items() for name, array in found.items()
     }
-    beside = path.with_name(f"{path.name}.new")
-    with beside.open("wb") as file:
-        np.savez(
-            file,
-            identity=np.array(state.identity),
-            epochs=state.epochs,
-            first_loss=state.first_loss,
-            scale=state.scale,
-            **arrays,
-        )
-    os.replace(beside, path)
+    content = io.BytesIO()
+    np.savez(
+        content,
+        identity=np.array(state.identity),
+        epochs=state.epochs,
+        first_loss=state.first_loss,
+        scale=state.scale,
+        **arrays,
+    )
+    try:
+        files.write_bytes(path, content.getvalue())
+    except OSError as error:
+        raise DataError(
+            f"{path}: the checkpoint of epoch {len(state.epochs) - 1} cannot be written: {error.strerror}; make room "
+            "and run the same command again, which goes on from the checkpoint before it"
+        ) from None
 
 
 def load_checkpoint(path: Path, identity: str) -> Checkpoint:
@@ -55,7 +61,7 @@ def load_checkpoint(path: Path, identity: str) -> Checkpoint:
         raise DataError(f"{path}: not a checkpoint of `hil train`; remove it to start anew")
     if str(arrays["identity"]) != identity:
         raise DataError(f"{path}: a checkpoint of a training with another model, data or options; remove it, or --out")
-    groups: dict[str, Arrays] = {"latent": {}, "best": {}, "moment": {}}
+    groups: dict[str, Arrays] = {"latent": {}, "best": {}, "moment": {}, "end": {}}
     for key, array in arrays.items():
         group, _, name = key.partition(":")
         if group in groups and name:
@@ -68,4 +74,5 @@ def load_checkpoint(path: Path, identity: str) -> Checkpoint:
         groups["latent"],
         groups["best"],
         groups["moment"],
+        groups["end"],
     )

@@ -10,36 +10,47 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import TrainingError
+from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
 from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.prune import Pruning, mask, require_zeros
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
+from tinyhil.train.scales import LearnedQuantizers, ends_of, held, ranges_with, started
 
 EXPLODED = 1e3  # times the first loss
 LEAST_SCALE = 2.0**-24  # of a loss: gradients that overflow below it are no matter of scale
+STEP = "step of "  # before the name of a tensor
+TOGETHER = 256  # samples that the teacher sees at once
+Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # samples, labels, scores of the teacher
 SPARSE = 0.2  # zeros of a matrix from which on they stay zero
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`rate` is the first learning rate, as a share of each tensor's own size, since units of tensors differ a
-    hundredfold; it falls along a cosine to a hundredth."""
+    hundredfold; it falls along a cosine to a hundredth. `teacher`: the share of the loss that the scores of the model
+    as it was given have. `entries`: weights of a codebook keep their entries, which move. `scales`: the exponents of
+    fixed point of at most 8 bits move, too."""
 
     epochs: int = 10
     batch: int = 64
     rate: float = 3e-3
     seed: int = 0
     threads: int = 1
+    teacher: float = 0.0
+    entries: bool = False
+    scales: bool = False
 
     def rate_at(self, progress: float) -> float:
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
@@ -96,6 +107,20 @@ class _Run:
     kept: Arrays = field(default_factory=dict)
     first_loss: float = math.inf
     scale: LossScale = field(default_factory=LossScale)
+    teacher: torch.Tensor | None = None  # its scores of the samples trained on
+    entries: dict[str, torch.Tensor] = field(default_factory=dict)
+    steps: dict[str, torch.Tensor] = field(default_factory=dict)  # learned scales
+    ends: dict[str, float] = field(default_factory=dict)  # what values reach with them after an epoch
+    kept_ends: dict[str, float] = field(default_factory=dict)  # of the best
+
+    @property
+    def moved(self) -> dict[str, torch.Tensor]:
+        """All parameters, by names that differ."""
+        return {**self.net.weights, **{f"{STEP}{name}": step for name, step in self.steps.items()}}
+
+    def ranges(self, constants: Arrays, ends: Mapping[str, float]) -> Ranges:
+        found = self.job.judge.ranges(constants)
+        return ranges_with(found, self.job.judge.graph, ends) if ends else found
 
 
 def train(job: Job) -> Trained:
@@ -103,6 +128,8 @@ def train(job: Job) -> Trained:
     torch.set_num_threads(job.schedule.threads)
     net = network(job.judge.graph)
     run = _Run(job, net, torch.optim.Adam(_groups(net)), _masks(net), scale=first_scale(job.arithmetic))
+    if job.schedule.teacher > 0:
+        run.teacher = _taught(net, job)
     _resume(run)
     if not run.epochs:
         given = {name: value.detach().numpy() for name, value in net.weights.items()}
@@ -110,12 +137,52 @@ def train(job: Job) -> Trained:
     for number in range(len(run.epochs), job.schedule.epochs + 1):
         _prune(run, number)
         used = _quantizers(run)
+        if job.schedule.entries:
+            used = _with_entries(run, used)
+        if job.schedule.scales:
+            used = _with_scales(run, used)
         loss = _epoch(run, number, used)
+        if isinstance(used, LearnedQuantizers):
+            used = held(used, run.steps)
+            run.ends = ends_of(used)
         _judge(run, Epoch(number, loss, 0.0), on_grid(_latents(run), used, job.judge.graph))
         if job.checkpoint is not None:
             save_checkpoint(job.checkpoint, _state(run))
     best = _best(run)
-    return Trained(run.kept, job.judge.ranges(run.kept), best, tuple(run.epochs))
+    return Trained(run.kept, run.ranges(run.kept, run.kept_ends), best, tuple(run.epochs))
+
+
+@torch.no_grad()
+def _taught(net: Network, job: Job) -> torch.Tensor:
+    """Scores of the float model as it was given."""
+    x = job.samples.x.reshape(len(job.samples.x), *net.graph.shapes[net.graph.inputs[0]])
+    parts = [
+        net.forward(torch.as_tensor(part, dtype=torch.float32)) for part in np.array_split(x, -(-len(x) // TOGETHER))
+    ]
+    return torch.cat(parts)
+
+
+def _with_entries(run: _Run, used: Quantizers) -> Quantizers:
+    """Weights on their entries, which from then on are what the weights are."""
+    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if isinstance(fmt, Codebook)}
+    if not run.entries and len(run.epochs) == 1:
+        run.entries = clustered(run.net.weights, used)
+    elif not run.entries:
+        run.entries = entries_of({name: run.net.weights[name] for name in names})
+    return replace(used, constants={name: fmt for name, fmt in used.constants.items() if name not in names})
+
+
+def _with_scales(run: _Run, used: Quantizers) -> Quantizers:
+    """Steps as they are learned; those there are none of yet begin."""
+    new = {name: step for name, step in started(used, run.net.weights).items() if name not in run.steps}
+    _learn(run, new)
+    return held(used, run.steps)
+
+
+def _learn(run: _Run, steps: Mapping[str, torch.Tensor]) -> None:
+    for name, step in steps.items():
+        run.steps[name] = step
+        run.optimizer.add_param_group({"params": [step], "size": 1.0})
 
 
 def _best(run: _Run) -> Epoch:
@@ -140,12 +207,13 @@ def _prune(run: _Run, number: int) -> None:
 def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
     """Note the accuracy of the integers, and keep the constants if they are the best."""
     judge, samples = run.job.judge, run.job.samples
-    program = judge.program(constants, judge.ranges(constants))
+    program = judge.program(constants, run.ranges(constants, run.ends))
     accuracy = judge.correct(program, samples.x_chosen_by, samples.y_chosen_by)
     judged = Epoch(epoch.number, epoch.loss, accuracy)
     run.epochs.append(judged)
     if _best(run) is judged:
         run.kept = {name: array.copy() for name, array in constants.items()}
+        run.kept_ends = dict(run.ends)
     run.job.tell(judged)
 
 
@@ -173,18 +241,19 @@ def _epoch(run: _Run, number: int, used: Quantizers) -> float:
         for group in run.optimizer.param_groups:
             group["share"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
             group["lr"] = group["size"] * group["share"]
-        losses.append(_step(run, (number, step), (x[rows], y[rows]), _holder(run, (number, step), used)))
+        taught = None if run.teacher is None else run.teacher[rows]
+        losses.append(_step(run, (number, step), (x[rows], y[rows], taught), _holder(run, (number, step), used)))
         _project(run, used)
     return float(np.mean(losses))
 
 
 def _inputs(run: _Run, used: Quantizers) -> torch.Tensor:
     """All samples, as the program holds them unless the training has an arithmetic of its own."""
-    graph, program, held = run.job.judge.graph, used.program, run.job.samples.x
+    graph, program, given = run.job.judge.graph, used.program, run.job.samples.x
     if run.job.arithmetic is None:
-        codes, _ = quantize_inputs(program, held)
-        held = dequantize(codes, program.tensors[program.input].format)
-    return torch.as_tensor(held.astype(np.float32)).reshape(len(held), *graph.shapes[graph.inputs[0]])
+        codes, _ = quantize_inputs(program, given)
+        given = dequantize(codes, program.tensors[program.input].format)
+    return torch.as_tensor(given.astype(np.float32)).reshape(len(given), *graph.shapes[graph.inputs[0]])
 
 
 def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tensor]:
@@ -198,10 +267,10 @@ def _holder(run: _Run, at: tuple[int, int], used: Quantizers) -> Holder:
     return used if run.job.arithmetic is None else holder(run.job.arithmetic, (run.job.schedule.seed, *at))
 
 
-def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tensor], used: Holder) -> float:
-    x, y = given
-    assignment = run.job.judge.assignment
-    loss = loss_of(run.net, run.net.forward(x, used, assignment), y)
+def _step(run: _Run, at: tuple[int, int], given: Given, used: Holder) -> float:
+    x, y, taught = given
+    scores = run.net.forward(x, used, run.job.judge.assignment)
+    loss = loss_of(scores, y) if taught is None else taught_loss(scores, y, taught, run.job.schedule.teacher)
     value = float(loss.detach())
     if run.first_loss == math.inf:
         run.first_loss = value
@@ -211,7 +280,7 @@ def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tenso
         raise _stopped(run, at, f"the loss exploded from {run.first_loss:.3g} to {value:.3g}", _largest(run, x, used))
     run.optimizer.zero_grad()
     (loss * run.scale.factor).backward()
-    strange = [name for name, w in run.net.weights.items() if w.grad is not None and not torch.isfinite(w.grad).all()]
+    strange = [name for name, w in run.moved.items() if w.grad is not None and not torch.isfinite(w.grad).all()]
     run.scale.after(run.job.arithmetic, not strange)
     if not strange:
         _update(run, used)
@@ -223,7 +292,7 @@ def _step(run: _Run, at: tuple[int, int], given: tuple[torch.Tensor, torch.Tenso
 @torch.no_grad()
 def _update(run: _Run, used: Holder) -> None:
     """Adam; plain descent where updates are rounded, as its small steps are the point."""
-    moved = [weights for weights in run.net.weights.values() if weights.grad is not None]
+    moved = [weights for weights in run.moved.values() if weights.grad is not None]
     if isinstance(used, Arithmetical) and isinstance(used.arithmetic, Limited):
         for weights in moved:
             assert weights.grad is not None
@@ -233,15 +302,9 @@ def _update(run: _Run, used: Holder) -> None:
     for weights in moved:
         assert weights.grad is not None
         weights.grad /= run.scale.factor
+    share_gradients(run.net.weights, run.entries)
     torch.nn.utils.clip_grad_norm_(moved, 1.0)
     run.optimizer.step()
-
-
-def loss_of(net: Network, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of classes; of one score, whether it lies above zero."""
-    if scores.shape[1] == 1:
-        return functional.binary_cross_entropy_with_logits(scores[:, 0], y.to(scores.dtype))
-    return functional.cross_entropy(scores, y)
 
 
 @torch.no_grad()
@@ -250,7 +313,7 @@ def _project(run: _Run, used: Quantizers) -> None:
     pruned stay zeros."""
     for name, weights in run.net.weights.items():
         fmt = used.constants.get(name)
-        if isinstance(fmt, Fixed):
+        if isinstance(fmt, Fixed) and name not in run.steps:
             unit = 2.0**fmt.exponent
             weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
         if name in run.masks:
@@ -303,12 +366,14 @@ def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str) -> Training
 
 def _state(run: _Run) -> Checkpoint:
     moments: Arrays = {}
-    for name, weights in run.net.weights.items():
+    for name, weights in run.moved.items():
         for key, value in run.optimizer.state.get(weights, {}).items():
             moments[f"{key}/{name}"] = value.numpy()
     epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
     scale = np.array([run.scale.factor, run.scale.steps])
-    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, _latents(run), run.kept, moments)
+    latents = {name: value.detach().numpy().copy() for name, value in run.moved.items()}
+    ends = {name: np.array([end, run.kept_ends.get(name, 0.0)]) for name, end in run.ends.items()}
+    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.kept, moments, ends)
 
 
 def _resume(run: _Run) -> None:
@@ -319,7 +384,11 @@ def _resume(run: _Run) -> None:
     run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
     run.kept, run.first_loss = found.best, found.first_loss
     run.scale = LossScale(float(found.scale[0]), int(found.scale[1]))
-    for name, weights in run.net.weights.items():
+    steps = {name.removeprefix(STEP): a for name, a in found.latents.items() if name.startswith(STEP)}
+    _learn(run, {name: torch.tensor(array).requires_grad_() for name, array in steps.items()})
+    run.ends = {name: float(pair[0]) for name, pair in found.ends.items()}
+    run.kept_ends = {name: float(pair[1]) for name, pair in found.ends.items() if pair[1] > 0}
+    for name, weights in run.moved.items():
         weights.data.copy_(torch.as_tensor(found.latents[name]))
         keys = [key for key in found.moments if key.partition("/")[2] == name]
         if keys:

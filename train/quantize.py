@@ -121,6 +121,7 @@ class Quantizers:
     values: Mapping[str, Format]
     constants: Mapping[str, Format]
     rows: Mapping[str, RowWise]
+    biases: Mapping[str, RowWise]  # the rows that each bias joins
     ranges: Ranges
 
     def value(self, name: str, x: Tensor) -> Tensor:
@@ -132,9 +133,9 @@ class Quantizers:
         if name in self.rows:
             row = self.rows[name]
             return row.weights(value, others[row.node.inputs[2]].numpy() if len(row.node.inputs) > 2 else None)
-        for row in self.rows.values():
-            if name in row.node.inputs[2:3]:
-                return row.bias(value, others[row.node.inputs[1]].numpy())
+        if name in self.biases:
+            row = self.biases[name]
+            return row.bias(value, others[row.node.inputs[1]].numpy())
         return straight_through(value, self.constants[name]) if name in self.constants else value
 
 
@@ -145,7 +146,7 @@ def quantizers(graph: Graph, assignment: Assignment, ranges: Ranges) -> Quantize
     chosen = formats(scaled.graph, scaled.assignment, scaled.ranges)
     fused = fuse_graph(scaled.graph, chosen, {*LEFT_OUT, SPARSE.name})
     rows = _rows(fused, program, chosen)
-    biases = {name for row in rows.values() for name in row.node.inputs[2:]}
+    biases = {name: row for row in rows.values() for name in row.node.inputs[2:3]}
     stored = stored_constants(program, chosen)
     held = {name: program.tensors[tensors[0]].format for name, tensors in stored.items() if name in chosen}
     written = {op.output: program.tensors[op.output].format for op in walk(program.body)}
@@ -154,6 +155,7 @@ def quantizers(graph: Graph, assignment: Assignment, ranges: Ranges) -> Quantize
         {name: fmt for name, fmt in written.items() if name in chosen},
         {name: fmt for name, fmt in held.items() if name not in rows and name not in biases},
         rows,
+        biases,
         scaled.ranges,
     )
 

@@ -23,7 +23,8 @@ from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.harness.search.task import SearchRequest, load_task, placed
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task, placed
 from tinyhil.harness.search.uniform import held_out
 from tinyhil.harness.zoo import find_model
 from tinyhil.search.run import Budget, search
@@ -69,7 +70,7 @@ def measured(request: SearchRequest) -> dict[str, Any]:
     begin = time.process_time()
     try:
         task = load_task(request, default_cache_dir(), lambda line: None, lambda *_: None, None)
-        found = search(task.strategy, task.study, budget=Budget(request.evaluations))
+        found = search(task.strategy, task.problem, budget=Budget(request.evaluations))
     except ConfigError as error:
         return {**row, "error": str(error)}
     seconds = time.process_time() - begin
@@ -81,7 +82,7 @@ def measured(request: SearchRequest) -> dict[str, Any]:
         "disagreements": held["disagreements"],
         "samples": held["samples"],
         "searched": found.best.score.disagreements,
-        "search_samples": len(task.study.evaluator.examples),
+        "search_samples": len(task.problem.evaluator.examples),
         "evaluations": round(found.evaluations, 2),
         "seconds": round(seconds, 1),
     }

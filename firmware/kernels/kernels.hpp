@@ -30,7 +30,7 @@
 #include "firmware/kernels/common/reduce.hpp"
 #include "firmware/kernels/common/residual.hpp"
 #include "firmware/kernels/common/rows.hpp"
-#include "firmware/kernels/common/signs.hpp"
+#include "firmware/kernels/common/binary_rows.hpp"
 #include "firmware/kernels/common/softmax.hpp"
 #include "firmware/kernels/common/softmax_affine.hpp"
 #include "firmware/kernels/common/top.hpp"

@@ -60,18 +60,27 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
         default=default,
         show_default=True,
         help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
-        "smallest arena and the least input; balanced: less RAM where it costs next to no time, or where RAM is short.",
+        "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
+        "costs next to no time, or where RAM is short.",
     )
+
+
+RAM_OPTION = click.option(
+    "--ram",
+    type=click.IntRange(min=1),
+    help="Most bytes of RAM for arena and input: the fastest schedule that fits, halos computed again if need be.",
+)
 
 
 def calibrate_options(command: Command) -> Command:
     """`--calibrate` and `--calibrate-by`: on which inputs ranges are observed, and what of them is kept."""
     by = click.option(
         "--calibrate-by",
-        type=click.Choice(["minmax", "percentile", "kl", "mse"]),
+        type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
         default="minmax",
         show_default=True,
-        help="What of its range a format is fitted to: all, all but one value in a thousand, or what loses least.",
+        help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
+        "or as a paper prints it (docs/formats.md).",
     )
     on = click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
     return on(by(command))

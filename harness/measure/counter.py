@@ -15,8 +15,8 @@ from tinyhil.harness.wire.trace import SampleTrace
 
 def check_sample(board: str, index: int, trace: SampleTrace | None) -> None:
     """DoesNotFit if a sample took more cycles than the counter holds, where there is a trace of it."""
-    if trace is not None and trace.cycles_max >= wire.COUNTER_TICKS:
-        raise _gone_round(f"{board}: sample {index}", trace.cycles_max)
+    if trace is not None and trace.cycles >= wire.COUNTER_TICKS:
+        raise _gone_round(f"{board}: sample {index}", trace.cycles)
 
 
 def check_session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.assignment import Assignment
+from tinyhil.codegen.profile_calls import stored_bytes
 from tinyhil.errors import DoesNotFit
 from tinyhil.formats import named
 from tinyhil.graph import Graph
@@ -33,7 +34,7 @@ def check_weights(program: Program, board: BoardSpec) -> None:
     """DoesNotFit if the weights alone exceed the flash: said before a compiler stumbles over them."""
     limit = board.chip.flash_bytes
     stored = [tensor for tensor in program.tensors.values() if tensor.role in (Role.CONSTANT, Role.TABLE)]
-    sizes = {tensor.name: tensor.size_bytes for tensor in stored}
+    sizes = {tensor.name: stored_bytes(tensor) for tensor in stored}
     if limit is not None and sum(sizes.values()) > limit:
         raise _too_much(sizes, limit, board)
 

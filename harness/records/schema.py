@@ -196,6 +196,7 @@ class PartialTrace(Part):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     instructions: Count
+    cycles: Count
     cycles_min: Count
     cycles_max: Count
 

@@ -39,8 +39,8 @@ class RunOptions(Record):
 
     samples: PositiveInt | None = None
     mode: Literal["quiet", "stream"] = "quiet"
-    prefer: Literal["balanced", "latency", "ram"] | None = None
-    calibrate_by: Literal["minmax", "percentile", "kl", "mse"] = "minmax"
+    prefer: Literal["balanced", "latency", "ram", "least"] | None = None
+    calibrate_by: Literal["minmax", "percentile", "kl", "mse", "paper-literal"] = "minmax"
     uart: Literal["lifted", "true"] = "lifted"
     load: Literal["direct", "flash"] | None = None
     timeout: Positive = 30.0

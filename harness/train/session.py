@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinyhil import data
+from tinyhil import data, files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
@@ -186,7 +186,13 @@ def _write(request: TrainRequest, opened: Opened, trained: Trained, split: Split
     from tinyhil.train.write import trained_onnx
 
     content = trained_onnx(opened.model, trained.constants, request.out.stem)
-    request.out.write_bytes(content)
     source = {"name": split.name, "sha256": split.sha256, "split": "train", "by": "hil train"}
     digest = hashlib.sha256(content).hexdigest()
-    save_ranges(request.out.with_suffix(".ranges.json"), trained.ranges_with(source), digest)
+    try:
+        save_ranges(request.out.with_suffix(".ranges.json"), trained.ranges_with(source), digest)
+        files.write_bytes(request.out, content)
+    except OSError as error:
+        raise DataError(
+            f"{request.out}: the trained model cannot be written: {error.strerror}; the same command goes on from the "
+            "checkpoint beside it"
+        ) from None

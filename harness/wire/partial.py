@@ -118,7 +118,7 @@ class PartialRun:
 
     def _take(self, line: PartialLine) -> None:
         t = line.trace
-        trace = SampleTrace(t.instructions, t.cycles_min, t.cycles_max) if t else None
+        trace = SampleTrace(t.instructions, t.cycles, t.cycles_min, t.cycles_max) if t else None
         self.results[line.sample] = SampleResult(bytes.fromhex(line.output), line.ticks, line.saturations, trace)
 
 

@@ -15,9 +15,10 @@ CALIBRATION = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class SampleTrace:
-    """Instructions and modelled cycle bounds of one inference."""
+    """Instructions, modelled cycles and bounds of these, of one inference."""
 
     instructions: int
+    cycles: int
     cycles_min: int
     cycles_max: int
 
@@ -28,8 +29,8 @@ class TraceReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = 0
-        self._overhead = [0, 0, 0]
-        self._begin = [0, 0, 0]
+        self._overhead = [0, 0, 0, 0]
+        self._begin = [0, 0, 0, 0]
         self._last_tag: int | None = None
         self._samples: list[list[int]] = []
 
@@ -48,8 +49,8 @@ class TraceReader:
             if not line.endswith(b"\n"):
                 break
             self._position += len(line)
-            tag, instructions, _, low, high = (int(field) for field in line.split())
-            self._take(tag, [instructions, low, high])
+            tag, *now = (int(field) for field in line.split())
+            self._take(tag, now)
 
     def _take(self, tag: int, now: list[int]) -> None:
         if not tag & END:
@@ -60,7 +61,7 @@ class TraceReader:
             self._overhead, self._last_tag, self._samples = spent, None, []
             return
         if tag != self._last_tag:
-            self._samples.append([0, 0, 0])
+            self._samples.append([0, 0, 0, 0])
             self._last_tag = tag
         net = [a - b for a, b in zip(spent, self._overhead, strict=True)]
         self._samples[-1] = [a + b for a, b in zip(self._samples[-1], net, strict=True)]

@@ -43,7 +43,17 @@ class Relu:
     pass
 
 
-Layer = Dense | Conv | Pool | Relu
+@dataclass(frozen=True, slots=True)
+class HardTanh:
+    """-1 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """Batch normalisation, folded into the layer before it when the network is written."""
+
+
+Layer = Dense | Conv | Pool | Relu | HardTanh | Norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,10 @@ def build(shape: Sequence[int], layers: Sequence[Layer]) -> Built:
             modules += [nn.Linear(inputs, layer.outputs)] if len(current) == 1 else []
             cost += inputs * layer.outputs
             current = (layer.outputs,)
+        elif isinstance(layer, Norm):
+            modules.append(nn.BatchNorm2d(current[0]) if len(current) > 1 else nn.BatchNorm1d(current[0]))
         else:
-            modules.append(nn.ReLU())
+            modules.append(nn.ReLU() if isinstance(layer, Relu) else nn.Hardtanh())
     return Built(nn.Sequential(*modules), cost)
 
 
@@ -109,33 +121,59 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Built:
         )
 
     fit(built.network, x, y, recipe.schedule, loss)
+    built.network.eval()
     return built
 
 
+def weights_of(layer: nn.Conv2d | nn.Linear, after: nn.Module | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (outputs in front) and bias, with the normalisation after the layer, if there is one, inside."""
+    assert layer.bias is not None
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    if isinstance(after, nn.BatchNorm1d | nn.BatchNorm2d):
+        assert after.running_var is not None
+        assert after.running_mean is not None
+        scale = (after.weight / torch.sqrt(after.running_var + after.eps)).detach()
+        weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        bias = (bias - after.running_mean) * scale + after.bias.detach()
+    return weight.numpy(), bias.numpy()
+
+
 def to_onnx(name: str, network: nn.Sequential, shape: Sequence[int]) -> onnx.ModelProto:
-    """Conv, Relu, MaxPool, Flatten and Gemm, from `x` [1, *shape] to `logits`."""
+    """Conv, Relu, Clip, MaxPool, Flatten and Gemm, from `x` [1, *shape] to `logits`."""
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     value, outputs = "x", 0
-    for index, module in enumerate(network):
-        last = index == len(network) - 1
+    modules = list(network)
+    for index, module in enumerate(modules):
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            continue
+        last = index == len(modules) - 1
         if isinstance(module, nn.Conv2d | nn.Linear):
             kind = "conv" if isinstance(module, nn.Conv2d) else "fc"
             label = f"{kind}{sum(n.name.startswith(kind) for n in nodes) + 1}"
-            weight = module.weight.detach().numpy()
+            weight, bias = weights_of(module, None if last else modules[index + 1])
             constants[f"{label}_w"] = weight if kind == "conv" else weight.T
-            assert module.bias is not None
-            constants[f"{label}_b"] = module.bias.detach().numpy()
+            constants[f"{label}_b"] = bias
             outputs = weight.shape[0]
             inputs, op = [value, f"{label}_w", f"{label}_b"], "Conv" if kind == "conv" else "Gemm"
-            padding = {"pads": [int(module.padding[0])] * 4} if isinstance(module, nn.Conv2d) else {}
+            more: dict[str, object] = {"pads": [int(module.padding[0])] * 4} if isinstance(module, nn.Conv2d) else {}
         else:
-            kinds = {nn.ReLU: ("Relu", "relu"), nn.MaxPool2d: ("MaxPool", "pool"), nn.Flatten: ("Flatten", "flat")}
-            op, kind = kinds[type(module)]
+            op, kind = KINDS[type(module)]
             label = f"{kind}{sum(n.name.startswith(kind) for n in nodes) + 1}"
             inputs, size = [value], getattr(module, "kernel_size", 0)
-            padding = {"kernel_shape": [size, size], "strides": [size, size]} if op == "MaxPool" else {}
+            more = {"kernel_shape": [size, size], "strides": [size, size]} if op == "MaxPool" else {}
+            if op == "Clip":
+                inputs += ["low", "high"]
+                constants |= {"low": np.asarray(-1, np.float32), "high": np.asarray(1, np.float32)}
         result = "logits" if last else label
-        nodes.append(helper.make_node(op, inputs, [result], name=label, **padding))
+        nodes.append(helper.make_node(op, inputs, [result], name=label, **more))
         value = result
     return finish(name, nodes, (1, *shape), outputs, constants)
+
+
+KINDS = {
+    nn.ReLU: ("Relu", "relu"),
+    nn.Hardtanh: ("Clip", "act"),
+    nn.MaxPool2d: ("MaxPool", "pool"),
+    nn.Flatten: ("Flatten", "flat"),
+}

@@ -98,6 +98,11 @@ uint32_t rescaled_product(const Pair *p, uint8_t) {
     const int16_t left = element<int16_t>(p->a), right = element<int16_t>(p->a >> 16);
     return code(static_cast<int32_t>(hil::rescale_product(left, right, element<int32_t>(p->b), hil::Const<Shift>())));
 }
+// a + b or a - b of the two bytes of p->a
+template <class Sum>
+uint32_t code_sum(const Pair *p, uint8_t) {
+    return code(Sum::template of<int8_t>(element<int8_t>(p->a), element<int8_t>(p->a >> 8)));
+}
 
 void answer(uint32_t result, uint8_t saturations);
 void respond(uint8_t index, const Pair *pairs, uint8_t count);

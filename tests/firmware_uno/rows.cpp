@@ -132,6 +132,52 @@ uint16_t streams_that_differ() {
     return wrong;
 }
 
+template <int32_t Factor>
+uint16_t products_that_differ() {
+    uint16_t wrong = 0;
+    for (int16_t x = -128; x < 128; ++x) {
+        const int8_t other = some(0);
+        const int32_t start = static_cast<int32_t>(state >> 4);
+        wrong += hil::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other) !=
+                 hil::twin::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
+    }
+    return wrong;
+}
+
+const int32_t multipliers[8] HIL_FLASH = {0x40000000, 0x7FFFFFFF, 0x40000001, 0x5A5A5A5A, 0x7F000000, 0x400000FF, 0x6789ABCD, 0x55555555};
+#define HIL_SHIFTS(n) n, n, n, n, n, n, n, n,
+const int8_t shifts[9 * 8] HIL_FLASH = {HIL_SHIFTS(-8) HIL_SHIFTS(-9) HIL_SHIFTS(-10) HIL_SHIFTS(-11) HIL_SHIFTS(-14) HIL_SHIFTS(-19)
+    HIL_SHIFTS(-24) HIL_SHIFTS(-7) HIL_SHIFTS(1)};
+
+// Sums of all lengths, with ties of a multiplier of 2^30, and what is next to them
+__int24 any_sum(uint8_t n, int8_t shift) {
+    const __int24 random = extreme_sum(static_cast<uint8_t>(n + 13));
+    if (n % 3 || shift < -14) return n % 5 ? random : random >> 8;
+    return static_cast<__int24>(((2 * static_cast<int32_t>(some(0)) + 1) << -shift) + (n / 3) % 3 - 1);
+}
+
+// `exact`: what is decided wrongly; otherwise what differs from the twin, by more than what it leaves out
+uint16_t units_that_differ(bool exact) {
+    uint16_t wrong = 0, undecided = 0;
+    for (uint8_t step = 0; step < 18; ++step) {
+        const hil::Flash<int32_t> m = {multipliers + step % 2 * 4};
+        const hil::Flash<int8_t> s = {shifts + step * 4};
+        for (uint8_t n = 0; n < 90; ++n) {
+            __int24 sums[4], near[4];
+            for (uint8_t r = 0; r < 4; ++r) near[r] = sums[r] = any_sum(n, s[0]);
+            hil::near_rows(near, m, s);
+            for (uint8_t r = 0; r < 4; ++r) {
+                const __int24 apart = near[r] - hil::twin::near_units(sums[r], m[r], s[r]);
+                if (step >= 14) wrong += hil::decides(near[r]);
+                else if (!exact) wrong += apart > 1 || apart < -3;
+                else if (!hil::decides(near[r])) ++undecided;
+                else wrong += (near[r] >> 8) != hil::rescale_once(sums[r], m[r], s[r]) || (near[r] >> 8) != hil::rescale(sums[r], m[r], s[r]);
+            }
+        }
+    }
+    return wrong + (undecided > 2500);
+}
+
 }  // namespace
 
 int main() {
@@ -146,6 +192,10 @@ int main() {
                  shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
     print_number(squares_that_differ());
     print_number(streams_that_differ());
+    print_number(products_that_differ<1>() + products_that_differ<255>() + products_that_differ<-40000>() + products_that_differ<65536>() +
+                 products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
+    print_number(units_that_differ(false));
+    print_number(units_that_differ(true));
     print_char('\n');
     print_end();
 }

@@ -157,8 +157,8 @@ def nf4(values: np.ndarray, entry_bits: int = 16) -> Codebook:
     return with_entries(np.array(NF4) * float(np.abs(values).max(initial=0.0)), entry_bits)
 
 
-def binary(values: np.ndarray, entry_bits: int = 16) -> Codebook:
-    """-s and s, s the mean magnitude: the least squared error."""
+def binary(values: np.ndarray, entry_bits: int = 8) -> Codebook:
+    """-s and s, s the mean magnitude: the least squared error. In 8 bits, as sums of few bits are the point."""
     scale = float(np.abs(values).mean()) if values.size else 0.0
     above = with_entries(np.array([scale]), entry_bits)  # a tie would round the two to different sizes
     largest = max(above.entries)

@@ -181,23 +181,28 @@ _SHAPES = (
     ("fp4e2m1b0", E2M1_BIAS_0, "FP4 E2M1 with bias 0: twice the values of fp4e2m1"),
     ("fp4e3m0", E3M0, "FP4 E3M0: powers of two from 1/4 to 16"),
 )
-NAMED = tuple(
-    NamedFormat(name, shape.bits, summary, partial(fit, shape=shape)) for name, shape, summary in _SHAPES
-) + tuple(
-    NamedFormat(
-        f"{name}pc",
-        shape.bits,
-        f"{name} weights with a scale per output channel, beside {beside}",
-        partial(fit_channels, shape=shape),
-        values=beside,
-    )
-    for name, shape, beside in (("fp8e4m3", E4M3, "fp8e4m3"), ("fp4e2m1", E2M1, "fp8e4m3"))
+
+
+def _per_channel(name: str, shape: Minifloat, beside: str) -> NamedFormat:
+    summary = f"{name} weights with a scale per output channel, beside {beside}"
+    return NamedFormat(f"{name}pc", shape.bits, summary, partial(fit_channels, shape=shape), values=beside)
+
+
+NAMED = (
+    *(NamedFormat(name, shape.bits, summary, partial(fit, shape=shape)) for name, shape, summary in _SHAPES),
+    *(_per_channel(*one) for one in (("fp8e4m3", E4M3, "fp8e4m3"), ("fp4e2m1", E2M1, "fp8e4m3"))),
 )
 _GENERAL = re.compile(r"e([1-8])m(\d|10)(?:b(-?\d{1,2}))?")
 
 
 def parse(name: str) -> NamedFormat | None:
-    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. None for other names."""
+    """`e3m2` or, with a bias other than 2**(e-1) - 1, `e3m2b5`: all codes are numbers. `pc` behind the name of any
+    small float: weights with a scale per output channel, beside that float. None for other names."""
+    if name.endswith("pc"):
+        stem = name.removesuffix("pc")
+        beside = next((one for one in NAMED if one.name == stem), None) or parse(stem)
+        shape = beside.fit(0.0) if beside is not None and not beside.values else None
+        return _per_channel(stem, shape, stem) if isinstance(shape, Minifloat) else None
     found = _GENERAL.fullmatch(name)
     if found is None:
         return None

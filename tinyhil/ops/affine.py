@@ -40,6 +40,7 @@ HALF = Fixed(16, 0)
 BYTE = Fixed(8, 0)
 ADD_LIFT = 20  # of operands before they are aligned (tensorflow/lite/kernels/add.cc)
 SUM_BITS = {8: 32, 16: 63}
+SHORT_BITS = 24  # sums that one register less holds on an AVR
 END = (1 << 31) - 1
 EXACT_SINGLE_BITS = 24  # float32 products and sums of integers below 2**24 are exact in any order
 
@@ -118,8 +119,9 @@ def _sum_bits(node: Node, source: Affine, codes: np.ndarray, bias: np.ndarray, p
     lefts = [max(shift, 0) for _, shift in pairs]
     left, bits = max(lefts), SUM_BITS[source.bits]
     widest = max(int(bound) << by for bound, by in zip(bounds, lefts, strict=True))
-    if bits == SUM_BITS[8] and signed_bits(widest) > bits:
-        bits = SUM_BITS[16]
+    if bits == SUM_BITS[8]:
+        needed = signed_bits(widest)
+        bits = SHORT_BITS if needed <= SHORT_BITS else bits if needed <= bits else SUM_BITS[16]
     factors = [m * 2.0 ** (shift - MULTIPLIER_BITS) for m, shift in pairs]
     results = max(int(bound) * factor for bound, factor in zip(bounds, factors, strict=True))
     if np.abs(bias).max() > END or signed_bits(int(bounds.max())) > 47 or results >= END / 2 or left > 14:
@@ -133,7 +135,7 @@ def _finished(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(samples, rows, outputs) sums to codes; `narrow` rescales 32-bit sums."""
     zero = op.params["zero"]
-    scale = narrow if op.accumulator_bits == SUM_BITS[8] else rescale_wide
+    scale = narrow if op.accumulator_bits <= SUM_BITS[8] else rescale_wide
     codes = scale(sums, arrays[3].reshape(-1), arrays[4].reshape(-1)) + zero
     return limited(codes, op, out)
 
@@ -260,7 +262,7 @@ SUM = Kernel(
     "a + b or a - b, each rescaled to a common scale",
     _execute_sum,
     (*_PAIR, "sign", *_SUM),
-    (*_PAIR, "sign", "a_shift", "b_shift", "o_shift"),
+    (*_PAIR, "sign", *_SUM),
     in_place=True,
     codes=_ALL,
 )

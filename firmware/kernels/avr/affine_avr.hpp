@@ -162,6 +162,9 @@ inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
     return rounded_right(high_product(x, m, 0), static_cast<uint8_t>(-shift));
 }
 
+inline int32_t rescale(__int24 x, int32_t m, int shift) { return rescale(static_cast<int32_t>(x), m, shift); }
+inline int32_t rescale_once(__int24 x, int32_t m, int shift) { return rescale_once(static_cast<int32_t>(x), m, shift); }
+
 // rescale(d * 2^20, m, shift) of the difference of two codes of 8 bits
 template <int Shift>
 inline int32_t rescale_lifted(int16_t d, int32_t m, Const<Shift>) {

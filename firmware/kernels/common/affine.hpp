@@ -1,67 +1,15 @@
 // Asymmetric integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
 #pragma once
+#include "firmware/kernels/common/affine_sum.hpp"
 #include "firmware/kernels/common/block.hpp"
 #include "firmware/kernels/common/conv.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/pool.hpp"
 #include "firmware/kernels/common/quire.hpp"
+#include "firmware/kernels/common/rescale.hpp"
 #include "firmware/kernels/common/rows.hpp"
-#ifdef __AVR__
-#include "firmware/kernels/avr/affine_avr.hpp"
-#endif
 
 namespace hil {
-
-#ifndef __AVR__
-// x * m * 2^(shift - 31) with two roundings: the high half of the doubled product to nearest, then the right shift.
-inline int32_t rescale(int32_t x, int32_t m, int shift) {
-    if (shift > 0) x = static_cast<int32_t>(static_cast<uint32_t>(x) << shift);
-    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << 30)) >> 31);
-    if (shift >= 0) return high;
-    const int32_t twice = (high + (high >> 31)) >> (-shift - 1);  // away from zero where it is a tie
-    return (twice >> 1) + (twice & 1);
-}
-
-// The same with one rounding: what fully connected layers do
-inline int32_t rescale_once(int32_t x, int32_t m, int shift) {
-    const int right = 31 - shift;
-    return static_cast<int32_t>((static_cast<int64_t>(x) * m + (int64_t(1) << (right - 1))) >> right);
-}
-
-// rescale of numbers below 2^30, by a factor known to be below 1 when this is compiled
-template <class Shift>
-inline int32_t rescale_small(int32_t x, int32_t m, Shift shift) {
-    if (int(shift) > 0) return rescale(x, m, int(shift));
-    const int32_t high = upper_product(2 * x, m);
-    const int right = int(shift) < 0 ? -int(shift) - 1 : 0;
-    return int(shift) == 0 ? high : (((high + (high >> 31)) >> right) + 1) >> 1;
-}
-
-// rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts):
-// terms of sums are below 2^28, sums below 2^29, products below 2^16
-template <class Shift>
-inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
-    return rescale_small(static_cast<int32_t>(d) * (int32_t(1) << 20), m, shift);
-}
-template <class Shift>
-inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale_small(sum, m, shift); }
-template <class Shift>
-inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) { return rescale_small(static_cast<int32_t>(a) * b, m, shift); }
-#endif
-
-// rescale_once with ties away from zero: what means do
-inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
-    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
-}
-
-// For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
-inline int32_t rescale(int64_t x, int32_t m, int shift) {
-    const int32_t reduced = m < 0x7FFF0000 ? (m + (int32_t(1) << 15)) >> 16 : 0x7FFF;
-    const int right = 15 - shift;
-    return static_cast<int32_t>((x * reduced + (int64_t(1) << (right - 1))) >> right);
-}
-
-inline int32_t rescale_once(int64_t x, int32_t m, int shift) { return rescale(x, m, shift); }
 
 // Multiplier and shift of each output channel, in the place of a kernel's shift
 template <class Multipliers, class Shifts, bool Once>
@@ -89,7 +37,11 @@ inline Out requantize(Number sum, Rescale<Once> r) {
     return saturate<Out>(static_cast<int32_t>(units + r.zero));
 }
 
-#ifndef __AVR__
+#ifdef __AVR__
+}  // namespace hil
+#include "firmware/kernels/avr/affine_rows_avr.hpp"
+namespace hil {
+#else
 // The same for sums below 2^30 (codegen/arrange.py) and factors below 1/4, as nearly all are
 template <class Out, bool Once>
 __attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) { return requantize<Out>(sum, r); }
@@ -139,19 +91,14 @@ HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M mul
     convolve<Acc>(out, padded, weights, x, bias, w, groups, outputs, channels, Const<0>());
 }
 
-template <class Acc, class Out, class A, class B, class Count, class P, class Q, class ZA, class ZB, class Z, class Sign,
-          class SA, class SB, class SO>
-void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_zero, ZB b_zero, Z zero, Sign sign,
-                int32_t a_multiplier, SA a_shift, int32_t b_multiplier, SB b_shift, int32_t o_multiplier, SO o_shift) {
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, int AZero, int BZero, int Zero, int Sign,
+          int32_t AM, int AS, int32_t BM, int BS, int32_t OM, int OS>
+void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, Const<AZero>, Const<BZero>, Const<Zero>, Const<Sign>,
+                LongConst<AM>, Const<AS>, LongConst<BM>, Const<BS>, LongConst<OM>, Const<OS>) {
+    using Sum = CodeSum<Factor<AM, AS>, Factor<BM, BS>, Factor<OM, OS>, AZero, BZero, Zero, Sign>;
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
-    for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int32_t left = rescale_lifted(a[i.next(n)] - int(a_zero), a_multiplier, a_shift);
-        const int32_t right = rescale_lifted(b[j.next(n)] - int(b_zero), b_multiplier, b_shift);
-        const int32_t sum = int(sign) > 0 ? left + right : left - right;
-        const auto units = rescale_sum(sum, o_multiplier, o_shift);
-        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
-    }
+    for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = Sum::template of<Out>(a[i.next(n)], b[j.next(n)]);
 }
 
 template <class Acc, class Out, class A, class B, class Count, class P, class Q, class ZA, class ZB, class Z, class Shift>

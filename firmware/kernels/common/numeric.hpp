@@ -63,9 +63,17 @@ struct Const {
     constexpr operator int() const { return N; }
 };
 
+// The same for numbers of 32 bits, which an int of the AVR does not hold
+template <int32_t N>
+struct LongConst {
+    constexpr operator int32_t() const { return N; }
+};
+
 // What such a number is to a kernel: by these names generated calls pass them (codegen/calls.py).
 template <int N>
 using ALift = Const<N>;
+template <int32_t N>
+using AMultiplier = LongConst<N>;
 template <int N>
 using APeriod = Const<N>;
 template <int N>
@@ -76,6 +84,8 @@ template <int N>
 using AddShift = Const<N>;
 template <int N>
 using BLift = Const<N>;
+template <int32_t N>
+using BMultiplier = LongConst<N>;
 template <int N>
 using BPeriod = Const<N>;
 template <int N>
@@ -114,6 +124,8 @@ template <int N>
 using Mean = Const<N>;
 template <int N>
 using Mode = Const<N>;
+template <int32_t N>
+using OMultiplier = LongConst<N>;
 template <int N>
 using OShift = Const<N>;
 template <int N>

@@ -1,0 +1,278 @@
+"""SqueezeNet 1.1 on photos of ImageNet: MinUn's largest network, in its 1.16 MB and in ours, and on an STM32H747."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from benchmarks.papers import networks
+from benchmarks.papers.fp8 import host_engine
+from benchmarks.papers.fp8.scores import by_onnxruntime
+from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
+from benchmarks.shape_graphs import squeezenet_with
+from tinyhil.assignment import Assignment, load_assignment
+from tinyhil.calibrate import Ranges, calibrate
+from tinyhil.evaluate import evaluate
+from tinyhil.harness import api
+from tinyhil.lower import lower
+from tinyhil.memplan.arena.passes import ALL_NAMES
+from tinyhil.memplan.arena.placement import place
+from tinyhil.program import Program
+
+NAME = "squeezenet"
+TESTED, SEARCHED = range(128), range(600, 632)  # pictures; the last 16 calibrate
+FORMATS = ("fixed8", "fixed8pc", "fixed16", "posit8es2", "posit16es1")
+MINUN_BYTES, MINUN_FIRST_FIT, GOAL_BYTES, TIGHT_BYTES = 1_160_000, 1_440_000, 450_000, 250_000
+FAMILIES = {"fixed": "fixed8,fixed16", "posit": "posit8es2,posit16es1"}
+EVALUATIONS = 12
+WIDTHS = ("8", "mix a", "mix b", "16")
+LAST = "conv10_w"  # 512,000 of 1,237,508 weights and biases
+ON_BOARD = {"all 1,000 classes": ("kmeans16", 224, 1000), "100 classes, 112 x 112": ("fixed8", 112, 100)}
+
+
+def cells() -> Iterator[Cell]:
+    yield Cell("float", partial(_float, TESTED))
+    for fmt in FORMATS:
+        yield Cell(f"uniform/{fmt}", partial(_uniform, fmt, TESTED))
+    for width in WIDTHS:
+        yield Cell(f"arena/{width}", partial(_arena, width))
+    for limit in (MINUN_BYTES, TIGHT_BYTES):
+        for family in FAMILIES:
+            yield Cell(f"search/{limit}/{family}", partial(_search, limit, family))
+    for label in ON_BOARD:
+        yield Cell(f"board/{label}", partial(_board, label))
+
+
+def quick() -> Iterator[Cell]:
+    yield Cell("quick float", partial(_float, range(4)))
+    yield Cell("quick uniform/fixed8", partial(_uniform, "fixed8", range(4)))
+    yield Cell("arena/mix a", partial(_arena, "mix a"))
+
+
+@cache
+def _pictures(chosen: range) -> networks.Pictures:
+    return networks.pictures(NAME, chosen)
+
+
+@cache
+def _ranges() -> Ranges:
+    return calibrate(networks.model(NAME).graph, networks.calibration(NAME), {"name": networks.IMAGENET})
+
+
+def _right(outputs: np.ndarray, chosen: range) -> Row:
+    """How often the label is the first, and among the first five."""
+    best = np.argsort(-outputs.reshape(len(outputs), -1), axis=1, kind="stable")[:, :5]
+    hit = best == _pictures(chosen).y[:, None]
+    return {"pictures": len(chosen), "top1": int(hit[:, 0].sum()), "top5": int(hit.sum())}
+
+
+def _float(chosen: range) -> Row:
+    x = _pictures(chosen).x
+    ours = np.concatenate([evaluate(networks.model(NAME).graph, x[at : at + 8]) for at in range(0, len(x), 8)])
+    return {**_right(ours, chosen), "onnxruntime": _right(by_onnxruntime(NAME, x), chosen)}
+
+
+def _uniform(fmt: str, chosen: range) -> Row:
+    return _scored(lower(networks.model(NAME).graph, Assignment(fmt), _ranges()), chosen)
+
+
+def _scored(program: Program, chosen: range) -> Row:
+    """Of a program as boards get it: right answers on the host engine, and its arena."""
+    ran = host_engine.run(program, _pictures(chosen).x)
+    placed = place(program)
+    found = {"arena": placed.plan.peak_bytes, "proven": placed.plan.proven, "saturations": ran.saturations}
+    return {**_right(ran.outputs, chosen), **found}
+
+
+def _arena(width: str) -> Row:
+    """Bytes as MinUn plans, every tensor apart, the input included: first fit and optimal."""
+    found: Row = {}
+    for label, fused in (("unfused", False), ("fused", True)):
+        program = squeezenet_with(width, fused=fused)
+        plans = {
+            "first fit": place(program, ALL_NAMES, "first-fit").plan,
+            "optimal": place(program, ALL_NAMES).plan,
+        }
+        found[label] = {how: plan.peak_bytes for how, plan in plans.items()}
+    return found
+
+
+def _search(limit: int, family: str) -> Row:
+    """HAUNTER's own search under a limit of the arena; what it found, on the pictures that it has not seen."""
+    given = _pictures(SEARCHED)
+    graph = networks.model(NAME).graph
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "widths.yaml"
+        model = api.load(networks.path_of(NAME)).calibrate(networks.calibration(NAME))
+        record = model.search(
+            given.x,
+            given.y,
+            arena=limit,
+            formats=FAMILIES[family],
+            strategy="haunter",
+            evaluations=EVALUATIONS,
+            out=out,
+        )
+        found = load_assignment(record["assignment_file"], graph)
+    program = lower(graph, found, _ranges())
+    narrow = FAMILIES[family].split(",")[0]
+    values = set(graph.all_shapes()) - set(graph.all_constants())
+    chosen = [found.format_of((name,)) for name in values]
+    return {**_scored(program, TESTED), "narrow": sum(fmt == narrow for fmt in chosen), "values": len(chosen)}
+
+
+def _board(label: str) -> Row:
+    """One picture on the emulated STM32H747."""
+    last, side, classes = ON_BOARD[label]
+    model = api.load(_cut(side, classes)).calibrate(_shrunk(networks.calibration(NAME), side))
+    given = _pictures(TESTED)
+    x, y = _shrunk(given.x[:1], side), given.y[:1]
+    record: Any = model.run("h747", x, y, formats={"default": "fixed8", "values": {LAST: last}})
+    memory = record.memory
+    return {
+        "bit_exact": bool(record.bit_exact),
+        "cycles": int(record.latency.median),
+        "arena": int(memory["arena_bytes"]),
+        "ram": int(memory["static_bytes"]) + int(memory["stack_bytes"]),
+        "flash": int(memory["flash_bytes"]),
+    }
+
+
+def _shrunk(x: np.ndarray, side: int) -> np.ndarray:
+    """Pictures of fewer pixels, each the mean of a square."""
+    by = x.shape[-1] // side
+    return x.reshape(*x.shape[:2], side, by, side, by).mean(axis=(3, 5), dtype=np.float32)
+
+
+def _cut(side: int, classes: int) -> onnx.ModelProto:
+    """The network for pictures of `side`, with the first `classes` of its outputs."""
+    proto = onnx.load(str(networks.path_of(NAME)))
+    for one in proto.graph.initializer:
+        if one.name in (LAST, LAST.replace("_w", "_b")):
+            one.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(one)[:classes].copy(), one.name))
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_value = side
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = classes
+    del proto.graph.value_info[:]
+    return proto
+
+
+def _share(row: Row, key: str) -> str:
+    return f"{100 * row[key] / row['pictures']:.1f}"
+
+
+def _kilobytes(count: int) -> str:
+    return f"{count / 1000:.0f}"
+
+
+def body(rows: Rows) -> str:
+    parts = [
+        "1,000 photos, one of each class, probably of ImageNet's training part: accuracies are optimistic. "
+        f"{len(TESTED)} are tested, {networks.CALIBRATION} others calibrate, {len(SEARCHED)} others are searched on. "
+        "Programs as boards get them, run by the host engine."
+    ]
+    return "\n\n".join(part for part in (*parts, _accuracy(rows), _memory(rows), _boards(rows)) if part)
+
+
+def _accuracy(rows: Rows) -> str:
+    lines: list[tuple[object, ...]] = [
+        (key.removeprefix("quick "), row["pictures"], _share(row, "top1"), _share(row, "top5"), None, None)
+        for key, row in rows.items()
+        if key.endswith("float")
+    ]
+    for key, row in rows.items():
+        if key.startswith(("uniform/", "quick uniform/", "search/")) and "failed" not in row:
+            narrow = f"{row['narrow']} of {row['values']}" if "values" in row else None
+            said = key.replace("uniform/", "").replace("search/", "HAUNTER in ")
+            lines.append(
+                (said, row["pictures"], _share(row, "top1"), _share(row, "top5"), _kilobytes(row["arena"]), narrow)
+            )
+    heads = ("Formats", "pictures", "top-1 %", "top-5 %", "arena, KB", "values of 8 bits")
+    return "## Accuracy\n\n" + table(heads, lines) if lines else ""
+
+
+def _memory(rows: Rows) -> str:
+    lines = [
+        (width, *(_kilobytes(row[label][how]) for label in ("unfused", "fused") for how in row[label]))
+        for width, row in under(rows, "arena").items()
+    ]
+    heads = ("Widths", *(f"{how}{more}" for more in ("", ", fused") for how in ("first fit", "optimal")))
+    said = (
+        "## Memory\n\nTheirs, posits of 8 and 16 bits: 1,440 KB by first fit, 1,160 KB planned. KB of the arena, from "
+        "shapes; *optimal*: every live tensor apart, the input included, as MinUn plans; what our passes leave (in "
+        "place, views, order, layers row by row) stands above; *fused*: activations inside of layers. The mixes are "
+        "two random halves of the tensors in 16 bits."
+    )
+    return f"{said}\n\n{table(heads, lines)}" if lines else ""
+
+
+def _boards(rows: Rows) -> str:
+    lines = [
+        (
+            label,
+            "yes" if row["bit_exact"] else "no",
+            f"{row['cycles'] / 1e6:,.0f}",
+            *(f"{row[key]:,}" for key in ("arena", "ram", "flash")),
+        )
+        for label, row in under(rows, "board").items()
+        if "failed" not in row
+    ]
+    said = (
+        "## On the STM32H747\n\nThe arena fits the AXI SRAM (524,288 B). Weights of 8 bits take 1,237,508 B, the flash "
+        "bank of the Cortex-M7 has 1,048,576 B. They would go to the second bank (1 MB at 0x0810 0000, that of the "
+        "Cortex-M4), or to the Discovery board's Quad-SPI flash (2 x 64 MB, mapped at 0x9000 0000); its SDRAM (32 MB "
+        "at 0xD000 0000) is not needed. `hil` writes the first bank only. With the last layer's weights as 16 clusters "
+        "of 4 bits (`kmeans16`) the whole network fits there, no external memory used; and cut, in 8 bits throughout. "
+        "One picture each on the emulated board, compared with the reference; cycles are modelled, at 64 MHz."
+    )
+    heads = ("Network", "bit-exact", "million cycles", "arena B", "RAM B", "flash B")
+    return f"{said}\n\n{table(heads, lines)}" if lines else ""
+
+
+def _less_memory(rows: Rows) -> Verdict:
+    """The claim is MinUn's: planning takes a fifth off first fit."""
+    found = under(rows, "arena")
+    if not found:
+        return Verdict("not testable here", "not measured yet")
+    ratios = {width: row["unfused"]["first fit"] / row["unfused"]["optimal"] for width, row in found.items()}
+    said = ", ".join(f"{width} {ratio:.2f}" for width, ratio in ratios.items())
+    confirmed = max(ratios.values()) > 1.0
+    return Verdict("confirmed" if confirmed else "refuted", f"first fit over optimal: {said}")
+
+
+def _same_accuracy(rows: Rows) -> Verdict:
+    """Posits of 8 and 16 bits in 1.16 MB, beside ours below 0.45 MB."""
+    whole, found = rows.get("float"), under(rows, "search")
+    if whole is None or f"{MINUN_BYTES}/posit" not in found or "failed" in found[f"{MINUN_BYTES}/posit"]:
+        return Verdict("not testable here", "not measured yet")
+    row = found[f"{MINUN_BYTES}/posit"]
+    lost = 100 * (whole["top1"] - row["top1"]) / row["pictures"]
+    ours = f"{lost:.1f} points of top-1 lost, arena {_kilobytes(row['arena'])} KB (theirs 1,160; our goal 450)"
+    return Verdict("confirmed" if lost <= 1.0 and row["arena"] <= MINUN_BYTES else "refuted", ours)
+
+
+PAPER = Paper(
+    NAME,
+    "SqueezeNet in posits on ImageNet (MinUn, section 6)",
+    cells,
+    quick,
+    body,
+    (
+        Claim(
+            "Optimal planning of SqueezeNet's mixed widths needs less than first fit (1.16 against 1.44 MB)",
+            _less_memory,
+        ),
+        Claim("Posits of 8 and 16 bits in 1.16 MB keep the accuracy of float32", _same_accuracy),
+    ),
+    absent={
+        "accuracy 6.5 points above Shiftry's": "their validation pictures, and Shiftry's SqueezeNet",
+        "external memory": "a driver for the board's Quad-SPI flash and SDRAM; not needed, see above",
+    },
+)

@@ -1,0 +1,95 @@
+"""The search over orders against the search over canonical positions; what it is for; budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from test_memplan_planners import SLOW_OK, aliased, buffers
+
+from benchmarks.hard_planning import instance
+from tinyhil import memplan
+from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat
+from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, accepted_groups, make_blocks
+from tinyhil.memplan.csv import read_problem
+from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.orders import EFFORTS, Effort, search_orders
+from tinyhil.memplan.progress import Account
+
+INSTANCES = Path(__file__).parent / "instances"
+
+
+def lowest_peak(blocks: list[Block]) -> int:
+    """By the search over canonical positions alone."""
+    height = max(block.size_bytes for block in blocks)
+    while run_strategy(blocks, STRATEGIES[0], height, 10**7)[0].state != FOUND:
+        height += 1
+    return height
+
+
+def meet(one: Block, other: Block, offsets: dict[Block, int]) -> bool:
+    """Whether any two pieces live at once share a byte."""
+    a, b = offsets[one], offsets[other]
+    return any(
+        max(s, u) < min(e, v) and a < b + size_b and b < a + size_a
+        for s, e, size_a in one.pieces
+        for u, v, size_b in other.pieces
+    )
+
+
+def decide_alike(blocks: list[Block]) -> None:
+    if not blocks:
+        return
+    peak = lowest_peak(blocks)
+    for height, state in ((peak, FOUND), (peak - 1, EXHAUSTED), (peak + 3, FOUND)):
+        for effort in (EFFORTS[0], Effort(8, 10**7)):  # with cliques looked at as a whole, and almost none
+            found = search_orders(blocks, height, effort, Account(Budget(10**9)))
+            assert found is not None
+            assert found[0].state == state
+            places = dict(zip(blocks, found[1], strict=False))
+            for index, block in enumerate(blocks if state == FOUND else ()):
+                assert places[block] % block.alignment == 0
+                assert 0 <= places[block] <= height - block.size_bytes
+                assert not any(meet(block, other, places) for other in blocks[:index])
+
+
+@SLOW_OK
+@given(found=buffers(9, (1, 2, 4, 6)))
+def test_both_searches_decide_alike(found: tuple[Buffer, ...]) -> None:
+    decide_alike(make_blocks(Problem(found)))
+
+
+@SLOW_OK
+@given(problem=aliased((1, 2)))
+def test_both_searches_decide_alike_about_joined_buffers(problem: Problem) -> None:
+    """Blocks of several sizes at one offset."""
+    decide_alike(make_blocks(problem, accepted_groups(problem)))
+
+
+def test_orders_prove_what_alignment_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """29 buffers of mixed alignments: the search over canonical positions ended at 290 B."""
+    monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
+    plan = memplan.plan(read_problem(INSTANCES / "aligned_29.csv"), budget=Budget(500_000))
+    assert (plan.peak_bytes, plan.proven) == (281, True)
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("aligned", 0), ("aligned", 104), ("gapped", 0), ("both", 70)])
+def test_more_work_never_gives_a_worse_plan(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
+    problem = instance(seed, kind)
+    plans = [memplan.plan(problem, budget=Budget(nodes)) for nodes in (1, 2000, 40_000, 90_000, 400_000)]
+    peaks = [plan.peak_bytes for plan in plans]
+    bounds = [plan.lower_bound_bytes for plan in plans]
+    assert peaks == sorted(peaks, reverse=True)
+    assert bounds == sorted(bounds)
+    assert plans[-1].proven
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_more_work_never_fills_regions_worse(seed: int) -> None:
+    found = instance(seed, "plain").buffers
+    half = memplan.lower_bound(Problem(found)).bytes * 5 // 8
+    problem = Problem(found, (Region("dtcm", half), Region("axi")))
+    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (10, 1000, 5000, 20_000, 50_000)]
+    assert peaks == sorted(peaks, reverse=True)

@@ -1,0 +1,73 @@
+"""Fake quantisation and detection scores of the papers' experiments, against other people's libraries."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from benchmarks.papers import detection
+from benchmarks.papers.fp8.fake_quantize import FORMATS, INT8, Reach, Scheme, numbers, schemes
+from tinyhil.formats import named
+from tinyhil.formats.codec import dequantize, quantize
+
+RANDOM = np.random.default_rng(0)
+VALUES = np.concatenate([size * RANDOM.normal(size=20_000) for size in (1e-4, 1e-2, 1, 10, 300, 1e5)])
+VALUES = np.append(VALUES, [0.0, -0.0, 448, 464, 465, 2**-9, 2**-10, 3 * 2**-11, 15.5, 31, 1e30]).astype(np.float32)
+THEIRS = {"E4M3": ml_dtypes.float8_e4m3fn, "E5M2": ml_dtypes.float8_e5m2, "E3M4": ml_dtypes.float8_e3m4}
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_rounding_is_that_of_ml_dtypes(name: str) -> None:
+    """E3M4 within theirs, which ends at 15.5 where ours has one binade more."""
+    limit = 15.5 if name == "E3M4" else numbers(name).largest
+    given = np.clip(VALUES, -limit, limit)
+    expected = given.astype(THEIRS[name]).astype(np.float32)
+    assert np.array_equal(numbers(name).rounded(given, numbers(name).largest), expected)
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {INT8}))
+def test_rounding_is_that_of_the_format(name: str) -> None:
+    fmt = named(FORMATS[name]).fit(0.0)
+    expected = dequantize(quantize(VALUES, fmt)[0], fmt)
+    assert np.array_equal(numbers(name).rounded(VALUES, numbers(name).largest), expected)
+
+
+def test_scales_by_hand() -> None:
+    of = Reach(largest=7.0, percentile=3.5)
+    found = {rule: Scheme("E5M2", rule).scale(of) for rule in ("0.2", "max", "percentile", "paper-literal")}
+    assert found == pytest.approx(
+        {"0.2": 0.2, "max": 7 / 57344, "percentile": 3.5 / 57344, "paper-literal": 3.5 / 114688}
+    )
+    literal = Scheme("E5M2", "paper-literal")
+    assert literal.held(np.float32([7.0]), literal.scale(of)) == pytest.approx(3.5 / 256)
+    assert Scheme("E4M3", "power of two").scale(of) == 2**-6  # 448 / 64 = 7
+
+
+def test_weights_by_channel_reach_as_far_as_their_channel() -> None:
+    weights = np.float32([[0.001, 0.0007], [5.0, 3.0]])
+    held = {by: Scheme(INT8, "max", by).weights(weights, 0) for by in (False, True)}
+    assert held[False][0].tolist() == [0.0, 0.0]
+    assert held[True] == pytest.approx(weights, rel=0.01)
+    assert len({(one.format, one.rule, one.by_channel) for one in schemes()}) == len(schemes()) == 44
+
+
+def test_boxes_that_overlap_are_one_class_by_class() -> None:
+    """Two of one class over each other, one of another class there, one elsewhere."""
+    rows = [
+        (50, 50, 20, 20, 0.9, 1, 0),
+        (52, 50, 20, 20, 0.8, 1, 0),
+        (50, 50, 20, 20, 0.7, 0, 1),
+        (90, 90, 9, 9, 0.6, 1, 0),
+    ]
+    found = detection.boxes(np.float64(rows))
+    assert found[:, 4].tolist() == [0.9, 0.7, 0.6]
+    assert found[0, :4].tolist() == [40, 40, 60, 60]
+
+
+def test_average_precision_by_hand() -> None:
+    """The second of three boxes is wrong: precision 1 up to a recall of 1/2, 2/3 behind; 51 and 50 of 101 points."""
+    truth = np.float64([(0, 3, 10, 10, 30, 30), (1, 3, 50, 50, 90, 90)])
+    found = [np.float64([(10, 10, 30, 31, 0.9, 3), (60, 0, 80, 20, 0.8, 3)]), np.float64([(52, 50, 90, 90, 0.7, 3)])]
+    assert detection.average_precision(found, truth) == pytest.approx((51 + 50 * 2 / 3) / 101, abs=1e-6)
+    assert detection.average_precision([np.zeros((0, 6))] * 2, truth) == 0.0

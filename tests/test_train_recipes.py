@@ -1,0 +1,148 @@
+"""Ways of training: a teacher, entries of codebooks, learned scales, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_train import DIGITS, graph_of  # noqa: E402
+
+from tinyhil.assignment import Assignment  # noqa: E402
+from tinyhil.errors import DataError  # noqa: E402
+from tinyhil.formats.fixed import Fixed  # noqa: E402
+from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
+from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
+from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
+from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
+from tinyhil.train.integers import Judge  # noqa: E402
+from tinyhil.train.network import network  # noqa: E402
+from tinyhil.train.quantize import quantizers  # noqa: E402
+from tinyhil.train.samples import divide  # noqa: E402
+from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
+
+SAMPLES = divide(DIGITS.x_train[:300], DIGITS.y_train[:300], 0)  # type: ignore[index]
+
+
+def job(fmt: str, samples=SAMPLES, **options: object) -> Job:  # type: ignore[no-untyped-def]
+    judge = Judge(graph_of("digits_cnn"), Assignment(fmt), samples.calibration[:100], NumpyExecutor())
+    return Job(judge, samples, Schedule(**{"batch": 60, **options}))  # type: ignore[arg-type]
+
+
+def test_a_teacher_outweighs_labels_that_are_wrong() -> None:
+    wrong = replace(SAMPLES, y=(SAMPLES.y + 3) % 10)
+    taught, untaught = (
+        train(job("fixed6", wrong, epochs=1, batch=16, rate=1e-1, teacher=share)).epochs[-1] for share in (1.0, 0.0)
+    )
+    assert taught.accuracy > 0.9
+    assert untaught.accuracy < 0.5
+
+
+def test_gradients_are_those_of_the_entries() -> None:
+    """As autograd has them where entries are looked up by index."""
+    weights = torch.tensor([[0.5, -1.0, 0.5], [2.0, -1.0, 0.5]]).requires_grad_()
+    index = torch.tensor([1, 0, 1, 2, 0, 1])
+    factors = torch.arange(6.0).reshape(2, 3) + 1
+    (weights * factors).square().sum().backward()
+    entries = torch.tensor([-1.0, 0.5, 2.0]).requires_grad_()
+    (entries[index].reshape(2, 3) * factors).square().sum().backward()
+    share_gradients({"w": weights}, {"w": index})
+    assert weights.grad is not None
+    assert entries.grad is not None
+    counts = torch.tensor([2.0, 3.0, 1.0])
+    assert torch.allclose(weights.grad.reshape(-1), (entries.grad / counts.sqrt())[index])
+    assert float(weights.grad.norm()) == pytest.approx(float(entries.grad.norm()))
+
+
+def test_weights_keep_their_entries_which_move() -> None:
+    given = job("kmeans4", epochs=2, rate=1e-2, entries=True, teacher=0.5)
+    graph, judge = given.judge.graph, given.judge
+    net = network(graph)
+    first = clustered(net.weights, quantizers(graph, judge.assignment, judge.ranges({})))
+    before = {name: net.weights[name].detach().numpy().copy() for name in first}
+    trained = train(given)
+    assert trained.best.number > 0
+    assert trained.best.accuracy > trained.epochs[0].accuracy
+    for name, index in first.items():
+        after = trained.constants[name].reshape(-1)
+        assert (after != before[name].reshape(-1)).any()
+        assert all(len(np.unique(after[index.numpy() == entry])) == 1 for entry in np.unique(index))
+
+
+def test_steps_have_the_gradient_of_lsq() -> None:
+    """Inside the rounding error, beyond the ends the end itself, in units of the step."""
+    from tinyhil.train.scales import _Learned
+
+    x = torch.tensor([0.3, -0.6, 5.0, -9.0, 1.1]).requires_grad_()
+    step = torch.tensor(-1.2).requires_grad_()  # rounded to a half
+    out = _Learned.apply(x, step, -8, 7)
+    assert out.tolist() == [0.5, -0.5, 3.5, -4.0, 1.0]
+    out.sum().backward()
+    by_step = np.array([1 - 0.6, -1 + 1.2, 7, -8, 2 - 2.2])
+    assert step.grad is not None
+    assert float(step.grad) == pytest.approx(by_step.sum() * 0.5 * np.log(2) / np.sqrt(5 * 7), rel=1e-5)
+    assert x.grad is not None
+    assert x.grad.tolist() == [1, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 1, 2])
+def test_the_program_has_the_exponents_that_were_learned(shift: int) -> None:
+    given = job("fixed4")
+    graph, judge = given.judge.graph, given.judge
+    used = quantizers(graph, judge.assignment, judge.ranges({}))
+    steps = started(used, network(graph).weights)
+    moved = held(used, {n: torch.tensor(float(used.values[n].exponent + shift)) for n in steps if n in used.values})
+    ends = {n: 2.0 ** (f.bits - 1 + f.exponent) for n, f in moved.values.items() if n in moved.steps}
+    again = quantizers(graph, judge.assignment, ranges_with(judge.ranges({}), graph, ends))
+    assert len(ends) >= 3
+    for name in ends:
+        fmt, wanted = again.values[name], used.values[name]
+        assert isinstance(fmt, Fixed)
+        assert fmt.exponent == wanted.exponent + shift, name
+
+
+def test_learned_scales_resume_to_the_same_weights(tmp_path: Path) -> None:
+    options = {"epochs": 3, "rate": 2e-2, "scales": True}
+    whole = train(job("fixed2", **options))
+    assert whole.best.number > 0
+    assert whole.best.accuracy > whole.epochs[0].accuracy
+    path = tmp_path / "run.checkpoint.npz"
+
+    class Stop(Exception):
+        pass
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(replace(job("fixed2", **options), checkpoint=path, tell=stop))
+    resumed = train(replace(job("fixed2", **options), checkpoint=path))
+    assert resumed.epochs[1:] == whole.epochs[1:]
+    assert resumed.ranges.values == whole.ranges.values
+    assert all(np.array_equal(resumed.constants[n], array) for n, array in whole.constants.items())
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.checkpoint.npz"
+    state = Checkpoint("me", np.zeros((1, 3)), 1.0, np.ones(2), {}, {}, {}, {})
+    save_checkpoint(path, state)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(DataError, match=r"a\.checkpoint\.npz: .*No space left on device; make room"):
+        save_checkpoint(path, state)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(DataError, match="No such file"):
+        save_checkpoint(tmp_path / "gone" / "a.npz", state)
