@@ -21,7 +21,7 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/<name>.md."""
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
-    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(cells)}"]
+    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(paper, cells)}"]
     parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
     parts.append(paper.body(rows))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
@@ -30,13 +30,12 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _measured(cells: record.Record) -> str:
+def _measured(paper: Paper, cells: record.Record) -> str:
     commits = dict.fromkeys(cell["commit"][:10] for cell in cells.values())
     seconds = sum(cell["processor_s"] for cell in cells.values())
     failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
-    said = (
-        f"{len(cells)} cells, {seconds / 60:.1f} minutes of one processor, commit {', '.join(commits) or 'none yet'}."
-    )
+    count, spent = len(list(paper.cells())), f"{seconds / 60:.1f} minutes of one processor"
+    said = f"{len(cells)} of {count} cells, {spent}, commit {', '.join(commits) or 'none yet'}."
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
