@@ -213,7 +213,7 @@ def arithmetic() -> Iterator[Row]:
             yield {**row, "seconds": round(time.process_time() - begin)}
 
 
-HALVES = Schedule(epochs=6, batch=400, rate=1e-2)
+HALVES = Schedule(epochs=15, batch=400, rate=1e-2)
 LARGE = 2.0**13  # of values that are not normalized: gradients behind the first layers are below 2^-24
 
 
