@@ -138,7 +138,7 @@ def _board(label: str) -> Row:
         "cycles": int(record.latency.median),
         "arena": int(memory["arena_bytes"]),
         "ram": int(memory["static_bytes"]) + int(memory["stack_bytes"]),
-        "flash": int(memory["flash_bytes"]),
+        "flash": int(record.flash_bytes),
     }
 
 
