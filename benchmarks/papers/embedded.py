@@ -165,9 +165,9 @@ def _energy(request: EnergyRequest) -> Row:
 def body(rows: Rows) -> str:
     parts = [
         "LeNet-5 and ResNet-20 of the zoo, trained in float32; no network is retrained. ResNet-20 stands for the "
-        "book's AlexNet on CIFAR-10. Integers of the host engine. *Per layer*: a power of two for each tensor, the least "
-        f"that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least that no "
-        f"value exceeds or up to {FINER_ALL} below; the best of these."
+        "book's AlexNet on CIFAR-10. Integers of the host engine. *Per layer*: a power of two for each tensor, the "
+        f"least that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least "
+        f"that no value exceeds or up to {FINER_ALL} below; the best of these."
     ]
     for name, network in NETWORKS.items():
         shown = [_scaling_table({**under(rows, f"scaling/{name}"), **under(rows, f"quick scaling/{name}")})]
