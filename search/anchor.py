@@ -14,13 +14,13 @@ def least(
 ) -> Candidate:
     """The best of one format for all and of `known`, then one group after the other as long as that helps; ends where
     the cost is at most `enough`."""
-    starts = [*(space.uniform(Choice(name)) for name in space.formats), *known]
+    starts = [*space.starts(), *known]
     best = min(starts, key=cost)
     value = cost(best)
     for _ in range(PASSES):
         before = value
         for index in range(len(space.groups)):
-            for name in space.formats:
+            for name in space.offered(index):
                 if value <= enough:
                     return best
                 other = space.with_choices(best, {index: Choice(name)})

@@ -47,7 +47,7 @@ def sensitivities(problem: SearchProblem) -> Sensitivities:
     rows = []
     for index in sorted(problem.space.present(everywhere)):
         group, errors = problem.space.groups[index], dict[str, float]()
-        offered = {Choice(name) for name in problem.space.formats} | _moved(problem, everywhere, index, samples)
+        offered = {Choice(name) for name in problem.space.offered(index)} | _moved(problem, everywhere, index, samples)
         for choice in sorted(offered - {wide}, key=lambda choice: (choice.bits, choice.format, -choice.offset)):
             try:
                 score = _score(problem, problem.space.with_choices(everywhere, {index: choice}), samples)
@@ -67,7 +67,7 @@ def _asked(problem: SearchProblem) -> tuple[Choice, int]:
             counts[common, probe] += 1
     if counts:
         return counts.most_common(1)[0][0]
-    many = len(problem.space.groups) * (len(problem.space.formats) - 1)
+    many = sum(len(problem.space.offered(index)) - 1 for index in range(len(problem.space.groups)))
     return problem.space.high, max(FEWEST, int(len(problem.evaluator.examples) * MOST) // (1 + many))
 
 

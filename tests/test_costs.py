@@ -22,12 +22,12 @@ from search_models import FORMATS, STRATEGY_NAMES, network_problem
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.cli import main
-from tinyhil.harness.search.cost_table import CostTable, Version
+from tinyhil.harness.search.cost_table import CostTable, Version, describer
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
 from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import Budget, search
-from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.space import ARENA, CONSTANT, Candidate, Choice, Space
 from tinyhil.search.strategies import make_strategy
 
 CLOCK_HZ = 1_000_000  # a tick is a microsecond
@@ -192,6 +192,44 @@ def test_the_least_of_a_sum_is_found(tmp_path: Path) -> None:
 
     found = least(space, cost)
     assert cost(found) == sum(min(prices[i, name] for name in FORMATS) for i in range(len(space.groups)))
+
+
+WEIGHTS = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16")
+
+
+def problem_within_flash(folder: Path, offered: tuple[str, ...], flash_bytes: int) -> SearchProblem:
+    """Flash as what the constants take, nothing for the code."""
+    problem = network_problem(folder, 30)
+    space = replace(problem.space, weights=offered)
+    memory = replace(problem.memory, space=space)
+    image = space.uniform(space.high)
+    describe = describer(memory.placed)
+    run = Run(image, 1.0, 1.0, 0.0, describe(image).constant_bytes)
+    costs = Costs(describe, (), (run,), CLOCK_HZ, Limits(flash_bytes=flash_bytes))
+    problem = replace(problem, space=space, memory=memory, costs=costs)
+    return replace(problem, anchor=least(space, problem.excess, enough=0.0))
+
+
+def test_formats_for_weights_alone_keep_limits_of_flash_that_bytes_do_not(tmp_path: Path) -> None:
+    """Where 8 bits for everything take more."""
+    problem = problem_within_flash(tmp_path, WEIGHTS, 1)
+    described = describer(problem.memory.placed)
+    bytes_8 = described(problem.space.uniform(problem.space.low)).constant_bytes
+    tight = problem_within_flash(tmp_path, WEIGHTS, bytes_8 - 12)
+    found = search(make_strategy("lagrange", ()), tight, budget=Budget(2)).best
+    assert found.fits
+    assert described(found.candidate).constant_bytes <= bytes_8 - 12
+    for group, choice in zip(problem.space.groups, found.candidate, strict=True):
+        assert choice.format in FORMATS or group.is_matrix
+    without = problem_within_flash(tmp_path, (), bytes_8 - 12)
+    assert not without.fits(without.fallback()), "nothing else keeps it"
+
+
+def test_constants_are_told_apart_by_bits_and_the_arena_by_bytes(tmp_path: Path) -> None:
+    problem = problem_within_flash(tmp_path, WEIGHTS, 90)
+    bits = {role: {group.stored_bits(Choice("fixed6")) for group in problem.space.groups if group.role == role}
+            for role in (CONSTANT, ARENA)}  # fmt: skip
+    assert bits == {CONSTANT: {6}, ARENA: {8}}
 
 
 # --- the command --------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.task import HASHED_BY_CONTENT, UNKEYED, UNSCORED, SearchRequest, Task, load_task
+from tinyhil.harness.search.request import HASHED_BY_CONTENT, UNKEYED, UNSCORED, SearchRequest
+from tinyhil.harness.search.task import Task, load_task
 from tinyhil.harness.search.workers import journal_path
 
 STATES = (("h=h_out", "c=c_out"), ("h=c_out", "c=h_out"))
@@ -23,6 +24,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "strategy": ("lagrange", "haunter"),
     "set_": ((), ("probe=7",)),
     "formats": ("fixed8,fixed16", "fixed7,fixed16"),
+    "weights": (None, "fixed4pc"),
     "evaluations": (None, 3),
     "seconds": (None, 1.0),
     "target": (None, 1),

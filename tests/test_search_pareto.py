@@ -17,8 +17,8 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search import task
 from tinyhil.harness.search.data import Split
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
-from tinyhil.harness.search.task import SearchRequest
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, run_reference
 from tinyhil.search.engine.restart import work_of

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -116,18 +116,20 @@ def _make_meter(task: Task) -> Meter:
 
 
 def _profile_pilots(meter: Meter) -> None:
-    """Each format for all tensors, then mixtures until every pair of formats of two operands of an operation was
-    measured, or MOST_PILOTS were."""
+    """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands of an
+    operation was measured, or MOST_PILOTS were."""
     task, table = meter.task, meter.table
     assert task.board is not None
     space, random = task.problem.space, np.random.default_rng(task.request.seed)
     seen: set[Pair] = set()
     begin, measured, number = time.monotonic(), 0, 0
-    uniform = [space.uniform(Choice(name)) for name in space.formats]
-    every = set().union(*(_pairs(space, candidate) or set() for candidate in uniform))
-    wanted = {(*pair[:3], a, b) for pair in every for a in space.formats for b in space.formats}
-    while number < MOST_PILOTS and (number < len(uniform) or not wanted <= seen):
-        candidate = uniform[number] if number < len(uniform) else _covering(space, random, seen)
+    first = [space.uniform(Choice(name)) for name in space.formats]
+    for name in space.weights:  # beside the widest that the RAM holds
+        wide = space.weighing(name, space.high)
+        first.append(wide if task.problem.memory.fits(wide, task.arena_bytes) else space.weighing(name, space.low))
+    wanted = set().union(*(_wanted(space, candidate) for candidate in first))
+    while number < MOST_PILOTS and (number < len(first) or not wanted <= seen):
+        candidate = first[number] if number < len(first) else _covering(space, random, seen)
         number += 1
         if candidate is None:
             break
@@ -149,8 +151,8 @@ def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Can
     """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
     best: tuple[int, Candidate | None] = (0, None)
     for _ in range(DRAWN):
-        drawn = random.integers(0, len(space.formats), len(space.groups))
-        candidate = tuple(Choice(space.formats[number]) for number in drawn)
+        drawn = random.integers(0, [len(space.offered(index)) for index in range(len(space.groups))])
+        candidate = tuple(Choice(space.offered(index)[number]) for index, number in enumerate(drawn))
         found = _pairs(space, candidate)
         if found is not None and len(found - seen) > best[0]:
             best = len(found - seen), candidate
@@ -161,17 +163,30 @@ def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
     """Which pairs of formats the operations of a candidate have, by the groups of their operands; None if it can not be
     lowered."""
     try:
-        program = space.lower(candidate)
+        operands = list(_operands(space, candidate))
     except ModelError:
         return None
-    choice = {name: c.format for group, c in zip(space.groups, candidate, strict=True) for name in group.members}
-    found = set()
-    for op in walk(program.body):
-        names = list(enumerate((*op.inputs, op.output)))
-        for (i, a), (j, b) in combinations(names, 2):
-            if a in choice and b in choice and a != b:
-                found.add((op.name, i, j, choice[a], choice[b]))
-    return found
+    return {(name, i, j, candidate[a].format, candidate[b].format) for name, i, j, a, b in operands}
+
+
+def _wanted(space: Space, candidate: Candidate) -> set[Pair]:
+    """Which pairs of formats its operations could have."""
+    try:
+        operands = list(_operands(space, candidate))
+    except ModelError:
+        return set()
+    return {
+        (name, i, j, *pair) for name, i, j, a, b in operands for pair in product(space.offered(a), space.offered(b))
+    }
+
+
+def _operands(space: Space, candidate: Candidate) -> Iterator[tuple[str, int, int, int, int]]:
+    """Name of an operation, positions of two operands, their groups."""
+    group_of = {name: index for index, group in enumerate(space.groups) for name in group.members}
+    for op in walk(space.lower(candidate).body):
+        for (i, a), (j, b) in combinations(enumerate((*op.inputs, op.output)), 2):
+            if a in group_of and b in group_of and a != b:
+                yield op.name, i, j, group_of[a], group_of[b]
 
 
 def measured_costs(problem: SearchProblem) -> Costs:
@@ -205,7 +220,12 @@ def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams
         for meter in meters:
             meter.next_phase()
             meter.measure(candidate)
-    raise Infeasible(_reason(task, meters, limits, rams))
+    reason = _reason(task, meters, limits, rams)
+    problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
+    for run in (run for meter in meters for run in meter.costs(Limits()).runs):
+        if problem.excess(run.candidate) <= 0.0:
+            return replace(problem, anchor=run.candidate)
+    raise Infeasible(reason)
 
 
 def _reason(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> str:
@@ -236,9 +256,9 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
         return
     if meter.task.request.also:
         return
-    asked_for = f"{limits.latency_us} us of latency" if limits.latency_us is not None else ""
-    yield f"search: {asked_for} and {limits.flash_bytes} B of flash are feasible alone, but no assignment was found"
-    yield f"that keeps both with {ram_bytes} B of RAM; raise one of them"
+    kept = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
+    yield f"search: {' and '.join(kept)} are feasible alone on {meter.task.board.name}, but no assignment was found"
+    yield f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
 
 
 def unbounded(resource: str) -> Limits:

@@ -17,18 +17,11 @@ from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.fit import require_fit
 from tinyhil.harness.search.limits import Meter, anchored, as_tried, limited, make_meters
+from tinyhil.harness.search.offering import together, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, sweep
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
-from tinyhil.harness.search.task import (
-    Progress,
-    Say,
-    SearchRequest,
-    Task,
-    load_task,
-    placed,
-    replace_text,
-    write_assignment,
-)
+from tinyhil.harness.search.task import Progress, Say, Task, load_task, placed, replace_text, write_assignment
 from tinyhil.harness.search.uniform import (
     Uniform,
     arena_limits,
@@ -119,6 +112,7 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
     """The task with the limits of its arenas, what was profiled for costs, and every uniform format."""
     with task.phases.of("evaluating one format for all tensors"):
         beside = uniforms(task)
+        task = with_weights(task, beside)
         task = limited(task, arena_limits(task, beside))
     if not task.request.costs:
         return task, (), beside
@@ -129,7 +123,9 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
 def _searched(task: Task) -> SearchOutcome:
     request = task.request
     task, meters, beside = prepared(task)
-    found, measured = undominated(task, *_find(task, meters), beside)
+    found, measured = _find(task, meters)
+    beside = (*beside, *together(task, found))
+    found, measured = undominated(task, found, measured, beside)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)

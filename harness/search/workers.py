@@ -14,7 +14,8 @@ from typing import Any
 
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards
-from tinyhil.harness.search.task import SearchRequest, Task, load_task
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import Task, load_task
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
 from tinyhil.search.run import answered

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinyhil.formats import named
 from tinyhil.search.problem import Ask, SearchProblem
-from tinyhil.search.space import ARENA, Candidate, Choice
+from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.trial import Trial
 
 FEWEST = 8  # samples of a sensitivity
@@ -18,18 +18,18 @@ FEWEST = 8  # samples of a sensitivity
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """A choice for one tensor: bytes per element, and the rise of the output error it causes alone."""
+    """A choice for one tensor: bits that an element takes, and the rise of the output error it causes alone."""
 
     choice: Choice
-    bytes: int
+    bits: int
     loss: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tradeoffs:
-    """`wide`: what a tensor had while another was measured. `widths`: per group of the arena from the widest storage
-    to the narrowest, the best choice of each; `losses`: every choice that was measured; `silent`: those of them that
-    changed no output."""
+    """`wide`: what every tensor had while another was measured. `widths`: per group that counts from the widest storage
+    to the narrowest (of constants bit by bit), the best choice of each; `losses`: every choice that was measured;
+    `silent`: those of them that changed no output."""
 
     wide: Choice
     widths: Mapping[int, tuple[Width, ...]]
@@ -46,11 +46,11 @@ def storage_bytes(choice: Choice) -> int:
     return 1 if bits <= 8 else 2 if bits <= 16 else 4
 
 
-def choices(problem: SearchProblem, lowest_offset: int) -> list[Choice]:
-    """Every format on offer, and the moved scales of fixed-point formats narrower than the widest storage."""
+def choices(problem: SearchProblem, index: int, lowest_offset: int) -> list[Choice]:
+    """Every format on offer for a group, and the moved scales of fixed-point formats narrower than the widest."""
     widest = storage_bytes(problem.space.high)
     found = []
-    for name in problem.space.formats:
+    for name in problem.space.offered(index):
         moved = name.removeprefix("fixed").isdigit() and storage_bytes(Choice(name)) < widest
         found += [Choice(name, offset) for offset in range(0, (lowest_offset if moved else 0) - 1, -1)]
     return found
@@ -80,32 +80,36 @@ def measure(
     """Each tensor of the arena alone in each choice, all others in `wide`, on at most `probe` samples; at most `most`
     evaluations in all, unless that left fewer than FEWEST samples. What is fused away is not asked about."""
     space = problem.space
-    offered = choices(problem, lowest_offset)
+    offered = {index: choices(problem, index, lowest_offset) for index in problem.free()}
     everywhere = space.uniform(wide)
     present = space.present(everywhere)
-    asked = [index for index in problem.free() if index in present]
-    probe = min(probe, max(FEWEST, int(len(problem.evaluator.examples) * most) // (1 + len(asked) * len(offered))))
-    alone = {(index, choice): space.with_choices(everywhere, {index: choice}) for index in asked for choice in offered}
+    asked = [(index, choice) for index, found in offered.items() if index in present for choice in found]
+    probe = min(probe, max(FEWEST, int(len(problem.evaluator.examples) * most) // (1 + len(asked))))
+    alone = {(index, choice): space.with_choices(everywhere, {index: choice}) for index, choice in asked}
     problem.foresee((everywhere, *alone.values()), probe)
     base = (yield Ask(everywhere, probe=probe)).score
-    losses = {(index, choice): 0.0 for index in problem.free() for choice in offered}
+    losses = {(index, choice): 0.0 for index, found in offered.items() for choice in found}
     silent = set(losses)
     for which, candidate in alone.items():
         score = (yield Ask(candidate, probe=probe)).score
         losses[which] = max(0.0, score.loss - base.loss)
         if score != base:
             silent.discard(which)
-    widths = {index: _widths({choice: losses[index, choice] for choice in offered}, wide) for index in problem.free()}
+    groups = space.groups
+    widths = {
+        index: _widths(groups[index], {choice: losses[index, choice] for choice in found}, wide)
+        for index, found in offered.items()
+    }
     return Tradeoffs(wide, widths, losses, frozenset(silent))
 
 
-def _widths(losses: Mapping[Choice, float], wide: Choice) -> tuple[Width, ...]:
+def _widths(group: Group, losses: Mapping[Choice, float], wide: Choice) -> tuple[Width, ...]:
     """The least sensitive choice of each storage size; of equals `wide`, then the first."""
     best: dict[int, Width] = {}
     for choice in sorted(losses, key=lambda choice: choice != wide):
-        width = Width(choice, storage_bytes(choice), losses[choice])
-        if width.bytes not in best or width.loss < best[width.bytes].loss:
-            best[width.bytes] = width
+        width = Width(choice, group.stored_bits(choice), losses[choice])
+        if width.bits not in best or width.loss < best[width.bits].loss:
+            best[width.bits] = width
     return tuple(best[size] for size in sorted(best, reverse=True))
 
 
@@ -120,7 +124,7 @@ def starts(problem: SearchProblem, tradeoffs: Tradeoffs, most: int, checks: int)
     narrow = space.with_choices(wide, {index: widths[-1].choice for index, widths in tradeoffs.widths.items()})
     yield filled(problem, tradeoffs, narrow, per_byte=True)
     yield filled(problem, tradeoffs, narrow, per_byte=False)
-    for narrow_choice in narrowest(tradeoffs):
+    for narrow_choice in narrowest(problem, tradeoffs):
         for wide_choice in widest(problem):
             yield promoted(problem, tradeoffs, narrow_choice, wide_choice)
     found = 0
@@ -142,9 +146,9 @@ def promoted(problem: SearchProblem, tradeoffs: Tradeoffs, narrow: Choice, wide:
     return problem.promote(order, start, wide)[0]
 
 
-def narrowest(tradeoffs: Tradeoffs) -> list[Choice]:
-    """The measured choices of the narrowest storage."""
-    offered = dict.fromkeys(choice for _, choice in tradeoffs.losses)
+def narrowest(problem: SearchProblem, tradeoffs: Tradeoffs) -> list[Choice]:
+    """The measured choices of the narrowest storage, of those that every tensor may have."""
+    offered = dict.fromkeys(choice for _, choice in tradeoffs.losses if choice.format in problem.space.formats)
     least = min(map(storage_bytes, offered), default=0)  # a model without an arena has none
     return [choice for choice in offered if storage_bytes(choice) == least]
 
@@ -154,7 +158,7 @@ def by_sum(problem: SearchProblem, tradeoffs: Tradeoffs, wide: Candidate) -> Ite
     space = problem.space
     options = []
     for index, widths in tradeoffs.widths.items():
-        options.append(sorted((width.loss, index, -width.bytes, width.choice.format, width.choice) for width in widths))
+        options.append(sorted((width.loss, index, -width.bits, width.choice.format, width.choice) for width in widths))
     # sorted by the cost of the first step: then each assignment has one predecessor of smaller sum
     options.sort(key=lambda entries: entries[1][0] - entries[0][0] if len(entries) > 1 else 0.0)
     base = sum(entries[0][0] for entries in options)
@@ -177,8 +181,8 @@ def narrowed(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate,
     while not problem.fits(candidate):
         steps = []
         for index in free:
-            now = storage_bytes(candidate[index])
-            below = next((width for width in tradeoffs.widths[index] if width.bytes < now), None)
+            now = space.groups[index].stored_bits(candidate[index])
+            below = next((width for width in tradeoffs.widths[index] if width.bits < now), None)
             saved = 0.0 if below is None else _saved(problem, candidate, index, below)
             if below is not None and saved > 0:
                 steps.append(((below.loss - tradeoffs.loss(index, candidate[index])) / saved, index, below.choice))
@@ -195,7 +199,8 @@ def _saved(problem: SearchProblem, candidate: Candidate, index: int, below: Widt
     narrower = problem.space.with_choices(candidate, {index: below.choice})
     if problem.costs is None or not problem.fits_ram(candidate):
         beside = problem.beside_bytes(candidate) - problem.beside_bytes(narrower)
-        return beside + ((storage_bytes(candidate[index]) - below.bytes) * group.elements if group.role == ARENA else 0)
+        bits = group.stored_bits(candidate[index]) - below.bits if group.role == ARENA else 0
+        return beside + bits * group.elements // 8
     return problem.cost_excess(candidate) - problem.cost_excess(narrower)
 
 
@@ -203,7 +208,7 @@ def widened(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, 
     """Each tensor in this order as wide as the limit allows."""
     for index in order:
         for width in tradeoffs.widths[index]:
-            if width.bytes <= storage_bytes(candidate[index]):
+            if width.bits <= problem.space.groups[index].stored_bits(candidate[index]):
                 break
             wider = problem.space.with_choices(candidate, {index: width.choice})
             if problem.fits(wider):
@@ -233,7 +238,7 @@ def neighbours(problem: SearchProblem, tradeoffs: Tradeoffs, centre: Candidate, 
     space = problem.space
     present = space.present(centre)
     moves = [move for move in tradeoffs.losses if move[0] in present and move[1] != centre[move[0]]]
-    moves = [move for move in moves if not _idle(tradeoffs, move, centre)]
+    moves = [move for move in moves if not _idle(problem, tradeoffs, move, centre)]
     moves.sort(key=lambda move: (tradeoffs.losses[move] - tradeoffs.loss(move[0], centre[move[0]]), move[0]))
     found: dict[Candidate, None] = {}
     for index, choice in moves[: 2 * most]:  # every move costs plans
@@ -244,15 +249,18 @@ def neighbours(problem: SearchProblem, tradeoffs: Tradeoffs, centre: Candidate, 
             return list(found)
     near = list(found)
     for index in sorted(present - set(tradeoffs.widths)):
-        near += [space.with_choices(centre, {index: Choice(n)}) for n in space.formats if n != centre[index].format]
+        near += [
+            space.with_choices(centre, {index: Choice(n)}) for n in space.offered(index) if n != centre[index].format
+        ]
     return near[:most] if problem.costs is None else [candidate for candidate in near if problem.fits(candidate)][:most]
 
 
-def _idle(tradeoffs: Tradeoffs, move: tuple[int, Choice], centre: Candidate) -> bool:
+def _idle(problem: SearchProblem, tradeoffs: Tradeoffs, move: tuple[int, Choice], centre: Candidate) -> bool:
     """Whether the move changes no output and saves no memory."""
     index, choice = move
     changes_nothing = move in tradeoffs.silent and (index, centre[index]) in tradeoffs.silent
-    return changes_nothing and storage_bytes(choice) >= storage_bytes(centre[index])
+    group = problem.space.groups[index]
+    return changes_nothing and group.stored_bits(choice) >= group.stored_bits(centre[index])
 
 
 def fitting(problem: SearchProblem, tradeoffs: Tradeoffs, candidate: Candidate, fixed: set[int]) -> Candidate | None:
