@@ -14,7 +14,7 @@ from onnx_models import load, node, onnxruntime_outputs, samples_for, simple
 
 torch = pytest.importorskip("torch")
 
-from test_ops_more import ALL, proto, rnd, shape_of  # noqa: E402
+from ops_models import ALL, proto, rnd, shape_of  # noqa: E402
 
 from tinyhil import data  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
