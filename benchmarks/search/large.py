@@ -103,7 +103,7 @@ def _folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
     """(searched on, reported on)."""
     if model == "ic_resnet8":
         train, test = (
-            _pictures(data / "large" / f"cifar10_{name}_jpeg.npz", count)
+            pictures(data / "large" / f"cifar10_{name}_jpeg.npz", count)
             for name, count in (("train50k", CIFAR_TRAINED), ("test10k", None))
         )
         return [(train, test)]
@@ -112,7 +112,8 @@ def _folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
     return [(halves[0], halves[1]), (halves[1], halves[0])]
 
 
-def _pictures(path: Path, count: int | None) -> Labelled:
+def pictures(path: Path, count: int | None) -> Labelled:
+    """Images of CIFAR-10, channels first, and labels."""
     with np.load(path) as held:
         labels = held["y"][:count].astype(np.int64)
         x = _decoded(held["jpeg"], held["offsets"][: len(labels) + 1])
