@@ -16,10 +16,10 @@ from tinyhil.memplan import Budget, Buffer, Problem
 KINDS = ("plain", "aligned", "gapped", "both")
 
 
-def instance(seed: int, kind: str) -> Problem:
+def instance(seed: int, kind: str, buffers: tuple[int, int] = (8, 30)) -> Problem:
     chance = random.Random(seed)
     instants, found = chance.randint(6, 14), []
-    for index in range(chance.randint(8, 30)):
+    for index in range(chance.randint(*buffers)):
         start = chance.randrange(instants)
         length = max(1, min(instants - start, 1 + int(chance.expovariate(1 / 3.5))))
         alignment = chance.choice((1, 1, 2, 4, 8)) if kind in ("aligned", "both") else 1

@@ -22,7 +22,8 @@ from tinyhil.errors import ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.limits import Meter, make_meters
-from tinyhil.harness.search.task import SearchRequest, load_task
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task
 from tinyhil.search.costs import Limits, Run
 from tinyhil.search.space import Candidate, Choice
 
@@ -80,7 +81,7 @@ def _error(estimate: float, measured_: float) -> float:
 
 def _drawn(meter: Meter, count: int, known: set[Candidate]) -> list[Candidate]:
     """Random assignments that can be lowered and that no pilot had."""
-    space, random = meter.task.study.space, np.random.default_rng(1)
+    space, random = meter.task.problem.space, np.random.default_rng(1)
     found: list[Candidate] = []
     while len(found) < count:
         numbers = random.integers(0, len(space.formats), len(space.groups))

@@ -16,13 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import qnn
+from benchmarks import pruning, qnn
 from benchmarks.bench import Bench, Row, mlp, pictures
+from benchmarks.mlp import mlp_model, small_cnn
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
+from tinyhil.frontend.onnx import model_of
+from tinyhil.graph import Graph
 from tinyhil.harness.job import open_model
-from tinyhil.train.arithmetic import Limited
+from tinyhil.train.arithmetic import Half, Limited
 from tinyhil.train.fit import Schedule
 from tinyhil.train.samples import divide
 
@@ -70,14 +73,14 @@ def ram() -> Iterator[Row]:
 
 # ---- clustered weights
 
-CLUSTERED = Schedule(epochs=2, batch=32, rate=3e-3, teacher=1.0)
-PICTURES = 4000
+CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3, teacher=1.0)
+PICTURES = 2500
 
 
 def clusters() -> Iterator[Row]:
     graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
     samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
-    bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 2000))
+    bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
     formats = Assignment("kmeans16")
     before = bench.judge(formats).float_correct({}, bench.x_test, bench.y_test)
     empty = {"float": before, "post-training": bench.untrained(formats, {})}
@@ -89,26 +92,61 @@ def clusters() -> Iterator[Row]:
 # ---- training in limited precision
 
 PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
+SLOW = replace(PLAIN, rate=0.02)
 FRACTIONS = (8, 10, 12, 14)
-TINY = 2.0**-22  # of the last layer's weights: gradients behind it are below 2^-24
+COLORED = Schedule(epochs=8, batch=50, rate=0.1)
+COLORED_PICTURES = 4000
 
 
-def arithmetic() -> Iterator[Row]:
-    """An MLP by plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+def digits_bench(graph: Graph, count: int) -> Bench:
+    """`count` digits of MNIST, each a vector, for `graph`."""
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:10000], found.x_test))
-    samples = divide(x, found.y_train[:10000], PLAIN.seed)
-    bench = Bench(mlp((784, 128, 128, 10), "Relu", PLAIN.seed), samples, x_test, found.y_test)
-    plain = bench.trained(Assignment("float32"), PLAIN, Limited(8, 16, False))[1]
-    yield {"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}
-    for fraction in FRACTIONS:
-        row: dict[str, Any] = {"arithmetic": f"fixed16:{16 - fraction}.{fraction}"}
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:count], found.x_test))
+    return Bench(graph, divide(x, found.y_train[:count], 0), x_test, found.y_test)
+
+
+def colored_bench() -> Bench:
+    """Pictures of CIFAR-10, 0 to 1."""
+    x, y = pictures("cifar10_train50k_jpeg.npz", COLORED_PICTURES)
+    x_test, y_test = pictures("cifar10_test10k_jpeg.npz", 10000)
+    graph = model_of(small_cnn(0), Path("cnn.onnx"), "").graph
+    return Bench(graph, divide(x / 255, y, 0), x_test / 255, y_test)
+
+
+def arithmetic() -> Iterator[Row]:
+    """Plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+    perceptron = digits_bench(mlp((784, 128, 128, 10), "Relu", 0), 10000)
+    for title, bench, schedule in (
+        ("MNIST, rate 0.1", perceptron, PLAIN),
+        ("MNIST, rate 0.02", perceptron, SLOW),
+        ("CIFAR-10, rate 0.1", colored_bench(), COLORED),
+    ):
+        plain, seconds = bench.trained(Assignment("float32"), schedule, Limited(8, 16, False))[1:]
+        yield {"on": title, "in": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": round(seconds)}
+        for fraction in FRACTIONS:
+            row: dict[str, Any] = {"on": title, "in": f"fixed16:{16 - fraction}.{fraction}"}
+            begin = time.process_time()
+            for way in ("nearest", "stochastic"):
+                limited = Limited(16 - fraction, fraction, way == "stochastic")
+                row[way] = bench.trained(Assignment("float32"), schedule, limited)[1]
+            yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+HALVES = Schedule(epochs=15, batch=400, rate=1e-2)
+LARGE = 2.0**13  # of values that are not normalized: gradients behind the first layers are below 2^-24
+
+
+def halves() -> Iterator[Row]:
+    """FP16 with the loss as it is and scaled; an MLP as it is, and one whose gradients float16 loses."""
+    for title, factor in (("0 to 1", 1.0), ("0 to 8192", LARGE)):
+        model = mlp_model((784, 16, 512, 10), "Relu", 0, factor)
+        bench = digits_bench(model_of(model, Path("mlp.onnx"), "").graph, 5000)
+        row: Row = {"inputs": title}
         begin = time.process_time()
-        for way in ("nearest", "stochastic"):
-            limited = Limited(16 - fraction, fraction, way == "stochastic")
-            row[way] = bench.trained(Assignment("float32"), PLAIN, limited)[1]
+        for way, own in (("float32", None), ("fp16, scale 1", Half(1.0)), ("fp16, dynamic", Half())):
+            row[way] = bench.trained(Assignment("float32"), HALVES, own)[1]
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
@@ -119,6 +157,8 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "qnn_boards": qnn.boards,
     "clusters": clusters,
     "arithmetic": arithmetic,
+    "halves": halves,
+    "pruning": pruning.rows,
 }
 
 

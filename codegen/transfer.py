@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinyhil.errors import DoesNotFit
-from tinyhil.preference import LATENCY, RAM, Wish
+from tinyhil.preference import LATENCY, LEAST, RAM, Wish
 from tinyhil.program import Program, Role
 
 CHUNK_BYTES = 128  # payload of one frame: long enough for the wire, short enough to lose one now and then
@@ -58,7 +58,7 @@ def choose_transfer(
 
 def _in_order(options: list[Transfer], wish: Wish) -> list[Transfer]:
     """What is preferred first; the order of `options` is that of comfort."""
-    if wish.prefer == RAM:
+    if wish.prefer in (RAM, LEAST):
         return sorted(options, key=lambda transfer: transfer.input_bytes)
     if wish.prefer == LATENCY:
         return options

@@ -115,7 +115,7 @@ class Model:
         `record.assignment_file` is for `compile`, with `pareto` that of each of `record.points`; `board` may name
         several. ConfigError if a limit or an option makes no sense.
         """
-        from tinyhil.harness.search.task import SearchRequest
+        from tinyhil.harness.search.request import SearchRequest
 
         out = Path(tempfile.mkdtemp(dir=self.folder.name)) / "assignment.yaml"
         common: dict[str, Any] = {"out": out, "results": out.parent, **self._calibration, **self._streamed}

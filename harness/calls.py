@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tinyhil.harness.measure.run import Progress
     from tinyhil.harness.offline.export import Wanted
     from tinyhil.harness.search.pareto import ParetoOutcome
+    from tinyhil.harness.search.request import SearchRequest
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
-    from tinyhil.harness.search.task import SearchRequest
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
     from tinyhil.train.fit import Epoch
 

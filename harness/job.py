@@ -77,6 +77,7 @@ class Request:
     port: str | None = None
     mode: str = "quiet"
     prefer: str = BALANCED
+    ram: int | None = None  # bytes for arena and input; None: as much as there is
     uart: str = "lifted"
     realtime: bool = False
     load: str | None = "direct"  # or flash; None: as how_loaded() says

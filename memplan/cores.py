@@ -81,8 +81,8 @@ def as_set(problem: Problem, bound: Bound, account: Account) -> Bound:
 def _is_too_much(blocks: Sequence[Block], height: int, account: Account) -> bool:
     """Whether a short search shows that these do not fit."""
     ordered = search_orders(blocks, height, EFFORT, account)
-    if ordered is not None and ordered[0].state in (FOUND, EXHAUSTED):
-        return ordered[0].state == EXHAUSTED
+    if ordered is not None:
+        return ordered.state == EXHAUSTED
     for strategy in STRATEGIES[:3]:
         result, _ = run_strategy(blocks, strategy, height, min(NODES, account.nodes_left()))
         account.nodes += result.nodes

@@ -3,7 +3,7 @@
 No single strategy solves all problems, so they take turns, each with a node limit that grows fourfold per round
 (restarts). In a round the lower bound itself is tried first, then heights between the best plan and the lowest
 height that did not give up yet (bisection). Every plan found lowers the peak; every exhausted search raises the bound.
-What is left after two rounds is asked of the search over orders, too.
+What is left after the first round is asked of the search over orders, too.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tinyhil.memplan.blocks import (
     sections_of,
 )
 from tinyhil.memplan.native import search_compiled
-from tinyhil.memplan.orders import EFFORTS, improve
+from tinyhil.memplan.orders import EFFORTS, improve, vary
 from tinyhil.memplan.progress import Account, Solved, next_peak
 from tinyhil.memplan.search_core import search_python
 
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
 GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
-EFFORTS_OF_ROUND = {0: (), 1: (), 2: EFFORTS[:2]}  # of the search over orders; later the greatest
+EFFORTS_OF_ROUND = {0: (), 1: EFFORTS[:2], 2: EFFORTS[2:3]}  # of the search over orders; later the greatest
 MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
 
 Key = Callable[[Block, int, int], tuple[int, ...]]  # of a block and its first and last section
@@ -99,6 +99,7 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
         if best.peak <= max(best.lower, enough) or account.spent():
             break
         for effort in EFFORTS_OF_ROUND.get(number, EFFORTS[-1:]):
+            best = vary(blocks, best, enough, step, account)
             best = improve(blocks, best, enough, step, effort, account)
         limit = FIRST_LIMIT * 5**number
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)

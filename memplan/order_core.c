@@ -22,6 +22,7 @@ enum { BLOCKS = 64, MEMBERS = 28, CLIQUES = 256, WORDS = CLIQUES / 64, MOST_LIST
 typedef struct {
     i64 blocks;
     const i64 *piece_start, *first, *last, *size, *alignment, *high; /* as in search_core.c */
+    const i64 *kept; /* offsets in a plan; blocks that have one keep their order, -1 is free */
     i64 most_sets, most_work;
     double max_seconds;
 } Orders;
@@ -426,7 +427,13 @@ static int same_shape(const Orders *in, i64 i, i64 j) {
     return 1;
 }
 
-/* FOUND, EXHAUSTED, or STOPPED where there is nothing to begin with. */
+/* What the plan says whose order is kept; of equal blocks the first lies below, unless one of them is to be kept. */
+static int put_in_order(Search *s, i64 i, i64 j) {
+    i64 one = s->in->kept[i], other = s->in->kept[j];
+    if (one >= 0 && other >= 0) return one < other ? put_below(s, i, j) : put_below(s, j, i);
+    return one >= 0 || other >= 0 || !same_shape(s->in, i, j) || put_below(s, i, j);
+}
+
 static int start(Search *s) {
     const Orders *in = s->in;
     for (i64 i = 0; i < s->blocks; i++) {
@@ -438,7 +445,7 @@ static int start(Search *s) {
     add_cliques(s);
     for (i64 i = 0; i < s->blocks; i++)
         for (i64 j = i + 1; j < s->blocks; j++)
-            if (same_shape(in, i, j) && s->meets[i] & bit(j) && !put_below(s, i, j)) return EXHAUSTED;
+            if (s->meets[i] & bit(j) && !put_in_order(s, i, j)) return EXHAUSTED;
     return run(s);
 }
 

@@ -14,16 +14,16 @@ def least(
 ) -> Candidate:
     """The best of one format for all and of `known`, then one group after the other as long as that helps; ends where
     the cost is at most `enough`."""
-    starts = [*(space.uniform(Choice(name)) for name in space.formats), *known]
+    starts = [*space.starts(), *known]
     best = min(starts, key=cost)
     value = cost(best)
     for _ in range(PASSES):
         before = value
         for index in range(len(space.groups)):
-            for name in space.formats:
+            for name in space.offered(index):
                 if value <= enough:
                     return best
-                other = space.having(best, {index: Choice(name)})
+                other = space.with_choices(best, {index: Choice(name)})
                 if other != best and (found := cost(other)) < value:
                     best, value = other, found
         if value == before:

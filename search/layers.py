@@ -11,8 +11,8 @@ import numpy as np
 from tinyhil.errors import ConfigError, Infeasible
 from tinyhil.formats import named
 from tinyhil.search.accelerator import AcceleratorCosts, Site, layer_sites
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.study import Study
 
 WIDTHS = (2, 8)  # bits
 FEATURES = 10
@@ -29,12 +29,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class LayerSpace:
-    """The decisions of a study in the order of the layers, weights first; `choices` are narrowest first.
+    """The decisions of a problem in the order of the layers, weights first; `choices` are narrowest first.
 
     The groups of the first and the last layer have the widest choice, all other groups the widest format on offer.
     """
 
-    study: Study
+    problem: SearchProblem
     sites: tuple[Site, ...]
     choices: tuple[Choice, ...]
     decisions: tuple[Decision, ...]
@@ -43,23 +43,23 @@ class LayerSpace:
         """With the choices of these numbers; decisions not yet taken have the narrowest."""
         changes = {decision.group: self.choices[0] for decision in self.decisions}
         changes |= {self.decisions[at].group: self.choices[number] for at, number in enumerate(taken)}
-        return self.study.space.having(self.base, changes)
+        return self.problem.space.with_choices(self.base, changes)
 
     @cached_property
     def base(self) -> Candidate:
         """The widest choice for the first and the last layer."""
-        space = self.study.space
+        space = self.problem.space
         ends = (self.sites[0], self.sites[-1])
         fixed = {group: self.choices[-1] for site in ends for group in (site.weights, site.inputs) if group is not None}
-        return space.having(space.uniform(space.high), fixed)
+        return space.with_choices(space.uniform(space.high), fixed)
 
     def require_reachable(self, name: str) -> None:
         """Infeasible names the least that the narrowest choices reach, where that exceeds the limits."""
         narrowest = self.candidate([])
-        excess = self.study.excess(narrowest)
+        excess = self.problem.excess(narrowest)
         if excess <= 0.0:
             return
-        costs, least = self.study.costs, f"{100 * excess:.1f} % more than allowed"
+        costs, least = self.problem.costs, f"{100 * excess:.1f} % more than allowed"
         if isinstance(costs, AcceleratorCosts) and (cost := costs.cost(narrowest)) is not None:
             least = ", ".join(f"{key} {costs.value(cost, key):.4g} of {most:g}" for key, most in costs.limits.asked())
         raise Infeasible(
@@ -69,7 +69,7 @@ class LayerSpace:
 
     def allowed(self, taken: Sequence[int]) -> np.ndarray:
         """Which choices of the next decision leave the limits reachable: bool per choice, at least the narrowest."""
-        fits = [self.study.fits(self.candidate([*taken, number])) for number in range(len(self.choices))]
+        fits = [self.problem.fits(self.candidate([*taken, number])) for number in range(len(self.choices))]
         return np.array([True, *fits[1:]])
 
     @cached_property
@@ -101,15 +101,15 @@ class LayerSpace:
         return np.append(self._features[at], np.float32(last))
 
 
-def layer_space(study: Study, name: str) -> LayerSpace:
+def layer_space(problem: SearchProblem, name: str) -> LayerSpace:
     """ConfigError where there is nothing to choose between 2 and 8 bits."""
-    offered = [Choice(fmt) for fmt in study.space.formats if WIDTHS[0] <= named(fmt).bits <= WIDTHS[1]]
+    offered = [Choice(fmt) for fmt in problem.space.formats if WIDTHS[0] <= named(fmt).bits <= WIDTHS[1]]
     if len(offered) < 2:
         raise ConfigError(
             f"{name}: chooses widths of {WIDTHS[0]} to {WIDTHS[1]} bits, of which --formats offers {len(offered)}; "
             "give --formats fixed2,fixed4,fixed8"
         )
-    sites = tuple(layer_sites(study.space))
+    sites = tuple(layer_sites(problem.space))
     ends = {group for site in (*sites[:1], *sites[-1:]) for group in (site.weights, site.inputs)}
     decisions: dict[int, Decision] = {}
     for index, site in enumerate(sites):
@@ -118,4 +118,4 @@ def layer_space(study: Study, name: str) -> LayerSpace:
                 decisions.setdefault(group, Decision(group, index, is_weight))
     if not decisions:
         raise ConfigError(f"{name}: the model has no layer between its first and its last; try --strategy lagrange")
-    return LayerSpace(study, sites, tuple(offered), tuple(decisions.values()))
+    return LayerSpace(problem, sites, tuple(offered), tuple(decisions.values()))

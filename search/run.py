@@ -9,8 +9,8 @@ from functools import partial
 
 from tinyhil.search.evaluator import Score, joined
 from tinyhil.search.journal import Query
+from tinyhil.search.problem import FIT, VALIDATION, Ask, Enough, SearchProblem, Strategy
 from tinyhil.search.space import Candidate
-from tinyhil.search.study import FIT, VALIDATION, Ask, Enough, Strategy, Study
 from tinyhil.search.trial import Trial, TrialLog
 
 FEWEST_TO_PART = 30
@@ -39,7 +39,7 @@ class Found:
 
 def search(
     strategy: Strategy,
-    study: Study,
+    problem: SearchProblem,
     *,
     budget: Budget | None = None,
     log: TrialLog | None = None,
@@ -50,19 +50,19 @@ def search(
     The result fits the limits whatever the strategy does; for the same seed and budget of evaluations it is the same,
     also after an interruption.
     """
-    for board in study.boards:
+    for board in problem.boards:
         board.memory.require(board.limit_bytes)
-    session = _Session(study, budget or Budget(), log, on_trial)
+    session = _Session(problem, budget or Budget(), log, on_trial)
     answer, finished = _converse(strategy, session)
-    if answer is not None and study.fits(answer):
+    if answer is not None and problem.fits(answer):
         best = session.ask(Ask(answer, complete=True))
     else:  # nothing that fits was tried before the budget's end
-        best = session.best or session.ask(Ask(study.fallback(), complete=True))
+        best = session.best or session.ask(Ask(problem.fallback(), complete=True))
     return Found(best, tuple(session.trials), session.cost, time.monotonic() - session.begin, finished)
 
 
 def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, bool]:
-    asking = strategy.propose(session.study)
+    asking = strategy.propose(session.problem)
     try:
         ask = next(asking)
         while not session.is_over():
@@ -82,9 +82,9 @@ def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, 
 class _Session:
     """What has been tried so far. Lives for one call of `search`."""
 
-    def __init__(self, study: Study, budget: Budget, log: TrialLog | None, on_trial: OnTrial) -> None:
+    def __init__(self, problem: SearchProblem, budget: Budget, log: TrialLog | None, on_trial: OnTrial) -> None:
         self.begin = time.monotonic()
-        self.study = replace(study, charge=self._charge)
+        self.problem = replace(problem, charge=self._charge)
         self.trials: list[Trial] = []
         self.best: Trial | None = None
         self.cost = 0.0
@@ -111,7 +111,7 @@ class _Session:
         if ask.part == VALIDATION:
             self.ask(Ask(ask.candidate, part=FIT, complete=True))
         question = ask.candidate, ask.probe, _scope(ask)
-        told_before = question in self.study.answers
+        told_before = question in self.problem.answers
         trial = self._earlier_answer(ask)
         if trial is None:
             trial = self._evaluate(ask)
@@ -120,7 +120,7 @@ class _Session:
         self._known[question] = trial
         self.trials.append(trial)
         if trial.kind != "stopped":
-            self.study.answers.setdefault(question, (trial.kind, trial.score))
+            self.problem.answers.setdefault(question, (trial.kind, trial.score))
         if not told_before:
             self._charge(self._cost(ask, trial))
         if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
@@ -130,7 +130,7 @@ class _Session:
 
     def _simplified(self, ask: Ask) -> Ask:
         """A probe of all samples is no probe, and two samples can not be parted."""
-        count = len(self.study.evaluator.examples)
+        count = len(self.problem.evaluator.examples)
         probe = None if ask.probe is None or ask.probe >= count else ask.probe
         return replace(ask, probe=probe, part=ask.part if count >= FEWEST_TO_PART else None)
 
@@ -139,10 +139,10 @@ class _Session:
 
     def _cost(self, ask: Ask, trial: Trial) -> float:
         """In evaluations; an early stop counts as the whole of what was asked for."""
-        count = len(self.study.evaluator.examples)
+        count = len(self.problem.evaluator.examples)
         if trial.kind == "probe":
             return trial.score.samples / count
-        return 1.0 if ask.part is None else len(self.study.part(ask.part).examples) / count
+        return 1.0 if ask.part is None else len(self.problem.part(ask.part).examples) / count
 
     def _earlier_answer(self, ask: Ask) -> Trial | None:
         """The interrupted run's answer, as long as it was asked the same questions in the same order."""
@@ -158,10 +158,10 @@ class _Session:
         return None
 
     def _evaluate(self, ask: Ask) -> Trial:
-        told = self.study.answers.get((ask.candidate, ask.probe, _scope(ask)))
+        told = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
         kind, score = self._score(ask) if told is None else told
-        ram_bytes = self.study.memory.planned_bytes(ask.candidate)
-        fits = ram_bytes <= self.study.limit_bytes and self.study.fits(ask.candidate)
+        ram_bytes = self.problem.memory.planned_bytes(ask.candidate)
+        fits = ram_bytes <= self.problem.limit_bytes and self.problem.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
 
     def _score(self, ask: Ask) -> tuple[str, Score]:
@@ -173,23 +173,23 @@ class _Session:
         best = None if self.best is None else self.best.score.disagreements
         above = None if ask.complete else ask.above if ask.part is not None else best
         score = self._answer(Query(ask.candidate, part=ask.part, above=above))
-        evaluator = self.study.evaluator if ask.part is None else self.study.part(ask.part)
+        evaluator = self.problem.evaluator if ask.part is None else self.problem.part(ask.part)
         whole = "full" if ask.part is None else ask.part
         return whole if score.samples == len(evaluator.examples) else "stopped", score
 
     def _answer(self, question: Query) -> Score:
-        journal = self.study.journal
+        journal = self.problem.journal
         if journal is None:
-            return answered(self.study, question)
-        return journal.answer(question, partial(answered, self.study))
+            return answered(self.problem, question)
+        return journal.answer(question, partial(answered, self.problem))
 
 
-def answered(study: Study, question: Query) -> Score:
+def answered(problem: SearchProblem, question: Query) -> Score:
     """The score that a question asks for; who answers it does not matter."""
-    program = study.space.lower(question.candidate)
+    program = problem.space.lower(question.candidate)
     if question.probe is not None:
-        return study.evaluator.probe(program, question.probe)
-    evaluator = study.evaluator if question.part is None else study.part(question.part)
+        return problem.evaluator.probe(program, question.probe)
+    evaluator = problem.evaluator if question.part is None else problem.part(question.part)
     return evaluator.score(program, question.above)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.search.evaluator import Score
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.strategies.ladder import FEWEST, widest
-from tinyhil.search.study import Study
+from tinyhil.search.strategies.tradeoffs import FEWEST, widest
 
 MOST = 0.5  # evaluations that the table may take beside what the search has asked anyway
 
@@ -35,22 +35,22 @@ class Sensitivities:
     tensors: tuple[Sensitivity, ...]
 
 
-def sensitivities(study: Study) -> Sensitivities:
+def sensitivities(problem: SearchProblem) -> Sensitivities:
     """Of every tensor alone in every choice on offer.
 
     What the search has asked is taken from its answers; the rest is measured on as many samples.
     """
-    wide, samples = _asked(study)
-    everywhere = study.space.uniform(wide)
-    base = _score(study, everywhere, samples)
-    size = float(np.sqrt((study.evaluator.examples.outputs.astype(float) ** 2).mean())) or 1.0
+    wide, samples = _asked(problem)
+    everywhere = problem.space.uniform(wide)
+    base = _score(problem, everywhere, samples)
+    size = float(np.sqrt((problem.evaluator.examples.outputs.astype(float) ** 2).mean())) or 1.0
     rows = []
-    for index in sorted(study.space.present(everywhere)):
-        group, errors = study.space.groups[index], dict[str, float]()
-        offered = {Choice(name) for name in study.space.formats} | _moved(study, everywhere, index, samples)
+    for index in sorted(problem.space.present(everywhere)):
+        group, errors = problem.space.groups[index], dict[str, float]()
+        offered = {Choice(name) for name in problem.space.offered(index)} | _moved(problem, everywhere, index, samples)
         for choice in sorted(offered - {wide}, key=lambda choice: (choice.bits, choice.format, -choice.offset)):
             try:
-                score = _score(study, study.space.having(everywhere, {index: choice}), samples)
+                score = _score(problem, problem.space.with_choices(everywhere, {index: choice}), samples)
             except ModelError:  # no program has this format here
                 continue
             errors[str(choice)] = float(np.sqrt(max(0.0, score.loss - base.loss)) / size)
@@ -58,32 +58,32 @@ def sensitivities(study: Study) -> Sensitivities:
     return Sensitivities(str(wide), samples, tuple(rows))
 
 
-def _asked(study: Study) -> tuple[Choice, int]:
+def _asked(problem: SearchProblem) -> tuple[Choice, int]:
     """The format around which most tensors were asked about alone, and on how many samples; else what MOST permits."""
     counts: Counter[tuple[Choice, int]] = Counter()
-    for candidate, probe, _ in study.answers:
+    for candidate, probe, _ in problem.answers:
         common, times = Counter(candidate).most_common(1)[0]
-        if probe is not None and times == len(candidate) - 1 and common in widest(study):
+        if probe is not None and times == len(candidate) - 1 and common in widest(problem):
             counts[common, probe] += 1
     if counts:
         return counts.most_common(1)[0][0]
-    many = len(study.space.groups) * (len(study.space.formats) - 1)
-    return study.space.high, max(FEWEST, int(len(study.evaluator.examples) * MOST) // (1 + many))
+    many = sum(len(problem.space.offered(index)) - 1 for index in range(len(problem.space.groups)))
+    return problem.space.high, max(FEWEST, int(len(problem.evaluator.examples) * MOST) // (1 + many))
 
 
-def _moved(study: Study, everywhere: Candidate, index: int, samples: int) -> set[Choice]:
+def _moved(problem: SearchProblem, everywhere: Candidate, index: int, samples: int) -> set[Choice]:
     """Choices with a moved scale that the search has asked about."""
     return {
         candidate[index]
-        for candidate, probe, _ in study.answers
+        for candidate, probe, _ in problem.answers
         if probe == samples
         and candidate[index] != everywhere[index]
-        and study.space.having(candidate, {index: everywhere[index]}) == everywhere
+        and problem.space.with_choices(candidate, {index: everywhere[index]}) == everywhere
     }
 
 
-def _score(study: Study, candidate: Candidate, samples: int) -> Score:
-    told = study.answers.get((candidate, samples, None))
+def _score(problem: SearchProblem, candidate: Candidate, samples: int) -> Score:
+    told = problem.answers.get((candidate, samples, None))
     if told is not None:
         return told[1]
-    return study.evaluator.probe(study.space.lower(candidate), samples)
+    return problem.evaluator.probe(problem.space.lower(candidate), samples)

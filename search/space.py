@@ -10,7 +10,7 @@ from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.formats import named
 from tinyhil.graph import Graph
-from tinyhil.lower import lower, tied_values
+from tinyhil.lower import is_matrix, lower, tied_values
 from tinyhil.program import Program, Role, Tensor
 
 INPUT, CONSTANT, ARENA = Role.INPUT, Role.CONSTANT, Role.ARENA
@@ -36,24 +36,32 @@ Candidate = tuple[Choice, ...]  # one per group of the space
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Values in one memory. `elements` counts those in RAM for `role` arena, else those stored once."""
+    """Values in one memory. `elements` counts those in RAM for `role` arena, else those stored once. `is_matrix`:
+    weights, for which there are formats that nothing else can have."""
 
     name: str
     members: tuple[str, ...]
     role: str
     elements: int
+    is_matrix: bool = False
+
+    def stored_bits(self, choice: Choice) -> int:
+        """Of one element: constants are packed, in RAM each takes whole bytes."""
+        bits = choice.bits
+        return bits if self.role == CONSTANT and bits < 8 else 8 if bits <= 8 else 16 if bits <= 16 else 32
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """`formats` are the names on offer, narrowest first; `groups` in order of first appearance. `without`: fusions
-    that the board has no use for."""
+    that the board has no use for. `weights`: names that matrices alone may have, too."""
 
     graph: Graph
     ranges: Ranges
     groups: tuple[Group, ...]
     formats: tuple[str, ...]
     without: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
 
     @property
     def low(self) -> Choice:
@@ -66,7 +74,21 @@ class Space:
     def uniform(self, choice: Choice) -> Candidate:
         return (choice,) * len(self.groups)
 
-    def having(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
+    def offered(self, index: int) -> tuple[str, ...]:
+        """The formats that one group may have."""
+        return (*self.formats, *self.weights) if self.groups[index].is_matrix else self.formats
+
+    def starts(self) -> Iterator[Candidate]:
+        """One format for everything, each in turn; then each of those for weights beside the widest, the narrowest."""
+        yield from (self.uniform(Choice(name)) for name in self.formats)
+        for rest in (self.high, self.low):
+            yield from (self.weighing(name, rest) for name in self.weights)
+
+    def weighing(self, name: str, rest: Choice) -> Candidate:
+        """All weights in one format, all else in another."""
+        return tuple(Choice(name) if group.is_matrix else rest for group in self.groups)
+
+    def with_choices(self, candidate: Candidate, changes: Mapping[int, Choice]) -> Candidate:
         """The candidate with some groups changed."""
         return tuple(changes.get(index, choice) for index, choice in enumerate(candidate))
 
@@ -84,7 +106,9 @@ class Space:
         values = {group.name: choice.format for group, choice in zip(self.groups, candidate, strict=True)}
         pairs = zip(self.groups, candidate, strict=True)
         offsets = {group.name: choice.offset for group, choice in pairs if choice.offset}
-        return Assignment(self.formats[-1], values, offsets)
+        used = set(values.values())
+        default = used.pop() if len(used) == 1 else self.formats[-1]  # of values that no group holds
+        return Assignment(default, values, offsets)
 
     def lower(self, candidate: Candidate) -> Program:
         return lower(self.graph, self.assignment(candidate), self.ranges, self.without)
@@ -104,7 +128,7 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tupl
     if len(ordered) < 2:
         raise ConfigError("search: needs two formats or more to choose from; give --formats fixed8,fixed16")
     tensors = _stored(graph, ranges, ordered, without)
-    groups = []
+    groups, constants = [], graph.all_constants()
     for members in tied_values(graph):
         stored = [tensors[name] for name in stored_names(members) if name in tensors]
         roles = {tensor.role for tensor in stored}
@@ -113,7 +137,8 @@ def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tupl
         role = ARENA if ARENA in roles else INPUT if roles & {INPUT, Role.SLICE} else CONSTANT
         counted = [tensor.count for tensor in stored if role != ARENA or tensor.role == ARENA]
         elements = sum(counted) if role == ARENA else max(counted)
-        groups.append(Group(members[0], members, role, elements))
+        matrix = role == CONSTANT and all(is_matrix(constants.get(name)) for name in members)
+        groups.append(Group(members[0], members, role, elements, matrix))
     return Space(graph, ranges, tuple(groups), ordered, without)
 
 

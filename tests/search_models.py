@@ -14,12 +14,12 @@ from tinyhil.program import Program
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
 from tinyhil.search.memory import Memory
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import make_space
 from tinyhil.search.strategies import STRATEGIES
 from tinyhil.search.strategies.ddpg import Ddpg
 from tinyhil.search.strategies.milp import Milp
 from tinyhil.search.strategies.ppo import Ppo
-from tinyhil.search.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMATS = ("fixed8", "fixed16")
@@ -64,22 +64,22 @@ def worked_example(folder: Path) -> Graph:
     return load(simple(nodes, {"X1": (2, 1)}, constants, "t2"), folder, "worked")
 
 
-def study_of(
+def search_problem(
     graph: Graph,
     x: np.ndarray,
     limit_bytes: int,
     executor: Executor | None = None,
     formats: tuple[str, ...] = FORMATS,
-) -> Study:
+) -> SearchProblem:
     space = make_space(graph, calibrate(graph, x, {"name": "test"}), formats)
     evaluator = Evaluator(executor or NumpyExecutor(), make_examples(graph, x, None))
-    return Study(space, Memory(space, place_apart), evaluator, limit_bytes)
+    return SearchProblem(space, Memory(space, place_apart), evaluator, limit_bytes)
 
 
-def network_study(folder: Path, limit_bytes: int, seed: int = 0, executor: Executor | None = None) -> Study:
+def network_problem(folder: Path, limit_bytes: int, seed: int = 0, executor: Executor | None = None) -> SearchProblem:
     x = np.random.default_rng(seed + 100).normal(size=(400, 1, 8)).astype(np.float32)
-    return study_of(network(folder, seed), x, limit_bytes, executor)
+    return search_problem(network(folder, seed), x, limit_bytes, executor)
 
 
-def formats_of(study: Study, candidate: tuple[object, ...]) -> dict[str, str]:
-    return {group.name: str(choice) for group, choice in zip(study.space.groups, candidate, strict=True)}
+def formats_of(problem: SearchProblem, candidate: tuple[object, ...]) -> dict[str, str]:
+    return {group.name: str(choice) for group, choice in zip(problem.space.groups, candidate, strict=True)}

@@ -53,13 +53,6 @@ def cases(rng: np.random.Generator, count: int) -> list[Vectors]:
         x = wide(rng, count, (1 << (31 - max(shift, 0))) - 1)
         for name, want in (("rescaled", rescale), ("rescaled_once", rescale_once)):
             found.append(made(name, shift, x, multipliers(rng, x.size), want))
-    for shift in (-8, -9, -10, -13, -16, -17, -23):
-        x, m = ties(rng, max(shift, -14), 60)
-        x = np.r_[wide(rng, count, (1 << 23) - 1), x]
-        m = np.r_[multipliers(rng, x.size - m.size), m]
-        m[m == 0] = LOWEST
-        for once, want in (("true", rescale_once), ("false", rescale)):
-            found.append(vectors(f"rescaled_near<{shift}, {once}>", x, m, want(x, m, shift)))
     for shift in (0, -1, -2, -5, -16, -17, -30):
         d = rng.integers(-255, 256, count)
         found.append(made("rescaled_lifted", shift, d, multipliers(rng, count), rescale, LIFT))

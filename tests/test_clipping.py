@@ -20,7 +20,8 @@ from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.cli import hil as root
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.task import SearchRequest, load_task, make_bench, trial_log
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task, make_bench, trial_log
 from tinyhil.harness.zoo import find_model
 from tinyhil.lower import formats as formats_of
 

@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from onnx_models import node, simple
 from scan_models import weights
-from search_models import FORMATS, STRATEGY_NAMES, network_study
+from search_models import FORMATS, STRATEGY_NAMES, network_problem
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.cli import main
-from tinyhil.harness.search.cost_table import CostTable, Version
+from tinyhil.harness.search.cost_table import CostTable, Version, describer
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import Budget, search
-from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.space import ARENA, CONSTANT, Candidate, Choice, Space
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.study import Study
 
 CLOCK_HZ = 1_000_000  # a tick is a microsecond
 A, B = (Choice("fixed8"),), (Choice("fixed16"),)
@@ -137,7 +137,7 @@ def test_an_image_that_did_not_fit_the_board_keeps_no_limit() -> None:
 # --- strategies ---------------------------------------------------------------------------------------------------
 
 
-def in_all(study: Study, candidate: Candidate) -> float:
+def in_all(problem: SearchProblem, candidate: Candidate) -> float:
     """A cost of every tensor, constants and input included."""
     return sum(TICKS[choice.format] for choice in candidate)
 
@@ -147,44 +147,44 @@ def described(candidate: Candidate) -> Described:
     return Described(tuple(ops), 0)
 
 
-def study_with_costs(folder: Path, limit_us: float, ram_bytes: int = 30) -> Study:
-    study = network_study(folder, ram_bytes)
-    every = [described(study.space.uniform(Choice(name))).operations for name in FORMATS]
+def problem_with_costs(folder: Path, limit_us: float, ram_bytes: int = 30) -> SearchProblem:
+    problem = network_problem(folder, ram_bytes)
+    every = [described(problem.space.uniform(Choice(name))).operations for name in FORMATS]
     rows = tuple(Row(op, TICKS[op.formats[0]]) for ops in every for op in ops)
-    study = replace(study, costs=Costs(described, rows, (), CLOCK_HZ, Limits(limit_us)))
-    return replace(study, anchor=least(study.space, study.excess, enough=0.0))
+    problem = replace(problem, costs=Costs(described, rows, (), CLOCK_HZ, Limits(limit_us)))
+    return replace(problem, anchor=least(problem.space, problem.excess, enough=0.0))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_every_strategy_keeps_to_the_limit(name: str, share: float, tmp_path: Path) -> None:
-    groups = len(network_study(tmp_path, 30).space.groups)
+    groups = len(network_problem(tmp_path, 30).space.groups)
     limit_us = groups * (TICKS["fixed8"] + share * (TICKS["fixed16"] - TICKS["fixed8"]))
-    study = study_with_costs(tmp_path, limit_us)
-    found = search(make_strategy(name, ()), study, budget=Budget(evaluations=20))
+    problem = problem_with_costs(tmp_path, limit_us)
+    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=20))
     assert found.best.fits
-    assert in_all(study, found.best.candidate) <= limit_us
-    assert found.best.ram_bytes <= study.limit_bytes
-    again = search(make_strategy(name, ()), study_with_costs(tmp_path, limit_us), budget=Budget(evaluations=20))
+    assert in_all(problem, found.best.candidate) <= limit_us
+    assert found.best.ram_bytes <= problem.limit_bytes
+    again = search(make_strategy(name, ()), problem_with_costs(tmp_path, limit_us), budget=Budget(evaluations=20))
     assert again.trials == found.trials
 
 
 def test_a_limit_that_does_not_bind_changes_no_trial_of_haunter(tmp_path: Path) -> None:
-    free = search(make_strategy("haunter", ()), network_study(tmp_path, 18))
-    bound = search(make_strategy("haunter", ()), study_with_costs(tmp_path, 1e9, 18))
+    free = search(make_strategy("haunter", ()), network_problem(tmp_path, 18))
+    bound = search(make_strategy("haunter", ()), problem_with_costs(tmp_path, 1e9, 18))
     assert [t.candidate for t in bound.trials] == [t.candidate for t in free.trials]
 
 
 def test_lagrange_uses_what_it_is_given(tmp_path: Path) -> None:
     """With room for half of the tensors at 16 bits it is closer to float than all at 8 bits."""
-    groups = len(network_study(tmp_path, 30).space.groups)
-    narrow = search(make_strategy("lagrange", ()), study_with_costs(tmp_path, 100.0 * groups), budget=Budget(10))
-    roomy = search(make_strategy("lagrange", ()), study_with_costs(tmp_path, 175.0 * groups), budget=Budget(10))
+    groups = len(network_problem(tmp_path, 30).space.groups)
+    narrow = search(make_strategy("lagrange", ()), problem_with_costs(tmp_path, 100.0 * groups), budget=Budget(10))
+    roomy = search(make_strategy("lagrange", ()), problem_with_costs(tmp_path, 175.0 * groups), budget=Budget(10))
     assert roomy.best.score.loss < narrow.best.score.loss
 
 
 def test_the_least_of_a_sum_is_found(tmp_path: Path) -> None:
-    space: Space = network_study(tmp_path, 30).space
+    space: Space = network_problem(tmp_path, 30).space
     prices = {(index, name): float((7 * index + len(name)) % 5) for index in range(20) for name in FORMATS}
 
     def cost(candidate: Candidate) -> float:
@@ -192,6 +192,44 @@ def test_the_least_of_a_sum_is_found(tmp_path: Path) -> None:
 
     found = least(space, cost)
     assert cost(found) == sum(min(prices[i, name] for name in FORMATS) for i in range(len(space.groups)))
+
+
+WEIGHTS = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16")
+
+
+def problem_within_flash(folder: Path, offered: tuple[str, ...], flash_bytes: int) -> SearchProblem:
+    """Flash as what the constants take, nothing for the code."""
+    problem = network_problem(folder, 30)
+    space = replace(problem.space, weights=offered)
+    memory = replace(problem.memory, space=space)
+    image = space.uniform(space.high)
+    describe = describer(memory.placed)
+    run = Run(image, 1.0, 1.0, 0.0, describe(image).constant_bytes)
+    costs = Costs(describe, (), (run,), CLOCK_HZ, Limits(flash_bytes=flash_bytes))
+    problem = replace(problem, space=space, memory=memory, costs=costs)
+    return replace(problem, anchor=least(space, problem.excess, enough=0.0))
+
+
+def test_formats_for_weights_alone_keep_limits_of_flash_that_bytes_do_not(tmp_path: Path) -> None:
+    """Where 8 bits for everything take more."""
+    problem = problem_within_flash(tmp_path, WEIGHTS, 1)
+    described = describer(problem.memory.placed)
+    bytes_8 = described(problem.space.uniform(problem.space.low)).constant_bytes
+    tight = problem_within_flash(tmp_path, WEIGHTS, bytes_8 - 12)
+    found = search(make_strategy("lagrange", ()), tight, budget=Budget(2)).best
+    assert found.fits
+    assert described(found.candidate).constant_bytes <= bytes_8 - 12
+    for group, choice in zip(problem.space.groups, found.candidate, strict=True):
+        assert choice.format in FORMATS or group.is_matrix
+    without = problem_within_flash(tmp_path, (), bytes_8 - 12)
+    assert not without.fits(without.fallback()), "nothing else keeps it"
+
+
+def test_constants_are_told_apart_by_bits_and_the_arena_by_bytes(tmp_path: Path) -> None:
+    problem = problem_within_flash(tmp_path, WEIGHTS, 90)
+    bits = {role: {group.stored_bits(Choice("fixed6")) for group in problem.space.groups if group.role == role}
+            for role in (CONSTANT, ARENA)}  # fmt: skip
+    assert bits == {CONSTANT: {6}, ARENA: {8}}
 
 
 # --- the command --------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from wire_bench import Bench, make_bench, powered
 from tinyhil.errors import EXIT_NO_BOARD, BoardError, ConfigError
 from tinyhil.harness.boards import locks as lock_module
 from tinyhil.harness.boards.bench_file import Locks
-from tinyhil.harness.boards.heal import RUNGS
+from tinyhil.harness.boards.heal import STEP_NAMES
 from tinyhil.harness.boards.locks import Claim, LockFolder, owner, started
 from tinyhil.harness.inputs import load_inputs
 from tinyhil.harness.zoo import find_model
@@ -344,4 +344,4 @@ def test_a_switch_that_fails_is_one_line(desk: tuple[str, Path]) -> None:
 
 def test_steps_that_do_not_exist(desk: tuple[str, Path]) -> None:
     _, folder = desk
-    check_failure(at(folder, "boards", "heal", "left", "--steps", "pray"), 2, "no step named 'pray'", *RUNGS)
+    check_failure(at(folder, "boards", "heal", "left", "--steps", "pray"), 2, "no step named 'pray'", *STEP_NAMES)

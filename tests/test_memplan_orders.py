@@ -46,8 +46,8 @@ def decide_alike(blocks: list[Block]) -> None:
         for effort in (EFFORTS[0], Effort(8, 10**7)):  # with cliques looked at as a whole, and almost none
             found = search_orders(blocks, height, effort, Account(Budget(10**9)))
             assert found is not None
-            assert found[0].state == state
-            places = dict(zip(blocks, found[1], strict=False))
+            assert found.state == state
+            places = dict(zip(blocks, found.offsets, strict=False))
             for index, block in enumerate(blocks if state == FOUND else ()):
                 assert places[block] % block.alignment == 0
                 assert 0 <= places[block] <= height - block.size_bytes
@@ -93,3 +93,10 @@ def test_more_work_never_fills_regions_worse(seed: int) -> None:
     problem = Problem(found, (Region("dtcm", half), Region("axi")))
     peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (10, 1000, 5000, 20_000, 50_000)]
     assert peaks == sorted(peaks, reverse=True)
+
+
+@pytest.mark.parametrize("seed", [4, 25, 26])
+def test_many_buffers_with_gaps_are_proven(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """39, 54 and 51 buffers: parts of a plan are searched anew while the rest keeps its order."""
+    monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
+    assert memplan.plan(instance(seed, "gapped", (30, 54)), budget=Budget(600_000)).proven

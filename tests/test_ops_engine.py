@@ -24,7 +24,7 @@ from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.lower import lower
 from tinyhil.reference import quantize_inputs, run_reference
-from tinyhil.search.engine.flatten import flatten_lanes
+from tinyhil.search.engine.flatten import flatten_program
 from tinyhil.search.engine.library import Engine
 from tinyhil.search.space import Choice, make_space
 
@@ -82,7 +82,7 @@ def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: P
             program = lower(graph, Assignment(default), calibrate(graph, x[:4], {}))
         except (ModelError, ConfigError):  # no such kernel in this format
             continue
-        left = flatten_lanes(program).by_numpy
+        left = flatten_program(program).by_numpy
         assert {op.kernel for op in left} <= BY_NUMPY, name
         assert INTEGER not in {op.domain for op in left if op.kernel not in SORTED}, name
         inputs = quantize_inputs(program, x * np.float32(1.7))[0]

@@ -176,7 +176,7 @@ def test_a_model_on_a_board(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["board"], found["capacity_bytes"], found["streamed"]) == ("uno", 2048, True)
     code, out, err = hil(capsys, "--model", "fastgrnn_har", "--board", "uno")
     assert (code, err) == (0, "")
-    assert "peak 192 B, lower bound 192 B, planner portfolio\noptimal: at instant " in out
+    assert "peak 192 B, lower bound 192 B, planner portfolio\noptimal placement: at instant " in out
     assert "operations reordered: " in out
     assert "uno: arena 192 B + input 252 B (streamed) of 2048 B RAM" in out
 
@@ -451,3 +451,37 @@ def test_a_bias_of_one_number_per_channel_goes_into_the_convolution(tmp_path: Pa
     model = tinyhil.load(simple(nodes, {"x": (1, 1, 28, 28)}, {**constants, "flat": [1, 256]}))
     x = chance.uniform(0, 255, (4, 1, 28, 28)).astype(np.float32)
     assert model.calibrate(x).compile("fixed8").arena_bytes == 2136
+
+
+def test_schedules_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """From layer by layer to the least RAM, and the one that fits."""
+    digits = ("--model", "digits_cnn", "--format", "fixed8")
+    found = json.loads(hil(capsys, *digits, "--pareto", "--json")[1])
+    peaks = [one["peak_bytes"] for one in found]
+    assert peaks == sorted(peaks, reverse=True)
+    assert found[0]["more_products"] == found[0]["more_time"] == 0
+    assert peaks[-1] < record(capsys, *digits)["peak_bytes"]
+    assert found[-1]["more_products"] > 0
+    code, out, _ = hil(capsys, *digits, "--pareto")
+    assert (code, len(out.splitlines())) == (0, 1 + len(peaks))
+    for limit in peaks:
+        assert record(capsys, *digits, "--ram", limit)["peak_bytes"] <= limit
+    code, _, err = hil(capsys, *digits, "--ram", peaks[-1] - 1)
+    assert (code, err.count("\n")) == (4, 1)
+    assert f"exceeds {peaks[-1] - 1} B by " in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--model", "digits_cnn", "--ram", 900, "--capacity", 900), "--ram and --capacity exclude each other"),
+        (("--model", "digits_cnn", "--pareto", "--ram", 900), "leave them out"),
+        (("--pareto",), "--pareto is for --model"),
+    ],
+)
+def test_schedules_that_make_no_sense(
+    options: tuple[object, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = hil(capsys, *options)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err

@@ -14,13 +14,17 @@ from benchmarks.networks import NETWORKS, mobilenet_v2, squeezenet
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.arrange import arrange
+from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.load import load_model
+from tinyhil.harness import api
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.memplan import check
 from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import cheapest_within, front
+from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
 from tinyhil.program import Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
 
@@ -118,3 +122,35 @@ def test_a_head_of_many_channels_goes_in_groups(tmp_path: Path) -> None:
     assert len(groups) > 1
     assert sum(op.params["channels"] for op in groups) == 1280
     assert layer_products(placed.program) == layer_products(program)
+
+
+def test_halos_are_computed_again_where_nothing_else_fits_or_where_that_is_wished_for(tmp_path: Path) -> None:
+    program, _ = program_of(SMALL["mobilenet_v2"], tmp_path, "fixed8")
+    rows, least, beside = place(program).plan.peak_bytes, front(program)[-1].peak_bytes, input_bytes(program)
+    cases = [
+        (Wish(RAM), None, True, rows),
+        (Wish(RAM), rows + beside, True, rows),
+        (Wish(RAM), rows + beside - 1, False, rows),  # does not fit, and the caller has other memories
+        (Wish(LEAST), None, False, least),
+        (Wish(ram_bytes=least + beside), None, False, least),
+    ]
+    for wish, ram_bytes, again, wanted in cases:
+        assert chosen(program, wish, ram_bytes, again=again).plan.peak_bytes == wanted, wish
+    for prefer in PREFERENCES:
+        assert least <= chosen(program, Wish(prefer), rows + beside - 1, again=True).plan.peak_bytes < rows
+
+
+def test_a_run_within_so_much_ram(tmp_path: Path) -> None:
+    """On the host: what was asked for is kept, and every sample is right."""
+    path = tmp_path / "network.onnx"
+    path.write_bytes(SMALL["mobilenet_v2"].SerializeToString())
+    model = api.load(path)
+    x = np.random.default_rng(0).normal(size=(2, *model.input_shape[1:])).astype(np.float32)
+    model = model.calibrate(x)
+    limit = 1400 + 3 * 24 * 24
+    within = model.run("host", x, formats="fixed8", ram=limit, results=tmp_path)
+    assert within.bit_exact
+    assert within.memory["arena_bytes"] + within.memory["input_bytes"] <= limit
+    assert "--ram" in within.provenance["command"]
+    with pytest.raises(DoesNotFit, match="exceed 2000 B of RAM"):
+        model.run("host", x, formats="fixed8", ram=2000, results=tmp_path)

@@ -16,9 +16,9 @@ from search_models import (
     formats_of,
     host_engine,
     network,
-    network_study,
+    network_problem,
     place_apart,
-    study_of,
+    search_problem,
     worked_example,
 )
 
@@ -34,21 +34,21 @@ from tinyhil.reference import run_reference
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Candidate, Choice, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.haunter import Haunter, choose_pair, promotion_order, promotions
 from tinyhil.search.strategies.lagrange import merit
 from tinyhil.search.strategies.shiftry import Shiftry
-from tinyhil.search.study import Ask, Asking, Study
 from tinyhil.search.trial import Trial, TrialLog
 
 LIMITS = (13, pytest.param(18, marks=pytest.mark.slow), 22)
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def least_bytes(study: Study) -> int:
-    return study.memory.planned_bytes(study.space.uniform(study.space.low))
+def least_bytes(problem: SearchProblem) -> int:
+    return problem.memory.planned_bytes(problem.space.uniform(problem.space.low))
 
 
 # --- MinUn's worked example ---------------------------------------------------------------------------------------
@@ -75,15 +75,15 @@ def worked_errors() -> dict[str, float]:
 def test_worked_example_of_appendix_b(tmp_path: Path) -> None:
     """3 B instead of 4: t1 keeps 16 bits at offsets 0 and 1, t2 has 8 at offset 2."""
     x = np.array([[[1.185109], [-2.206466]]], np.float32)
-    study = study_of(worked_example(tmp_path), x, limit_bytes=3)
-    space = study.space
-    assert float(study.evaluator.examples.outputs[0, 0]) == pytest.approx(-6.549199, abs=1e-3)
-    assert study.memory.planned_bytes(space.uniform(space.high)) == 4
+    problem = search_problem(worked_example(tmp_path), x, limit_bytes=3)
+    space = problem.space
+    assert float(problem.evaluator.examples.outputs[0, 0]) == pytest.approx(-6.549199, abs=1e-3)
+    assert problem.memory.planned_bytes(space.uniform(space.high)) == 4
     errors = worked_errors()
     assert errors["t1"] > errors["t2"] > 0
-    order = promotion_order(study, [errors.get(group.name, 0.0) for group in space.groups])
-    first = next(promotions(study, order, space.low, space.high))
-    widths = formats_of(study, first.candidate)
+    order = promotion_order(problem, [errors.get(group.name, 0.0) for group in space.groups])
+    first = next(promotions(problem, order, space.low, space.high))
+    widths = formats_of(problem, first.candidate)
     assert (widths["t1"], widths["t2"]) == ("fixed16", "fixed8")
     assert {widths[name] for name in ("W1", "X1", "B1")} == {"fixed16"}  # they take no RAM of the arena
     plan = place_apart(space.lower(first.candidate)).plan
@@ -93,13 +93,13 @@ def test_worked_example_of_appendix_b(tmp_path: Path) -> None:
 def test_the_worked_example_as_a_text() -> None:
     """examples/linear_classifier.dsl is the same model: the same widths by the paper's order, in 3 B."""
     graph = load_model(ROOT / "examples" / "linear_classifier.dsl").graph
-    study = study_of(graph, np.array([[[1.185109], [-2.206466]]], np.float32), limit_bytes=3)
+    problem = search_problem(graph, np.array([[[1.185109], [-2.206466]]], np.float32), limit_bytes=3)
     errors = worked_errors()
-    order = promotion_order(study, [errors.get(group.name, 0.0) for group in study.space.groups])
-    first = next(promotions(study, order, study.space.low, study.space.high))
-    widths = formats_of(study, first.candidate)
+    order = promotion_order(problem, [errors.get(group.name, 0.0) for group in problem.space.groups])
+    first = next(promotions(problem, order, problem.space.low, problem.space.high))
+    widths = formats_of(problem, first.candidate)
     assert (widths["t1"], widths["t2"]) == ("fixed16", "fixed8")
-    assert place_apart(study.space.lower(first.candidate)).plan.peak_bytes == 3
+    assert place_apart(problem.space.lower(first.candidate)).plan.peak_bytes == 3
 
 
 # --- every strategy -----------------------------------------------------------------------------------------------
@@ -110,24 +110,24 @@ def test_the_worked_example_as_a_text() -> None:
 def test_the_limit_holds_and_the_same_trials_come_again(name: str, limit_bytes: int, tmp_path: Path) -> None:
     runs = []
     for _ in range(2):
-        study = network_study(tmp_path, limit_bytes)
-        runs.append(search(make_strategy(name, ()), study, budget=Budget(evaluations=25)))
+        problem = network_problem(tmp_path, limit_bytes)
+        runs.append(search(make_strategy(name, ()), problem, budget=Budget(evaluations=25)))
     found = runs[0]
     assert found.trials == runs[1].trials
     assert found.best == runs[1].best
     assert found.best.fits
     assert found.best.kind == "full"
-    planned = place_apart(study.space.lower(found.best.candidate)).plan.peak_bytes
+    planned = place_apart(problem.space.lower(found.best.candidate)).plan.peak_bytes
     assert found.best.ram_bytes == planned <= limit_bytes
 
 
 @pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_a_limit_of_the_widest_format_costs_nothing(name: str, tmp_path: Path) -> None:
-    study = network_study(tmp_path, 10_000)
-    found = search(make_strategy(name, ()), study, budget=Budget(evaluations=25))
-    wide = study.evaluator.score(study.space.lower(study.space.uniform(study.space.high)))
+    problem = network_problem(tmp_path, 10_000)
+    found = search(make_strategy(name, ()), problem, budget=Budget(evaluations=25))
+    wide = problem.evaluator.score(problem.space.lower(problem.space.uniform(problem.space.high)))
     allowed = 2 if name in ("shiftry", "layerwise", "random", "nsga2") else 0  # they demote although they need not
-    assert found.best.score.disagreements <= wide.disagreements + allowed * len(study.evaluator.examples) // 100
+    assert found.best.score.disagreements <= wide.disagreements + allowed * len(problem.evaluator.examples) // 100
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -136,7 +136,7 @@ def test_against_every_assignment(seed: int, tmp_path: Path) -> None:
     limit = 18
     results = {}
     for name in ("exhaustive", "haunter", "lagrange"):
-        found = search(make_strategy(name, ()), network_study(tmp_path, limit, seed), budget=Budget(evaluations=40))
+        found = search(make_strategy(name, ()), network_problem(tmp_path, limit, seed), budget=Budget(evaluations=40))
         results[name] = found.best.score.disagreements
     assert results["exhaustive"] <= results["haunter"]
     assert results["lagrange"] <= results["exhaustive"] + 2
@@ -144,11 +144,11 @@ def test_against_every_assignment(seed: int, tmp_path: Path) -> None:
 
 
 def test_exhaustive_tries_everything_that_fits(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 18)
-    found = search(make_strategy("exhaustive", ()), study)
-    space, wide = study.space, study.space.uniform(study.space.high)
+    problem = network_problem(tmp_path, 18)
+    found = search(make_strategy("exhaustive", ()), problem)
+    space, wide = problem.space, problem.space.uniform(problem.space.high)
     possible = {
-        space.having(wide, dict(zip(space.arena(), choices, strict=True)))
+        space.with_choices(wide, dict(zip(space.arena(), choices, strict=True)))
         for choices in itertools.product((space.low, space.high), repeat=len(space.arena()))
     }
     fitting = {c for c in possible if place_apart(space.lower(c)).plan.peak_bytes <= 18}
@@ -158,21 +158,21 @@ def test_exhaustive_tries_everything_that_fits(tmp_path: Path) -> None:
 
 def test_exhaustive_refuses_large_models(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tensors are free"):
-        search(make_strategy("exhaustive", ["most_groups=2"]), network_study(tmp_path, 30))
+        search(make_strategy("exhaustive", ["most_groups=2"]), network_problem(tmp_path, 30))
 
 
 # --- HAUNTER ------------------------------------------------------------------------------------------------------
 
 
 def test_heat_is_the_percentile_of_the_difference(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 20)
-    space = study.space
-    errors = study.heat(space.high, space.low, 95.0)
+    problem = network_problem(tmp_path, 20)
+    space = problem.space
+    errors = problem.heat(space.high, space.low, 95.0)
     values = []
     for choice in (space.high, space.low):
         program = space.lower(space.uniform(choice))
         seen: dict[str, np.ndarray] = {}
-        run_reference(program, study.evaluator._quantized(program).astype(np.int64), seen.__setitem__)
+        run_reference(program, problem.evaluator._quantized(program).astype(np.int64), seen.__setitem__)
         values.append({n: np.ldexp(a.astype(float), program.tensors[n].format.exponent) for n, a in seen.items()})
     for group, error in zip(space.groups, errors, strict=True):
         if group.role == Role.ARENA:
@@ -182,49 +182,49 @@ def test_heat_is_the_percentile_of_the_difference(tmp_path: Path) -> None:
 
 
 def test_phase_three_has_three_passes(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 17)
-    space = study.space
+    problem = network_problem(tmp_path, 17)
+    space = problem.space
     order = list(range(len(space.groups)))
-    first, overshooting = study.promote(order, space.uniform(space.low), space.high)
+    first, overshooting = problem.promote(order, space.uniform(space.low), space.high)
     assert len(overshooting) >= 2
-    asked = [ask.candidate for ask in promotions(study, order, space.low, space.high)]
+    asked = [ask.candidate for ask in promotions(problem, order, space.low, space.high)]
     assert asked[0] == first
-    starts = [space.having(space.uniform(space.low), {index: space.high}) for index in overshooting]
-    expected = [study.promote(order, start, space.high)[0] for start in starts if study.fits(start)]
+    starts = [space.with_choices(space.uniform(space.low), {index: space.high}) for index in overshooting]
+    expected = [problem.promote(order, start, space.high)[0] for start in starts if problem.fits(start)]
     assert asked[1 : 1 + len(expected)] == expected
-    fitting = [index for index, start in zip(overshooting, starts, strict=True) if study.fits(start)]
+    fitting = [index for index, start in zip(overshooting, starts, strict=True) if problem.fits(start)]
     assert fitting
     for index, candidate in zip(fitting, expected, strict=True):
         assert candidate[index] == space.high
-    together, _ = study.promote([*overshooting, *order], space.uniform(space.low), space.high)
+    together, _ = problem.promote([*overshooting, *order], space.uniform(space.low), space.high)
     assert asked[1 + len(expected) :] == [together]
 
 
 def test_a_soft_limit_promotes_further_but_is_never_the_result(tmp_path: Path) -> None:
-    found = search(Haunter(soft_limit_factor=1.3), network_study(tmp_path, 17))
+    found = search(Haunter(soft_limit_factor=1.3), network_problem(tmp_path, 17))
     assert any(trial.ram_bytes > 17 for trial in found.trials)
     assert found.best.ram_bytes <= 17
 
 
 def test_a_soft_limit_below_one_leaves_room(tmp_path: Path) -> None:
-    found = search(Haunter(soft_limit_factor=0.8), network_study(tmp_path, 17))
+    found = search(Haunter(soft_limit_factor=0.8), network_problem(tmp_path, 17))
     assert max(trial.ram_bytes for trial in found.trials) <= 0.8 * 17
-    plain = search(Haunter(), network_study(tmp_path, 17))
+    plain = search(Haunter(), network_problem(tmp_path, 17))
     assert max(trial.ram_bytes for trial in plain.trials) > 0.8 * 17
 
 
 def test_the_run_of_all_low_is_a_candidate(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 17)
-    tried = [trial.candidate for trial in search(Haunter(), study).trials]
-    assert study.space.uniform(study.space.low) in tried
+    problem = network_problem(tmp_path, 17)
+    tried = [trial.candidate for trial in search(Haunter(), problem).trials]
+    assert problem.space.uniform(problem.space.low) in tried
 
 
 def test_baselines_demote_from_all_high_until_it_fits(tmp_path: Path) -> None:
     """By size, and by the accuracy of each demoted alone; nothing that takes no RAM, and not one more than needed."""
-    study = network_study(tmp_path, 19)
-    space, high, low = study.space, study.space.high, study.space.low
-    free = study.free()
-    alone = {i: study.evaluator.score(space.lower(space.having(space.uniform(high), {i: low}))) for i in free}
+    problem = network_problem(tmp_path, 19)
+    space, high, low = problem.space, problem.space.high, problem.space.low
+    free = problem.free()
+    alone = {i: problem.evaluator.score(space.lower(space.with_choices(space.uniform(high), {i: low}))) for i in free}
     orders = {
         "size_only": sorted(free, key=lambda i: (-space.groups[i].elements, i)),
         "accuracy_only": sorted(free, key=lambda i: (alone[i].disagreements, i)),
@@ -232,18 +232,18 @@ def test_baselines_demote_from_all_high_until_it_fits(tmp_path: Path) -> None:
     for name, order in orders.items():
         expected = space.uniform(high)
         for index in order:
-            if not study.fits(expected):
-                expected = space.having(expected, {index: low})
-        found = search(make_strategy(name, ()), study)
+            if not problem.fits(expected):
+                expected = space.with_choices(expected, {index: low})
+        found = search(make_strategy(name, ()), problem)
         assert found.best.candidate == expected, name
         assert 0 < sum(choice == low for choice in expected) < len(free)
-        promoted = search(make_strategy(name, ("promote=true",)), study)
-        assert study.fits(promoted.best.candidate)
+        promoted = search(make_strategy(name, ("promote=true",)), problem)
+        assert problem.fits(promoted.best.candidate)
 
 
 def test_shiftry_may_stop_where_it_fits(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 22)
-    papers, ours = (search(make_strategy("shiftry", (f"until_it_fits={text}",)), study) for text in ("false", "true"))
+    problem = network_problem(tmp_path, 22)
+    papers, ours = (search(make_strategy("shiftry", (f"until_it_fits={text}",)), problem) for text in ("false", "true"))
     assert papers.best.ram_bytes < ours.best.ram_bytes <= 22
     assert ours.best.score.disagreements <= papers.best.score.disagreements
 
@@ -251,33 +251,35 @@ def test_shiftry_may_stop_where_it_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("good_from", "expected"), [(0, (0, 1)), (1, (0, 1)), (2, (1, 2)), (3, (2, 3)), (9, (2, 3))])
 def test_the_pair_encloses_the_float_accuracy(good_from: int, expected: tuple[int, int], tmp_path: Path) -> None:
     """One homogeneous run per width on offer; then the neighbours of which the wider is the first as good as float."""
-    study = network_study(tmp_path, 10_000)
+    problem = network_problem(tmp_path, 10_000)
     offered = ("fixed8", "fixed9", "fixed12", "fixed16")
-    pair, asked = phase_one(study, offered, [int(number >= good_from) for number in range(4)])
+    pair, asked = phase_one(problem, offered, [int(number >= good_from) for number in range(4)])
     assert pair == tuple(Choice(offered[place]) for place in expected)
-    assert asked == [study.space.uniform(Choice(name)) for name in offered]
+    assert asked == [problem.space.uniform(Choice(name)) for name in offered]
 
 
 def test_a_pair_that_fits_nowhere_gives_way(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 12)  # 12-bit values take two bytes each
-    pair, _ = phase_one(study, ("fixed8", "fixed12", "fixed16"), [0, 0, 1])
+    problem = network_problem(tmp_path, 12)  # 12-bit values take two bytes each
+    pair, _ = phase_one(problem, ("fixed8", "fixed12", "fixed16"), [0, 0, 1])
     assert pair == (Choice("fixed8"), Choice("fixed12"))
 
 
 def test_es_of_posits_is_chosen_by_homogeneous_runs(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 10_000)
+    problem = network_problem(tmp_path, 10_000)
     names = tuple(formats_on_offer("posit8, posit16"))
     assert names == ("posit8es0", "posit8es2", "posit16es1", "posit16es2")
     for good, expected in (([1, 0, 0, 1], (0, 3)), ([0, 1, 1, 0], (1, 2)), ([0, 0, 0, 0], (1, 3))):
-        pair, asked = phase_one(study, names, good)
+        pair, asked = phase_one(problem, names, good)
         assert pair == tuple(Choice(names[place]) for place in expected)
-        assert asked == [study.space.uniform(Choice(name)) for name in names]
+        assert asked == [problem.space.uniform(Choice(name)) for name in names]
 
 
-def phase_one(study: Study, offered: tuple[str, ...], good: list[int]) -> tuple[tuple[Choice, ...], list[Candidate]]:
+def phase_one(
+    problem: SearchProblem, offered: tuple[str, ...], good: list[int]
+) -> tuple[tuple[Choice, ...], list[Candidate]]:
     """The pair that phase I chooses, and what it asks; `good` says which answers are as good as float."""
-    asking = choose_pair(replace(study, space=replace(study.space, formats=offered)))
-    score = study.evaluator.score(study.space.lower(study.space.uniform(study.space.high)))
+    asking = choose_pair(replace(problem, space=replace(problem.space, formats=offered)))
+    score = problem.evaluator.score(problem.space.lower(problem.space.uniform(problem.space.high)))
     asked: list[Candidate] = []
     try:
         asked.append(next(asking).candidate)
@@ -292,8 +294,8 @@ def phase_one(study: Study, offered: tuple[str, ...], good: list[int]) -> tuple[
 def test_haunter_with_posits(tmp_path: Path) -> None:
     """The whole of it on real posits: es from the runs, two widths, the limit kept."""
     x = np.random.default_rng(3).normal(size=(80, 1, 8)).astype(np.float32)
-    study = study_of(network(tmp_path), x, 18, formats=tuple(formats_on_offer("posit8,posit16")))
-    found = search(Haunter(), study)
+    problem = search_problem(network(tmp_path), x, 18, formats=tuple(formats_on_offer("posit8,posit16")))
+    found = search(Haunter(), problem)
     used = {choice.format for choice in found.best.candidate}
     assert len(used) == 2
     assert {name[: name.index("es")] for name in used} == {"posit8", "posit16"}
@@ -306,12 +308,12 @@ def test_haunter_with_posits(tmp_path: Path) -> None:
 def test_formats_and_scales_mix(tmp_path: Path) -> None:
     """Fixed point and posits side by side: every choice on offer is measured, the answer takes what is best."""
     x = np.random.default_rng(3).normal(size=(120, 1, 8)).astype(np.float32)
-    study = study_of(network(tmp_path), x, 14, formats=("fixed8", "posit8es0", "fixed16"))
-    found = search(make_strategy("lagrange", ["probe=20"]), study, budget=Budget(evaluations=20))
+    problem = search_problem(network(tmp_path), x, 14, formats=("fixed8", "posit8es0", "fixed16"))
+    found = search(make_strategy("lagrange", ["probe=20"]), problem, budget=Budget(evaluations=20))
     tried = {str(choice) for trial in found.trials for choice in trial.candidate}
     assert tried >= {"fixed8", "fixed8-1", "posit8es0", "fixed16"}
     assert found.best.ram_bytes <= 14
-    fixed = search(make_strategy("size_only", ()), network_study(tmp_path, 14))
+    fixed = search(make_strategy("size_only", ()), network_problem(tmp_path, 14))
     assert found.best.score.disagreements / 120 <= fixed.best.score.disagreements / 400
 
 
@@ -320,12 +322,14 @@ def test_only_one_format_for_everything_fits() -> None:
     does with fixed8 alone."""
     graph = load_model(ROOT / "models" / "fastgrnn_dsa19" / "fastgrnn_dsa19.onnx").graph
     x = np.random.default_rng(4).normal(size=(24, 1, 125, 45)).astype(np.float32)
-    study = study_of(graph, x, 192, host_engine(default_cache_dir()), formats=("posit8es0", "fixed8", "posit16es1"))
-    study = replace(study, memory=Memory(study.space, place))
-    narrow = dict.fromkeys(study.space.arena(), Choice("fixed8"))
-    assert not study.fits(study.space.having(study.space.uniform(Choice("posit16es1")), narrow))
-    assert study.fits(study.space.uniform(Choice("fixed8")))
-    found = search(make_strategy("lagrange", ["probe=8"]), study, budget=Budget(evaluations=30))
+    problem = search_problem(
+        graph, x, 192, host_engine(default_cache_dir()), formats=("posit8es0", "fixed8", "posit16es1")
+    )
+    problem = replace(problem, memory=Memory(problem.space, place))
+    narrow = dict.fromkeys(problem.space.arena(), Choice("fixed8"))
+    assert not problem.fits(problem.space.with_choices(problem.space.uniform(Choice("posit16es1")), narrow))
+    assert problem.fits(problem.space.uniform(Choice("fixed8")))
+    found = search(make_strategy("lagrange", ["probe=8"]), problem, budget=Budget(evaluations=30))
     assert found.best.ram_bytes <= 192
 
 
@@ -333,16 +337,18 @@ def test_what_one_format_fuses_and_another_stores_is_chosen_too() -> None:
     """Fixed point fuses a Bonsai's choice of weights, posits store it: beside them fixed8 keeps its RAM."""
     graph = load_model(ROOT / "models" / "bonsai_usps2" / "bonsai_usps2.onnx").graph
     x = np.random.default_rng(5).normal(size=(30, 1, 16, 16)).astype(np.float32)
-    alone, beside = (study_of(graph, x, 26, formats=(*FORMATS, *more)) for more in ((), ("posit8es0", "posit16es1")))
+    alone, beside = (
+        search_problem(graph, x, 26, formats=(*FORMATS, *more)) for more in ((), ("posit8es0", "posit16es1"))
+    )
     assert len(beside.space.groups) > len(alone.space.groups)
-    planned = [study.memory.planned_bytes(study.space.uniform(Choice("fixed8"))) for study in (alone, beside)]
+    planned = [problem.memory.planned_bytes(problem.space.uniform(Choice("fixed8"))) for problem in (alone, beside)]
     assert planned[0] == planned[1]
 
 
 def test_what_fits_its_noise_is_not_better(tmp_path: Path) -> None:
     """The answer is better on the fitted part than what was tried in full, or than it on the others."""
-    study = network_study(tmp_path, 18)
-    found = search(make_strategy("lagrange", ["probe=8"]), study, budget=Budget(evaluations=30))
+    problem = network_problem(tmp_path, 18)
+    found = search(make_strategy("lagrange", ["probe=8"]), problem, budget=Budget(evaluations=30))
     fitted = {trial.candidate: trial.score for trial in found.trials if trial.kind == "fit"}
     full = {t.candidate: t.score for t in found.trials if t.kind == "full" and t.candidate in fitted}
     assert {score.samples for score in fitted.values()} == {267}
@@ -357,14 +363,14 @@ def test_what_fits_its_noise_is_not_better(tmp_path: Path) -> None:
     others = [merits(candidate) for candidate in full if candidate != found.best.candidate]
     assert len(others) >= 1
     assert all(fit >= answer[0] or rest > answer[1] for fit, rest in others)
-    whole = study.evaluator.score(study.space.lower(found.best.candidate))
+    whole = problem.evaluator.score(problem.space.lower(found.best.candidate))
     assert found.best.score.disagreements == whole.disagreements
     assert found.best.score.loss == pytest.approx(whole.loss)
 
 
 def test_nsga2_never_evaluates_what_does_not_fit(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    found = search(make_strategy("nsga2", ["trials=40", "population=8"]), network_study(tmp_path, 18))
+    found = search(make_strategy("nsga2", ["trials=40", "population=8"]), network_problem(tmp_path, 18))
     assert all(trial.fits for trial in found.trials)
     assert len(found.trials) > 3
 
@@ -373,9 +379,9 @@ def test_nsga2_never_evaluates_what_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_shiftry_tries_each_tensor_at_each_offset(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 10_000)
-    found = search(Shiftry(points=100.0), study)
-    groups = study.space.groups
+    problem = network_problem(tmp_path, 10_000)
+    found = search(Shiftry(points=100.0), problem)
+    groups = problem.space.groups
     alone = [t for t in found.trials if sum(choice.format == "fixed8" for choice in t.candidate) == 1]
     for index, group in enumerate(groups):
         offsets = {t.candidate[index].offset for t in alone if t.candidate[index].format == "fixed8"}
@@ -384,11 +390,11 @@ def test_shiftry_tries_each_tensor_at_each_offset(tmp_path: Path) -> None:
 
 
 def test_shiftry_stops_at_the_first_prefix_that_loses_too_much(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 10_000)
-    found = search(Shiftry(points=1.0), study)
-    count = len(study.space.groups)
+    problem = network_problem(tmp_path, 10_000)
+    found = search(Shiftry(points=1.0), problem)
+    count = len(problem.space.groups)
     prefixes = found.trials[3 * count + 6 :]  # behind stage III: three offsets each, nine for the input
-    lost = [study.float_quality - trial.quality for trial in prefixes]
+    lost = [problem.float_quality - trial.quality for trial in prefixes]
     assert all(points <= 0.01 + 1e-9 for points in lost[:-1])
     assert lost[-1] > 0.01 + 1e-9
     assert found.best.candidate == prefixes[-2].candidate
@@ -400,7 +406,7 @@ def test_shiftry_stops_at_the_first_prefix_that_loses_too_much(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["haunter", "lagrange", "random", "nsga2"])
 def test_a_killed_search_goes_on_with_the_same_trials(name: str, tmp_path: Path) -> None:
     def run(path: Path | None, stop_at: int | None = None) -> tuple[Trial, ...]:
-        study = network_study(tmp_path, 18)
+        problem = network_problem(tmp_path, 18)
         asked = []
 
         def watch(trial: Trial, best: Trial | None) -> None:
@@ -408,8 +414,8 @@ def test_a_killed_search_goes_on_with_the_same_trials(name: str, tmp_path: Path)
             if stop_at is not None and len(asked) == stop_at:
                 raise KeyboardInterrupt
 
-        log = TrialLog(path, study.space, "key")
-        return search(make_strategy(name, ()), study, budget=Budget(evaluations=25), log=log, on_trial=watch).trials
+        log = TrialLog(path, problem.space, "key")
+        return search(make_strategy(name, ()), problem, budget=Budget(evaluations=25), log=log, on_trial=watch).trials
 
     whole = run(None)
     path = tmp_path / "trials.jsonl"
@@ -422,37 +428,37 @@ def test_a_killed_search_goes_on_with_the_same_trials(name: str, tmp_path: Path)
 
 
 def test_the_log_of_another_search_is_not_used(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 18)
+    problem = network_problem(tmp_path, 18)
     path = tmp_path / "trials.jsonl"
-    search(Haunter(), study, log=TrialLog(path, study.space, "one"))
-    assert TrialLog(path, study.space, "one").read()
-    assert TrialLog(path, study.space, "two").read() == []
+    search(Haunter(), problem, log=TrialLog(path, problem.space, "one"))
+    assert TrialLog(path, problem.space, "one").read()
+    assert TrialLog(path, problem.space, "two").read() == []
 
 
 def test_logged_trials_are_not_evaluated_again(tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
-    study = network_study(tmp_path, 18)
-    search(Haunter(), study, log=TrialLog(path, study.space, "key"))
+    problem = network_problem(tmp_path, 18)
+    search(Haunter(), problem, log=TrialLog(path, problem.space, "key"))
     lines = path.read_text().splitlines()
     first = json.loads(lines[1])
     first["disagreements"] = 0
     path.write_text("\n".join([lines[0], json.dumps(first), *lines[2:]]) + "\n")
-    again = search(Haunter(), network_study(tmp_path, 18), log=TrialLog(path, study.space, "key"))
+    again = search(Haunter(), network_problem(tmp_path, 18), log=TrialLog(path, problem.space, "key"))
     assert again.trials[0].score.disagreements == 0
 
 
 def test_budgets(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 18)
-    few = search(make_strategy("random", ()), study, budget=Budget(evaluations=5))
+    problem = network_problem(tmp_path, 18)
+    few = search(make_strategy("random", ()), problem, budget=Budget(evaluations=5))
     assert (len(few.trials), few.finished) == (5, False)
-    reached = search(make_strategy("random", ()), study, budget=Budget(target=few.best.score.disagreements))
+    reached = search(make_strategy("random", ()), problem, budget=Budget(target=few.best.score.disagreements))
     assert len(reached.trials) <= 5
-    assert search(make_strategy("random", ()), study, budget=Budget(seconds=0.0)).best.fits
+    assert search(make_strategy("random", ()), problem, budget=Budget(seconds=0.0)).best.fits
 
 
 def test_a_budget_too_small_for_any_fitting_trial_still_gives_one(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 18)
-    found = search(make_strategy("layerwise", ()), study, budget=Budget(evaluations=1))
+    problem = network_problem(tmp_path, 18)
+    found = search(make_strategy("layerwise", ()), problem, budget=Budget(evaluations=1))
     assert found.best.fits
 
 
@@ -461,24 +467,24 @@ def test_the_same_question_is_answered_once(tmp_path: Path) -> None:
         name: ClassVar[str] = "twice"
         source: ClassVar[str] = "test"
 
-        def propose(self, study: Study) -> Asking:
-            low = study.space.uniform(study.space.low)
+        def propose(self, problem: SearchProblem) -> Asking:
+            low = problem.space.uniform(problem.space.low)
             first = yield Ask(low, complete=True)
             second = yield Ask(low)
             assert first is second
             return None
 
-    assert len(search(Twice(), network_study(tmp_path, 18)).trials) == 1
+    assert len(search(Twice(), network_problem(tmp_path, 18)).trials) == 1
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
 
 
 def test_an_infeasible_limit_names_the_least_and_the_tensors(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 5)
-    least = least_bytes(study)
+    problem = network_problem(tmp_path, 5)
+    least = least_bytes(problem)
     with pytest.raises(ConfigError, match=rf"5 B of RAM are not feasible, the least is {least} B.*t2 6 B") as caught:
-        search(Haunter(), study)
+        search(Haunter(), problem)
     assert f"--ram {least}" in str(caught.value)
 
 
@@ -526,29 +532,29 @@ def test_a_single_class(tmp_path: Path) -> None:
 def test_assignment_files_are_what_run_takes(tmp_path: Path) -> None:
     from tinyhil.harness.search.session import write_assignment
 
-    study = network_study(tmp_path, 18)
-    found = search(Haunter(), study)
-    write_assignment(tmp_path / "a.yaml", study.space, found.best)
-    loaded = load_assignment(tmp_path / "a.yaml", study.space.graph)
-    for group, choice in zip(study.space.groups, found.best.candidate, strict=True):
+    problem = network_problem(tmp_path, 18)
+    found = search(Haunter(), problem)
+    write_assignment(tmp_path / "a.yaml", problem.space, found.best)
+    loaded = load_assignment(tmp_path / "a.yaml", problem.space.graph)
+    for group, choice in zip(problem.space.groups, found.best.candidate, strict=True):
         assert loaded.format_of(group.members) == choice.format
 
 
 def test_memory_is_planned_once_per_candidate_and_not_where_the_bound_decides(tmp_path: Path) -> None:
-    study = network_study(tmp_path, 18)
+    problem = network_problem(tmp_path, 18)
     calls = []
 
     def counting(program):  # type: ignore[no-untyped-def]
         calls.append(program)
         return place_apart(program)
 
-    memory = Memory(study.space, counting)
-    space = study.space
+    memory = Memory(problem.space, counting)
+    space = problem.space
     for _ in range(2):
         for choice in (space.low, space.high, Choice("fixed8", -1)):
             memory.planned_bytes(space.uniform(choice))
     assert len(calls) == 3, "another scale may end a view"
-    bounded = Memory(study.space, counting, floor=floor_bytes)
+    bounded = Memory(problem.space, counting, floor=floor_bytes)
     least = floor_bytes(space.lower(space.uniform(space.high)))
     assert 0 < least <= memory.planned_bytes(space.uniform(space.high))
     assert not bounded.fits(space.uniform(space.high), least - 1)

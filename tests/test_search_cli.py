@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
@@ -18,6 +19,9 @@ from onnx_models import node, simple
 from scan_models import weights
 
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE, ConfigError
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import load_task
 from tinyhil.search.strategies import make_strategy
 
 KEYS = {
@@ -107,6 +111,37 @@ def test_boards_nobody_names_are_not_read(arguments: tuple[str, ...], folder: Pa
     assert done.returncode == 0, done.stderr
     asked = hil_command.hil(*arguments, "--board", "uno", cwd=folder, HIL_BENCH=str(folder / "bench.yaml"))
     assert (asked.returncode, "bench.yaml" in asked.stderr) == (EXIT_USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "formats"),
+    [((), ["fixed8", "fixed16", "int8"]), (("--formats", "fixed8,fixed16"), ["fixed8", "fixed16"])],
+)
+def test_formats_that_all_tensors_have_or_none_are_tried_too(
+    arguments: tuple[str, ...], formats: list[str], folder: Path
+) -> None:
+    done = search(folder, "--ram", "12", "--evaluator", "reference", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert [row["format"] for row in json.loads(done.stdout)["uniform"]] == formats
+
+
+def test_weights_beyond_the_flash_of_the_board_are_a_limit(folder: Path) -> None:
+    nodes = [node("MatMul", "x W", "t"), node("Relu", "t", "h"), node("MatMul", "h V", "y")]
+    model = simple(nodes, {"x": (1, 8)}, {"W": weights(8, 800), "V": weights(800, 15)})
+    (folder / "wide.onnx").write_bytes(model.SerializeToString())
+    said: list[str] = []
+    request = SearchRequest(str(folder / "wide.onnx"), inputs=folder / "x.npz", evaluator="reference", board="uno")
+    task = load_task(request, folder, said.append, lambda trial, best: None, load_boards())
+    assert task.request.flash == load_boards().board("uno").chip.flash_bytes
+    assert any(line.endswith(f"--flash {task.request.flash}") for line in said)
+    large = load_task(replace(request, board="due"), folder, said.append, lambda trial, best: None, load_boards())
+    assert large.request.flash is None
+
+
+def test_formats_for_weights_need_a_strategy_that_knows_them(folder: Path) -> None:
+    done = search(folder, "--ram", "12", "--strategy", "haunter", "--weights", "fixed4pc")
+    assert done.returncode == EXIT_USAGE
+    assert "--weights is for chips and --strategy lagrange" in done.stderr
 
 
 @pytest.mark.parametrize("strategy", ["lagrange", "haunter"])

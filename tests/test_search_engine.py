@@ -12,7 +12,7 @@ import pytest
 from onnx_models import graph, load, model, node, samples_for
 from random_models import extreme_inputs, random_cases, random_model
 from scan_models import weights
-from search_models import host_engine, network, network_study
+from search_models import host_engine, network, network_problem
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate, load_ranges
@@ -176,7 +176,7 @@ def test_zoo_models_in_every_format(name: str, engine: Engine) -> None:
 
 
 def test_what_numpy_executes_is_said_and_exact(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation without a lockstep version, in blocks of samples and threads."""
+    """An operation without a version in batches, in blocks of samples and threads."""
     monkeypatch.delitem(MAKERS, "div")
     main = graph([node("Div", "x c", "y"), node("Div", "c y", "z")], {"x": ROWS}, "z", {"c": weights(8)})
     net = load(model(main), tmp_path)
@@ -248,9 +248,9 @@ def test_no_second_compilation(engine: Engine, tmp_path: Path, monkeypatch: pyte
         raise AssertionError(f"a program was started: {arguments}")
 
     monkeypatch.setattr("subprocess.run", never)
-    study = network_study(tmp_path, 1000, executor=host_engine(default_cache_dir()))
-    for choice in (study.space.low, study.space.high):
-        study.evaluator.score(study.space.lower(study.space.uniform(choice)))
+    problem = network_problem(tmp_path, 1000, executor=host_engine(default_cache_dir()))
+    for choice in (problem.space.low, problem.space.high):
+        problem.evaluator.score(problem.space.lower(problem.space.uniform(choice)))
     assert sorted(default_cache_dir().glob("engine-*")) == made
 
 
@@ -265,7 +265,7 @@ def test_the_first_compilation_is_announced(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("tinyhil.search.engine.library.FOLDER", tmp_path)
     for name in SOURCES:
         (tmp_path / name).write_text("")
-    (tmp_path / SOURCES[0]).write_text('extern "C" void hil_lanes_run() {}')
+    (tmp_path / SOURCES[0]).write_text('extern "C" void hil_batch_run() {}')
     said: list[str] = []
 
     def notice(line: str) -> None:

@@ -23,8 +23,8 @@ from tinyhil.harness.zoo import find_model, zoo_names
 from tinyhil.lower import lower
 from tinyhil.program import Program
 from tinyhil.reference import quantize_inputs, run_reference
+from tinyhil.search.engine.cache import ENTRY_BYTES, ArrayCache
 from tinyhil.search.engine.flatten import MAKERS
-from tinyhil.search.engine.kept import ENTRY_BYTES, Kept
 from tinyhil.search.engine.library import Engine
 from tinyhil.search.engine.restart import restart, work_of
 from tinyhil.search.engine.versions import stages_of
@@ -36,7 +36,7 @@ FAMILIES = (
     ("posit8es0", "posit16es1", "fp8e4m3", "fixed8", "fixed16"),
     ("float16", "bfloat16", "fixed12", "int8", "float32"),
 )
-ZOO_LIMITS = (Kept().limit_bytes, 30_000, 0)  # bytes: all, some of it, nothing
+ZOO_LIMITS = (ArrayCache().limit_bytes, 30_000, 0)  # bytes: all, some of it, nothing
 SAMPLES = 21  # a whole block of lanes and a part of one
 
 
@@ -60,7 +60,7 @@ def walk(space: Space, steps: int, seed: int) -> Iterator[Candidate]:
         if random.random() < 0.2:
             candidate = former[random.integers(len(former))]
         chosen = random.choice(len(candidate), min(len(candidate), int(random.integers(1, 4))), replace=False)
-        candidate = space.having(candidate, {int(index): drawn() for index in chosen})
+        candidate = space.with_choices(candidate, {int(index): drawn() for index in chosen})
         former.append(candidate)
 
 
@@ -86,13 +86,16 @@ def walked(engine: Engine, net: Graph, space: Space, steps: int, seed: int, limi
     """Programs compared on two parts of the samples, and saturations seen."""
     x = np.random.default_rng(seed).normal(scale=0.8, size=(2 * SAMPLES, *net.shapes[net.inputs[0]])).astype(np.float32)
     x[::3] *= 4  # what saturates is kept, too
-    keeping, fresh = replace(engine, kept=Kept(limit), _latest=[]), replace(engine, kept=Kept(0), _latest=[])
+    keeping, fresh = (
+        replace(engine, cache=ArrayCache(limit), _latest=[]),
+        replace(engine, cache=ArrayCache(0), _latest=[]),
+    )
     compared = saturated = 0
     for program in programs(space, steps, seed):
         for part in (0, 1, 0):
             given = x[part * SAMPLES : (part + 1) * SAMPLES]
             saturated += compare(keeping, fresh, program, given, part, f"seed {seed}, step {compared}")
-        assert keeping.kept.bytes <= limit
+        assert keeping.cache.bytes <= limit
         compared += 1
     return compared, saturated
 
@@ -114,7 +117,7 @@ def test_random_models(
             space = make_space(net, calibrate(net, samples_for(net.shapes["x"], 4), {}), FAMILIES[family])
         except (ModelError, ConfigError):
             continue
-        limit = (Kept().limit_bytes, 2000)[seed % 2]
+        limit = (ArrayCache().limit_bytes, 2000)[seed % 2]
         pair = walked(engine, net, space, 12, seed, limit)
         compared, saturated = compared + pair[0], saturated + pair[1]
     assert compared >= 60
@@ -145,13 +148,13 @@ def test_zoo_models(name: str, limit: int, engine: Engine) -> None:
 def test_only_what_depends_on_a_change_runs(engine: Engine) -> None:
     """The last layer's bias of a convolutional network: neither convolution runs again."""
     net, space = zoo_space("digits_cnn", ("fixed8", "fixed16"))
-    keeping = replace(engine, kept=Kept(), _latest=[])
+    keeping = replace(engine, cache=ArrayCache(), _latest=[])
     base = space.uniform(space.high)
     x = np.random.default_rng(0).normal(size=(SAMPLES, *net.shapes[net.inputs[0]])).astype(np.float32)
-    neighbour = space.having(base, {len(base) - 1: space.low})
+    neighbour = space.with_choices(base, {len(base) - 1: space.low})
     for candidate, running in ((base, 4), (base, 4), (base, 0), (neighbour, 1), (neighbour, 1), (neighbour, 0)):
         program = space.lower(candidate)
-        way = restart(program, stages_of(program), keeping.kept, "part", SAMPLES)
+        way = restart(program, stages_of(program), keeping.cache, "part", SAMPLES)
         assert sum(step.runs for step in way.steps) == running
         assert way.needs_input == (running == 4)
         keeping.run(program, quantize_inputs(program, x)[0], "part")
@@ -168,11 +171,11 @@ def test_nobody_needs_the_whole_prefix(engine: Engine, tmp_path: Path) -> None:
     space = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16"))
     base = space.uniform(space.high)
     index = next(n for n, group in enumerate(space.groups) if "d" in group.members)
-    kept = Kept()
-    for candidate in (base, base, space.having(base, {index: space.low})):
+    cache = ArrayCache()
+    for candidate in (base, base, space.with_choices(base, {index: space.low})):
         program = space.lower(candidate)
-        way = restart(program, stages_of(program), kept, 0, SAMPLES)
-        replace(engine, kept=kept, _latest=[]).run(program, quantize_inputs(program, x)[0], 0)
+        way = restart(program, stages_of(program), cache, 0, SAMPLES)
+        replace(engine, cache=cache, _latest=[]).run(program, quantize_inputs(program, x)[0], 0)
     assert [(step.item.output, step.runs) for step in way.steps] == [  # type: ignore[union-attr]
         *(("a", False), ("b", False), ("c", False), ("d", True), ("y", True))
     ]
@@ -184,7 +187,7 @@ def test_parts_and_input_formats_do_not_mix(engine: Engine, tmp_path: Path) -> N
     net = network(tmp_path)
     x = np.random.default_rng(1).normal(size=(300, 1, 8)).astype(np.float32)
     space = make_space(net, calibrate(net, x, {}), ("posit8es0", "fixed8", "fixed16"))
-    keeping = replace(engine, kept=Kept(), _latest=[])
+    keeping = replace(engine, cache=ArrayCache(), _latest=[])
     scores = {}
     for executor in (keeping, NumpyExecutor()):
         examples = make_examples(net, x, None)
@@ -204,15 +207,15 @@ def test_short_runs_are_not_worth_it(engine: Engine, tmp_path: Path) -> None:
     space = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16"))
     program = space.lower(space.uniform(space.low))
     for least, bytes_are_kept in ((SAMPLES * work_of(program) + 1, False), (SAMPLES * work_of(program), True)):
-        keeping = replace(engine, kept=Kept(), least_work=least, _latest=[])
+        keeping = replace(engine, cache=ArrayCache(), least_work=least, _latest=[])
         keeping.run(program, quantize_inputs(program, x)[0], 0)
-        assert (keeping.kept.bytes > 0) == bytes_are_kept
+        assert (keeping.cache.bytes > 0) == bytes_are_kept
 
 
 def test_constants_and_parameters_tell_programs_apart(engine: Engine, tmp_path: Path) -> None:
     """Models whose tensors have the same names, sizes and formats, on the same samples."""
-    keeping = replace(engine, kept=Kept(), _latest=[])
-    fresh = replace(engine, kept=Kept(0), _latest=[])
+    keeping = replace(engine, cache=ArrayCache(), _latest=[])
+    fresh = replace(engine, cache=ArrayCache(0), _latest=[])
     x = samples_for((3, 6), SAMPLES)
     w = weights(6, 6)
     for matrix, start in ((w, 0), (w[::-1], 0), (w[::-1], 1), (w, 1), (w, 0)):
@@ -231,7 +234,7 @@ def test_a_failure_keeps_nothing(engine: Engine, tmp_path: Path, monkeypatch: py
     program = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16")).lower(
         make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16")).uniform(Choice("fixed16"))
     )
-    keeping = replace(engine, kept=Kept(), _latest=[])
+    keeping = replace(engine, cache=ArrayCache(), _latest=[])
 
     def broken(self: object) -> None:
         raise MemoryError("out of memory")
@@ -240,17 +243,17 @@ def test_a_failure_keeps_nothing(engine: Engine, tmp_path: Path, monkeypatch: py
         patch.setattr("tinyhil.search.engine.library.ByNumpy.check", broken)
         with pytest.raises(MemoryError):
             keeping.run(program, quantize_inputs(program, x)[0], 0)
-    assert keeping.kept.bytes == 0
+    assert keeping.cache.bytes == 0
 
 
 def test_the_least_recently_used_is_forgotten() -> None:
-    kept = Kept(3 * (100 + ENTRY_BYTES))
+    cache = ArrayCache(3 * (100 + ENTRY_BYTES))
     for key in "abc":
-        kept.put(key, np.zeros(100, np.int8))
-    assert kept.get("a") is not None
-    kept.put("d", np.zeros(100, np.int8))
-    assert [key for key in "abcd" if key in kept] == ["a", "c", "d"]
-    kept.put("e", np.zeros(2000, np.int8))  # more than all that may be kept
-    assert "e" not in kept
-    kept.put("d", np.zeros(0, np.int8))
-    assert kept.bytes == 200 + 3 * ENTRY_BYTES
+        cache.put(key, np.zeros(100, np.int8))
+    assert cache.get("a") is not None
+    cache.put("d", np.zeros(100, np.int8))
+    assert [key for key in "abcd" if key in cache] == ["a", "c", "d"]
+    cache.put("e", np.zeros(2000, np.int8))  # more than all that may be kept
+    assert "e" not in cache
+    cache.put("d", np.zeros(0, np.int8))
+    assert cache.bytes == 200 + 3 * ENTRY_BYTES

@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.task import HASHED_BY_CONTENT, UNKEYED, UNSCORED, SearchRequest, Task, load_task
+from tinyhil.harness.search.request import HASHED_BY_CONTENT, UNKEYED, UNSCORED, SearchRequest
+from tinyhil.harness.search.task import Task, load_task
 from tinyhil.harness.search.workers import journal_path
 
 STATES = (("h=h_out", "c=c_out"), ("h=c_out", "c=h_out"))
@@ -23,6 +24,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "strategy": ("lagrange", "haunter"),
     "set_": ((), ("probe=7",)),
     "formats": ("fixed8,fixed16", "fixed7,fixed16"),
+    "weights": (None, "fixed4pc"),
     "evaluations": (None, 3),
     "seconds": (None, 1.0),
     "target": (None, 1),
@@ -105,7 +107,7 @@ def task_of(folder: Path, **given: Any) -> Task:
 
 def scored(task: Task) -> tuple[object, ...]:
     """All that a score is made of: programs, samples, and what the float model says of them."""
-    space, examples = task.study.space, task.study.evaluator.examples
+    space, examples = task.problem.space, task.problem.evaluator.examples
     programs = [space.lower(space.uniform(choice)) for choice in (space.low, space.high)]
     constants = [array.tobytes() for program in programs for array in program.constants.values()]
     formats = [str(tensor.format) for program in programs for tensor in program.tensors.values()]
@@ -120,8 +122,8 @@ def scored(task: Task) -> tuple[object, ...]:
 
 def planned(task: Task) -> tuple[object, ...]:
     """What a trial says beside its score."""
-    low = task.study.space.uniform(task.study.space.low)
-    return task.ram_bytes, task.study.memory.planned_bytes(low), task.board, task.request.uses_board, task.measures
+    low = task.problem.space.uniform(task.problem.space.low)
+    return task.ram_bytes, task.problem.memory.planned_bytes(low), task.board, task.request.uses_board, task.measures
 
 
 def test_every_option_is_spoken_of() -> None:

@@ -24,11 +24,11 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
 from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.ddpg import decremented
-from tinyhil.search.study import Study
 from tinyhil.search.trial import TrialLog
 
 HARDWARE = load_boards().board("reram").hardware
@@ -45,7 +45,9 @@ def _pytorch_for_learners(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("pytorch")
 
 
-def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats=WIDTHS, **limits: float) -> Study:
+def search_problem(
+    name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats=WIDTHS, **limits: float
+) -> SearchProblem:
     source = find_model(name)
     model = load_model(source.path)
     try:
@@ -56,7 +58,7 @@ def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats
     examples = make_examples(model.graph, found.x_test[:samples], found.y_test[:samples])
     evaluator = Evaluator(NumpyExecutor(), examples)
     costs = AcceleratorCosts(space, HARDWARE, AcceleratorLimits(**limits))
-    return Study(
+    return SearchProblem(
         space,
         Memory(space, lambda program: placed(program, None, "ram")),
         evaluator,
@@ -69,28 +71,28 @@ def study_of(name: str = "digits_cnn", samples: int = 60, seed: int = 0, formats
 
 @pytest.mark.parametrize("name", ["digits_cnn", "lenet5_mnist", "fastgrnn_har", "digits_mlp"])
 def test_costs_by_widths_are_those_of_the_lowered_program(name: str) -> None:
-    study = study_of(name, samples=4)
+    problem = search_problem(name, samples=4)
     random = np.random.default_rng(1)
     for _ in range(4):
-        drawn = random.integers(0, len(WIDTHS), len(study.space.groups))
+        drawn = random.integers(0, len(WIDTHS), len(problem.space.groups))
         candidate = tuple(Choice(WIDTHS[number]) for number in drawn)
-        known, true = study.costs.cost(candidate), cost_of(study.space.lower(candidate), HARDWARE)
+        known, true = problem.costs.cost(candidate), cost_of(problem.space.lower(candidate), HARDWARE)
         assert known == true
 
 
 def test_the_cost_of_eight_bits_everywhere_is_one() -> None:
-    study = study_of(cost=1.0)
-    uniform = study.space.uniform(Choice("fixed8"))
-    assert study.costs.relative(study.costs.cost(uniform)) == pytest.approx(1.0)
-    assert study.fits(uniform)
-    layers = layer_space(study, "ppo")
+    problem = search_problem(cost=1.0)
+    uniform = problem.space.uniform(Choice("fixed8"))
+    assert problem.costs.relative(problem.costs.cost(uniform)) == pytest.approx(1.0)
+    assert problem.fits(uniform)
+    layers = layer_space(problem, "ppo")
     assert layers.candidate([6] * len(layers.decisions)) == uniform
 
 
 def test_only_the_layers_between_the_first_and_the_last_are_chosen() -> None:
     """LeNet-5: three layers, seven widths each for weights and inputs: 117,649 configurations."""
-    layers = layer_space(study_of("lenet5_mnist", samples=4), "ppo")
-    names = [layers.study.space.groups[decision.group].name for decision in layers.decisions]
+    layers = layer_space(search_problem("lenet5_mnist", samples=4), "ppo")
+    names = [layers.problem.space.groups[decision.group].name for decision in layers.decisions]
     assert names == ["conv2_w", "pool1", "fc1_w", "pool2", "fc2_w", "relu3"]
     assert len(layers.choices) ** len(layers.decisions) == 117_649
     states = np.stack([layers.state(at, 0.5) for at in range(len(names))])
@@ -102,10 +104,10 @@ def test_only_the_layers_between_the_first_and_the_last_are_chosen() -> None:
 
 
 def test_the_mask_forbids_what_makes_the_limits_unreachable_and_nothing_else() -> None:
-    study = study_of("digits_cnn", cost=0.78, formats=("fixed2", "fixed5", "fixed8"))
-    layers = layer_space(study, "ppo")
+    problem = search_problem("digits_cnn", cost=0.78, formats=("fixed2", "fixed5", "fixed8"))
+    layers = layer_space(problem, "ppo")
     count, options = len(layers.decisions), range(len(layers.choices))
-    feasible = {taken for taken in product(options, repeat=count) if study.fits(layers.candidate(taken))}
+    feasible = {taken for taken in product(options, repeat=count) if problem.fits(layers.candidate(taken))}
     assert 0 < len(feasible) < len(options) ** count
     for length in range(count):
         for taken in {one[:length] for one in feasible}:
@@ -119,21 +121,21 @@ def test_what_is_allowed_is_arithmetic_alone() -> None:
     def forbidden(*_: object) -> object:
         raise AssertionError("planned")
 
-    study = study_of("digits_cnn", samples=4, cost=0.8)
-    layers = layer_space(replace(study, memory=Memory(study.space, forbidden, forbidden, forbidden)), "ppo")
+    problem = search_problem("digits_cnn", samples=4, cost=0.8)
+    layers = layer_space(replace(problem, memory=Memory(problem.space, forbidden, forbidden, forbidden)), "ppo")
     taken: list[int] = []
     for _ in layers.decisions:
         taken.append(int(np.flatnonzero(layers.allowed(taken))[-1]))
-    assert layers.study.fits(layers.candidate(taken))
+    assert layers.problem.fits(layers.candidate(taken))
     assert 0 < sum(taken) < len(taken) * (len(layers.choices) - 1)
 
 
 def test_ddpg_decrements_until_the_limits_hold() -> None:
-    study = study_of("digits_cnn", cost=0.8)
-    layers = layer_space(study, "ddpg")
+    problem = search_problem("digits_cnn", cost=0.8)
+    layers = layer_space(problem, "ddpg")
     found = decremented(layers, [6] * len(layers.decisions))
-    assert study.fits(layers.candidate(found))
-    assert not study.fits(layers.candidate([6] * len(found)))
+    assert problem.fits(layers.candidate(found))
+    assert not problem.fits(layers.candidate([6] * len(found)))
     assert max(found) - min(found) <= 1  # round by round
     assert decremented(layers, [0] * len(found)) == [0] * len(found)
 
@@ -141,8 +143,8 @@ def test_ddpg_decrements_until_the_limits_hold() -> None:
 @pytest.mark.parametrize("name", EACH)
 def test_answers_keep_the_limits_and_equal_seeds_give_equal_trials(name: str) -> None:
     def found(seed: int):
-        study = study_of("digits_cnn", cost=0.8, seed=seed)
-        return search(make_strategy(name, SMALL[name]), study, budget=Budget(24))
+        problem = search_problem("digits_cnn", cost=0.8, seed=seed)
+        return search(make_strategy(name, SMALL[name]), problem, budget=Budget(24))
 
     first, again, other = found(0), found(0), found(1)
     assert first.best.fits
@@ -156,11 +158,11 @@ def test_answers_keep_the_limits_and_equal_seeds_give_equal_trials(name: str) ->
 @pytest.mark.parametrize("name", EACH)
 def test_an_interrupted_search_goes_on_with_the_same_trials(name: str, tmp_path: Path) -> None:
     def found(log: TrialLog | None, evaluations: int):
-        study = study_of("digits_cnn", cost=0.8)
-        return search(make_strategy(name, SMALL[name]), study, budget=Budget(evaluations), log=log)
+        problem = search_problem("digits_cnn", cost=0.8)
+        return search(make_strategy(name, SMALL[name]), problem, budget=Budget(evaluations), log=log)
 
     whole = found(None, 20)
-    space = study_of("digits_cnn").space
+    space = search_problem("digits_cnn").space
     found(TrialLog(tmp_path / "log", space, "key"), 9)
     lines = (tmp_path / "log").read_text().splitlines()
     (tmp_path / "log").write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])  # torn while it was written
@@ -171,9 +173,9 @@ def test_an_interrupted_search_goes_on_with_the_same_trials(name: str, tmp_path:
 
 def test_milp_finds_the_best_of_all_where_errors_add_up() -> None:
     """Against every configuration by the sum of the errors it measured itself."""
-    study = study_of("digits_cnn", cost=0.8, formats=("fixed2", "fixed4", "fixed6", "fixed8"))
-    layers = layer_space(study, "milp")
-    found = search(make_strategy("milp", ["solutions=1", "neighbours=false"]), study)
+    problem = search_problem("digits_cnn", cost=0.8, formats=("fixed2", "fixed4", "fixed6", "fixed8"))
+    layers = layer_space(problem, "milp")
+    found = search(make_strategy("milp", ["solutions=1", "neighbours=false"]), problem)
     alone = {trial.candidate: trial.score.loss for trial in found.trials}
     most, count = len(layers.choices) - 1, len(layers.decisions)
 
@@ -181,7 +183,7 @@ def test_milp_finds_the_best_of_all_where_errors_add_up() -> None:
         widest = [most] * count
         return sum(alone[layers.candidate([*widest[:at], n, *widest[at + 1 :]])] for at, n in enumerate(taken))
 
-    fitting = [one for one in product(range(most + 1), repeat=count) if study.fits(layers.candidate(one))]
+    fitting = [one for one in product(range(most + 1), repeat=count) if problem.fits(layers.candidate(one))]
     answer = next(one for one in fitting if layers.candidate(one) == found.trials[-1].candidate)
     assert additive(answer) == pytest.approx(min(map(additive, fitting)))
 
@@ -197,23 +199,23 @@ def test_milp_finds_the_best_of_all_where_errors_add_up() -> None:
 )
 def test_an_unreachable_threshold_is_named_with_the_least(limits: dict, said: str) -> None:
     with pytest.raises(Infeasible, match="; try --") as caught:
-        study_of("digits_cnn", **limits)
+        search_problem("digits_cnn", **limits)
     assert said in str(caught.value)
     (name, _), value = *limits.items(), float(str(caught.value).rsplit(" ", 1)[1])
-    assert study_of("digits_cnn", **{name: type(limits[name])(value)}).anchor is not None  # the remedy works
+    assert search_problem("digits_cnn", **{name: type(limits[name])(value)}).anchor is not None  # the remedy works
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_a_threshold_below_what_the_ends_cost_is_named(name: str) -> None:
-    study = study_of("digits_cnn", cost=0.3)
+    problem = search_problem("digits_cnn", cost=0.3)
     with pytest.raises(Infeasible, match=r"the least is cost 0\.\d+ of 0\.3, with fixed2 for every layer but"):
-        search(make_strategy(name, () if name != "ppo" else ("mask=true",)), study)
+        search(make_strategy(name, () if name != "ppo" else ("mask=true",)), problem)
 
 
 def test_widths_out_of_range_are_said() -> None:
-    study = study_of("digits_cnn", formats=("fixed12", "fixed16"))
+    problem = search_problem("digits_cnn", formats=("fixed12", "fixed16"))
     with pytest.raises(ConfigError, match="chooses widths of 2 to 8 bits, of which --formats offers 0"):
-        layer_space(study, "ppo")
+        layer_space(problem, "ppo")
 
 
 def test_strategies_without_their_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +225,7 @@ def test_strategies_without_their_packages_say_what_to_install(monkeypatch: pyte
         with monkeypatch.context() as changed:
             changed.setitem(sys.modules, package, None)
             with pytest.raises(ConfigError, match=rf"pip install 'tinyhil\[{extra}\]'"):
-                search(make_strategy(name, ()), study_of("digits_cnn", samples=4))
+                search(make_strategy(name, ()), search_problem("digits_cnn", samples=4))
 
 
 def test_hil_search_on_the_accelerator(tmp_path: Path) -> None:

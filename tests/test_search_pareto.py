@@ -9,7 +9,7 @@ from pathlib import Path
 import hil_command
 import numpy as np
 import pytest
-from search_models import STRATEGY_NAMES, network_study
+from search_models import STRATEGY_NAMES, network_problem
 
 from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
@@ -17,17 +17,17 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search import task
 from tinyhil.harness.search.data import Split
 from tinyhil.harness.search.device import Measured
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
-from tinyhil.harness.search.task import SearchRequest
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, run_reference
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import NumpyExecutor
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import Budget, search
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.study import Study
 
 SWEEP = ("search", "--model", "digits_mlp", "--samples", "150", "--evaluations", "8", "--json")
 
@@ -46,19 +46,19 @@ class Counting:
         return NumpyExecutor().values(program, inputs)
 
 
-def widest_bytes(study: Study) -> int:
-    return study.memory.planned_bytes(study.space.uniform(study.space.high))
+def widest_bytes(problem: SearchProblem) -> int:
+    return problem.memory.planned_bytes(problem.space.uniform(problem.space.high))
 
 
 @pytest.mark.parametrize("limit_bytes", [18, 22])
 def test_what_was_told_before_costs_nothing(limit_bytes: int, tmp_path: Path) -> None:
     """A second search under another limit runs no sample of what the first has asked; its answer is the same."""
     alone, counted = Counting(), Counting()
-    separate = search(make_strategy("lagrange", ()), network_study(tmp_path, limit_bytes, executor=alone))
-    study = network_study(tmp_path, 26, executor=counted)
-    first = search(make_strategy("lagrange", ()), study)
+    separate = search(make_strategy("lagrange", ()), network_problem(tmp_path, limit_bytes, executor=alone))
+    problem = network_problem(tmp_path, 26, executor=counted)
+    first = search(make_strategy("lagrange", ()), problem)
     before = counted.samples
-    second = search(make_strategy("lagrange", ()), replace(study, limit_bytes=limit_bytes))
+    second = search(make_strategy("lagrange", ()), replace(problem, limit_bytes=limit_bytes))
     assert second.best.candidate == separate.best.candidate
     assert second.best.score == separate.best.score
     asked = {trial.candidate for trial in first.trials if trial.kind == "probe"}
@@ -71,32 +71,32 @@ def test_what_was_told_before_costs_nothing(limit_bytes: int, tmp_path: Path) ->
 @pytest.mark.parametrize("strategy", ["lagrange", "haunter"])
 def test_sensitivities_are_what_one_tensor_alone_does(strategy: str, tmp_path: Path) -> None:
     """Every row against the reference, whether the search had asked for it or not."""
-    study = network_study(tmp_path, 22, executor=Counting())
-    search(make_strategy(strategy, ()), study)
-    found = sensitivities(study)
-    space, outputs = study.space, study.evaluator.examples.outputs.astype(float)
+    problem = network_problem(tmp_path, 22, executor=Counting())
+    search(make_strategy(strategy, ()), problem)
+    found = sensitivities(problem)
+    space, outputs = problem.space, problem.evaluator.examples.outputs.astype(float)
     base = space.uniform(Choice(found.others))
     present = sorted(space.present(base))
     assert [row.tensor for row in found.tensors] == [space.groups[index].name for index in present]
-    before = study.evaluator.probe(space.lower(base), found.samples).loss
+    before = problem.evaluator.probe(space.lower(base), found.samples).loss
     for index, row in zip(present, found.tensors, strict=True):
         assert "fixed8" in row.errors
         for text, error in row.errors.items():
-            alone = space.having(base, {index: Choice("fixed8", int(text.removeprefix("fixed8") or 0))})
-            after = study.evaluator.probe(space.lower(alone), found.samples).loss
+            alone = space.with_choices(base, {index: Choice("fixed8", int(text.removeprefix("fixed8") or 0))})
+            after = problem.evaluator.probe(space.lower(alone), found.samples).loss
             assert error == pytest.approx(np.sqrt(max(0.0, after - before) / (outputs**2).mean()))
 
 
 def test_a_large_network_is_searched_on_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = network_study(tmp_path, 22)
-    products = work_of(study.space.lower(study.space.uniform(study.space.high)))
+    problem = network_problem(tmp_path, 22)
+    products = work_of(problem.space.lower(problem.space.uniform(problem.space.high)))
     split = Split("net", "file", "0", np.zeros((500, 1, 8)), None, np.zeros((1, 1, 8)), None, np.zeros((500, 1, 8)))
     monkeypatch.setattr(task, "MOST_PRODUCTS", 300 * products)
     said: list[str] = []
-    assert len(task._thinned(SearchRequest("net"), split, study.space, said.append).x) == 300
+    assert len(task._thinned(SearchRequest("net"), split, problem.space, said.append).x) == 300
     assert len(said) == 1
     assert "300 of 500 samples" in said[0]
-    assert len(task._thinned(SearchRequest("net", samples=450), split, study.space, said.append).x) == 450
+    assert len(task._thinned(SearchRequest("net", samples=450), split, problem.space, said.append).x) == 450
 
 
 def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", STRATEGY_NAMES)
 def test_every_strategy_keeps_the_limits_of_all_boards(name: str, tmp_path: Path) -> None:
     """The second board needs three bytes beside the arena for each wide tensor, so that its limit is another one."""
-    own = network_study(tmp_path, 22)
+    own = network_problem(tmp_path, 22)
     high = own.space.high
 
     def beside(candidate: tuple) -> int:

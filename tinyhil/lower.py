@@ -91,9 +91,9 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     together = ranges_together(graph, groups, _asymmetric(groups, assignment, {*fixed, *constants}))
     for group in groups:
         chosen = named(assignment.format_of(group))
-        if chosen.values and not all(_is_matrix(constants.get(name)) for name in group):
+        if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
             chosen = named(chosen.values)
-        if chosen.vectors and any(name in constants and not _is_matrix(constants[name]) for name in group):
+        if chosen.vectors and any(name in constants and not is_matrix(constants[name]) for name in group):
             chosen = named(chosen.vectors)
         magnitude = 0.0
         for name in group:
@@ -132,7 +132,7 @@ def _ends(constant: np.ndarray | None, ranges: Ranges, name: str, chosen: NamedF
     return ranges.fitted_ends(name, chosen) if constant is None else (float(constant.min()), float(constant.max()))
 
 
-def _is_matrix(constant: np.ndarray | None) -> bool:
+def is_matrix(constant: np.ndarray | None) -> bool:
     """Weights, that is, unlike biases and states: what a format for constants is meant for."""
     return constant is not None and sum(dim > 1 for dim in constant.shape) > 1
 

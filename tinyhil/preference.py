@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BALANCED, LATENCY, RAM = "balanced", "latency", "ram"
-PREFERENCES = (BALANCED, LATENCY, RAM)
+BALANCED, LATENCY, RAM, LEAST = "balanced", "latency", "ram", "least"
+PREFERENCES = (BALANCED, LATENCY, RAM, LEAST)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What counts, whether samples arrive while others are computed, and whether each must lie in one slot."""
+    """What counts, whether samples arrive while others are computed, whether each must lie in one slot, and how many
+    bytes arena and input may take, if that was said."""
 
     prefer: str = BALANCED
     overlapped: bool = False
     whole: bool = False
+    ram_bytes: int | None = None

@@ -23,10 +23,10 @@ from tinyhil.native import default_cache_dir
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.layers import layer_space
+from tinyhil.search.problem import Ask, Asking, SearchProblem, Strategy
 from tinyhil.search.run import Budget, search
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.study import Ask, Asking, Strategy, Study
 from tinyhil.search.trial import Trial
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
@@ -40,13 +40,13 @@ class Grid:
     name: ClassVar[str] = "grid"
     source: ClassVar[str] = "control"
 
-    def propose(self, study: Study) -> Asking:
-        layers = layer_space(study, self.name)
+    def propose(self, problem: SearchProblem) -> Asking:
+        layers = layer_space(problem, self.name)
         options = range(len(layers.choices))
         for weights in options:
             for inputs in options:
                 candidate = layers.candidate([weights if d.is_weight else inputs for d in layers.decisions])
-                if study.fits(candidate):
+                if problem.fits(candidate):
                     yield Ask(candidate, complete=True)
         return None
 
@@ -72,20 +72,20 @@ def measure(case: Case) -> Iterator[dict[str, Any]]:
     table = load_table(loaded, default_cache_dir() / "reram", _key(loaded)) if case.name == "lenet5" else None
     evaluator = None if table is None else tabled(loaded, table)
     if (None, "8 bits", 0) not in known:
-        study = loaded.study(AcceleratorLimits(), 0, evaluator)
-        candidate = study.space.uniform(Choice("fixed8"))
-        yield _row(study, loaded, candidate, {"threshold": None, "strategy": "8 bits", "seed": 0, "evaluations": 1})
+        problem = loaded.problem(AcceleratorLimits(), 0, evaluator)
+        candidate = problem.space.uniform(Choice("fixed8"))
+        yield _row(problem, loaded, candidate, {"threshold": None, "strategy": "8 bits", "seed": 0, "evaluations": 1})
     for threshold in case.thresholds:
         if table is not None and (threshold, "optimum", 0) not in known:
-            study = loaded.study(AcceleratorLimits(cost=threshold), 0, evaluator)
-            best = optimum(study, table)
+            problem = loaded.problem(AcceleratorLimits(cost=threshold), 0, evaluator)
+            best = optimum(problem, table)
             facts = {"threshold": threshold, "strategy": "optimum", "seed": 0, "evaluations": COUNT}
-            yield _row(study, loaded, best, facts)
+            yield _row(problem, loaded, best, facts)
         for name, (strategy, draws) in strategies(case.evaluations).items():
             for seed in SEEDS if draws else (0,):
                 if (threshold, name, seed) not in known:
-                    study = loaded.study(AcceleratorLimits(cost=threshold), seed, evaluator)
-                    yield _searched(study, loaded, name, strategy, threshold)
+                    problem = loaded.problem(AcceleratorLimits(cost=threshold), seed, evaluator)
+                    yield _searched(problem, loaded, name, strategy, threshold)
 
 
 def _key(loaded: Loaded) -> str:
@@ -94,12 +94,14 @@ def _key(loaded: Loaded) -> str:
     return hashlib.sha256(ranges.encode() + weights + loaded.searched.x.tobytes()).hexdigest()[:12]
 
 
-def _searched(study: Study, loaded: Loaded, name: str, strategy: Strategy, threshold: float) -> dict[str, Any]:
+def _searched(
+    problem: SearchProblem, loaded: Loaded, name: str, strategy: Strategy, threshold: float
+) -> dict[str, Any]:
     begin = time.process_time()
-    found = search(strategy, study, budget=Budget(loaded.case.evaluations))
+    found = search(strategy, problem, budget=Budget(loaded.case.evaluations))
     best = min((trial for trial in found.trials if trial.fits), key=_order)
-    facts = {"threshold": threshold, "strategy": name, "seed": study.seed, "evaluations": round(found.evaluations)}
-    row = _row(study, loaded, best.candidate, facts)
+    facts = {"threshold": threshold, "strategy": name, "seed": problem.seed, "evaluations": round(found.evaluations)}
+    row = _row(problem, loaded, best.candidate, facts)
     return {**row, "processor_s": round(time.process_time() - begin, 1)}
 
 
@@ -108,29 +110,29 @@ def _order(trial: Trial) -> tuple[float, float]:
     return -trial.quality, trial.score.loss
 
 
-def optimum(study: Study, table: Table) -> Candidate:
+def optimum(problem: SearchProblem, table: Table) -> Candidate:
     """Of every configuration that keeps the limits the most accurate; of equals the one whose outputs are closest."""
     from itertools import product
 
     best, chosen = (-1, float("-inf")), None
-    for at, widths in enumerate(product(study.space.formats, repeat=len(study.space.groups))):
+    for at, widths in enumerate(product(problem.space.formats, repeat=len(problem.space.groups))):
         key = int(table["correct"][at]), -float(table["loss"][at])
         if key > best:
             candidate = tuple(Choice(fmt) for fmt in widths)
-            if study.costs is None or study.costs.fits(candidate):
+            if problem.costs is None or problem.costs.fits(candidate):
                 best, chosen = key, candidate
     assert chosen is not None
     return chosen
 
 
-def _row(study: Study, loaded: Loaded, candidate: Candidate, facts: dict[str, Any]) -> dict[str, Any]:
-    program = study.space.lower(candidate)
-    costs = study.costs
+def _row(problem: SearchProblem, loaded: Loaded, candidate: Candidate, facts: dict[str, Any]) -> dict[str, Any]:
+    program = problem.space.lower(candidate)
+    costs = problem.costs
     assert isinstance(costs, AcceleratorCosts)
     cost = costs.cost(candidate)
     assert cost is not None
-    seen = study.evaluator.score(program)
-    held_out = Evaluator(loaded.study(AcceleratorLimits()).evaluator.executor, loaded.held_out).score(program)
+    seen = problem.evaluator.score(program)
+    held_out = Evaluator(loaded.problem(AcceleratorLimits()).evaluator.executor, loaded.held_out).score(program)
     assert seen.correct is not None
     assert held_out.correct is not None
     return {
@@ -146,7 +148,7 @@ def _row(study: Study, loaded: Loaded, candidate: Candidate, facts: dict[str, An
         "crossbars": cost.crossbars,
         "gops_per_watt": cost.gops_per_watt,
         "layers": [[layer.name, layer.energy_uj, layer.crossbars] for layer in cost.layers],
-        "widths": {g.name: choice.bits for g, choice in zip(study.space.groups, candidate, strict=True)},
+        "widths": {g.name: choice.bits for g, choice in zip(problem.space.groups, candidate, strict=True)},
     }
 
 

@@ -25,8 +25,8 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Space, make_space
-from tinyhil.search.study import Study
 
 WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
 CALIBRATION = 500
@@ -73,11 +73,13 @@ class Loaded:
     searched: Examples
     held_out: Examples
 
-    def study(self, limits: AcceleratorLimits, seed: int = 0, evaluator: Evaluator | None = None) -> Study:
+    def problem(self, limits: AcceleratorLimits, seed: int = 0, evaluator: Evaluator | None = None) -> SearchProblem:
         assert HARDWARE is not None
         costs = AcceleratorCosts(self.space, HARDWARE, limits)
         chosen = evaluator or Evaluator(FastExecutor(), self.searched)
-        return Study(self.space, Memory(self.space, place), chosen, UNLIMITED, seed, costs=costs, anchor=costs.anchor())
+        return SearchProblem(
+            self.space, Memory(self.space, place), chosen, UNLIMITED, seed, costs=costs, anchor=costs.anchor()
+        )
 
 
 def load_case(case: Case) -> Loaded:
@@ -88,7 +90,7 @@ def load_case(case: Case) -> Loaded:
     costs = AcceleratorCosts(whole, HARDWARE, AcceleratorLimits())
     examples = [make_examples(graph, x[part], y[part]) for part in parts(case)]
     layers = layer_space(
-        Study(whole, Memory(whole, place), Evaluator(FastExecutor(), examples[0]), 0, costs=costs), "reram"
+        SearchProblem(whole, Memory(whole, place), Evaluator(FastExecutor(), examples[0]), 0, costs=costs), "reram"
     )
     groups = tuple(whole.groups[decision.group] for decision in layers.decisions)
     return Loaded(case, replace(whole, groups=groups), *examples)

@@ -27,7 +27,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.search.session import write_assignment
 from tinyhil.harness.zoo import find_model
-from tinyhil.search.engine.kept import Kept
+from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
 from tinyhil.search.space import Candidate, Choice, Space, make_space
@@ -114,20 +114,22 @@ def neighbour_row(engine: Engine, name: str, formats: str) -> str:
     examples, base = make_examples(model.graph, noise, None), drawn(space, 1)[0]
     changes = [{i: c} for i, old in enumerate(base) for c in map(Choice, space.formats) if c != old]
     chosen = changes[:: -(-len(changes) // MOST_NEIGHBOURS)]
-    programs = [space.lower(candidate) for candidate in (base, *(space.having(base, change) for change in chosen))]
+    programs = [
+        space.lower(candidate) for candidate in (base, *(space.with_choices(base, change) for change in chosen))
+    ]
     best: dict[int, float] = {}
     scores: dict[str, list[Score]] = {}
-    kept = Kept()
-    for limit in (0, kept.limit_bytes) * REPEATS:
-        kept = Kept(limit)
-        evaluator = Evaluator(replace(engine, threads=1, kept=kept, _latest=[]), examples)
+    cache = ArrayCache()
+    for limit in (0, cache.limit_bytes) * REPEATS:
+        cache = ArrayCache(limit)
+        evaluator = Evaluator(replace(engine, threads=1, cache=cache, _latest=[]), examples)
         evaluator.score(programs[0])
         begin = time.process_time()
         found = [evaluator.score(program) for program in programs[1:]]
         best[limit] = min(best.get(limit, np.inf), (time.process_time() - begin) / len(chosen))
         assert scores.setdefault("all", found) == found
     without, restarted = (1000 * seconds for seconds in best.values())
-    numbers = f"{without:.2f} | {restarted:.2f} | {without / restarted:.1f} | {kept.bytes / 1e6:.0f}"
+    numbers = f"{without:.2f} | {restarted:.2f} | {without / restarted:.1f} | {cache.bytes / 1e6:.0f}"
     return f"| {name} | {formats} | {len(chosen)} | {numbers} |"
 
 

@@ -46,7 +46,7 @@ class Patient:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Step:
     """One means. `applies` says why not, or nothing; `act` may raise; `leaves_program`: a HELLO may follow."""
 
     name: str
@@ -56,31 +56,31 @@ class Rung:
 
 
 def heal(patient: Patient, names: tuple[str, ...], say: Say) -> str:
-    """Try the rungs in `names` from mild to harsh until the board says HELLO; the name of the one that helped.
+    """Try the steps in `names` from mild to harsh until the board says HELLO; the name of the one that helped.
 
     LinkTimeout lists what was tried in vain. A cut of the power is followed by another try to write the program.
     """
     tried: list[str] = []
-    for rung in (rung for rung in LADDER if rung.name in names):
-        why_not = rung.applies(patient)
+    for step in (step for step in STEPS if step.name in names):
+        why_not = step.applies(patient)
         if why_not:
-            say(f"{patient.place.name}: {rung.name}: not possible: {why_not}")
+            say(f"{patient.place.name}: {step.name}: not possible: {why_not}")
             continue
-        outcome = _climb(rung, patient)
+        outcome = _take(step, patient)
         if outcome is None:
-            return rung.name
-        if rung.name == "power" and "reflash" in names and _climb(REFLASH, patient) is None:
+            return step.name
+        if step.name == "power" and "reflash" in names and _take(REFLASH, patient) is None:
             return "power, then reflash"
-        say(f"{patient.place.name}: {rung.name}: {outcome}")
-        tried.append(f"{rung.name}: {outcome}")
+        say(f"{patient.place.name}: {step.name}: {outcome}")
+        tried.append(f"{step.name}: {outcome}")
     raise LinkTimeout(f"{patient.place.name}: not healed ({'; '.join(tried) or 'nothing could be tried'}); unplug it")
 
 
-def _climb(rung: Rung, patient: Patient) -> str | None:
+def _take(step: Step, patient: Patient) -> str | None:
     """What went wrong, or None if the board says HELLO now."""
     try:
-        rung.act(patient)
-        if not rung.leaves_program:
+        step.act(patient)
+        if not step.leaves_program:
             return "done, no program left to answer"
         say_hello(patient)
     except HilError as error:
@@ -185,11 +185,11 @@ def cycle_power(power: Power, log: Path) -> None:
         raise FlashError(f"{where}: {lines[0] if lines else f'exit code {done.returncode}'}; log: {log}")
 
 
-REFLASH = Rung("reflash", _can_flash, _reflash)
-LADDER = (
-    Rung("reset", _can_reset, _reset),
-    Rung("touch", _can_touch, _touch, leaves_program=False),
+REFLASH = Step("reflash", _can_flash, _reflash)
+STEPS = (
+    Step("reset", _can_reset, _reset),
+    Step("touch", _can_touch, _touch, leaves_program=False),
     REFLASH,
-    Rung("power", _can_switch, _switch),
+    Step("power", _can_switch, _switch),
 )
-RUNGS = tuple(rung.name for rung in LADDER)
+STEP_NAMES = tuple(step.name for step in STEPS)

@@ -22,8 +22,8 @@ from tinyhil.harness.config import BoardSpec
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
-from tinyhil.memplan.arena.placement import Placement, placements
-from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
 from tinyhil.program import Program
@@ -118,17 +118,25 @@ def _compile(
     if any(board.hardware is not None for board in boards):
         without = {*without, ROWS.name}  # an array holds whole windows
     limits = [b.chip.ram_bytes for b in boards if b.chip.ram_bytes and (not required or b.name in required)]
-    placed = preferred(placements(program, without), min(limits, default=None), wish.prefer)
+    spreads = any(board.chip.regions for board in boards)
+    placed = chosen(program, wish, min(limits, default=None), without, again=bool(required) and not spreads)
     transfers = {}
     for board in boards:
         try:
-            placed, transfers[board.name] = fit(placed, board, wish, may_spread=board.name in required)
+            may_spread = board.name in required and wish.ram_bytes is None
+            placed, transfers[board.name] = fit(placed, limited(board, wish.ram_bytes), wish, may_spread=may_spread)
         except DoesNotFit:
             if board.name in required:
                 raise
     check(placed.problem, placed.plan)
     targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
     return _Part(placed, transfers, targets)
+
+
+def limited(board: BoardSpec, ram_bytes: int | None) -> BoardSpec:
+    """The board as if it had no more RAM than that."""
+    limits = [limit for limit in (board.chip.ram_bytes, ram_bytes) if limit is not None]
+    return board.model_copy(update={"chip": board.chip.model_copy(update={"ram_bytes": min(limits, default=None)})})
 
 
 def fit(

@@ -148,16 +148,16 @@ def unlock(known: Any, name: str, port: str | None, force: bool) -> None:
 def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | None) -> None:
     """Bring back a board that does not answer: reset, 1200-baud touch, write a test program, cut the USB power."""
     from tinyhil.harness.boards.claim import claim
-    from tinyhil.harness.boards.heal import RUNGS, Patient
+    from tinyhil.harness.boards.heal import STEP_NAMES, Patient
     from tinyhil.harness.boards.heal import heal as climb
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.echo import echo_image
     from tinyhil.harness.measure.run import log_folder
 
     names = tuple(steps.split(","))
-    unknown = [step for step in names if step not in RUNGS]
+    unknown = [step for step in names if step not in STEP_NAMES]
     if unknown:
-        raise click.UsageError(f"no step named {unknown[0]!r}; known: {', '.join(RUNGS)}")
+        raise click.UsageError(f"no step named {unknown[0]!r}; known: {', '.join(STEP_NAMES)}")
     place = _physical(known, name, port)
     cache = default_cache_dir()
     with claim(place, known.bench.locks, wait_s, say) as reached, log_folder(cache) as logs:

@@ -60,8 +60,16 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
         default=default,
         show_default=True,
         help="What counts where they disagree. latency: layer by layer and whole samples wherever these fit; ram: the "
-        "smallest arena and the least input; balanced: less RAM where it costs next to no time, or where RAM is short.",
+        "smallest arena and the least input; least: smaller still, computing halos again; balanced: less RAM where it "
+        "costs next to no time, or where RAM is short.",
     )
+
+
+RAM_OPTION = click.option(
+    "--ram",
+    type=click.IntRange(min=1),
+    help="Most bytes of RAM for arena and input: the fastest schedule that fits, halos computed again if need be.",
+)
 
 
 def calibrate_options(command: Command) -> Command:

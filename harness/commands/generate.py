@@ -30,6 +30,7 @@ MLPERF_TINY = "mlperf-tiny"
 )
 @click.option("--energy", is_flag=True, help="With mlperf-tiny: for energy mode (9600 Bd, timestamps on a pin).")
 @common.prefer_option(BALANCED)
+@common.RAM_OPTION
 @common.BOARDS_OPTION
 def generate(format_: str, boards_file: Path | None, **options: Any) -> None:
     """Write a self-contained PlatformIO project for MODEL, ready for `pio run`."""

@@ -34,6 +34,14 @@ OTHER_PASSES = ("dead-channels", "arrange")
 @FORMAT_OPTION
 @ASSIGNMENT_OPTION
 @click.option("--capacity", type=click.IntRange(min=0), help="Bytes there are; more needed: exit code 4.")
+@click.option(
+    "--ram",
+    type=click.IntRange(min=1),
+    help="With --model: the fastest schedule in so many bytes, of the arena, with --board of arena and input.",
+)
+@click.option(
+    "--pareto", is_flag=True, help="With --model: every schedule, peak against products computed again and time."
+)
 @click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
 @click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/measured/memplan_method.md.")
 @click.option(
@@ -47,7 +55,13 @@ OTHER_PASSES = ("dead-channels", "arrange")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan alone on stdout.")
 @BOARDS_OPTION
 def plan(
-    boards_file: Path | None, plot: Path | None, as_json: bool, passes: bool, format_: str, **options: Any
+    boards_file: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    passes: bool,
+    pareto: bool,
+    format_: str,
+    **options: Any,
 ) -> None:
     """Plan memory: the buffers of the CSV file INSTANCE, or the arena of a model; draw the memory map."""
     import json
@@ -70,6 +84,12 @@ def plan(
             click.echo(json.dumps([asdict(gain) for gain in gains]))
         else:
             print_gains(gains)
+        return
+    if pareto:
+        from tinyhil.harness.offline.schedules import find_front, front_lines, front_record
+
+        schedules = find_front(wanted, boards, say)
+        click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(front_lines(schedules)))
         return
     found = find_plan(wanted, boards, say)
     if as_json:

@@ -39,6 +39,7 @@ from tinyhil.preference import BALANCED
     help="quiet: wire idle while timing; stream: receive during inference.",
 )
 @common.prefer_option(BALANCED)
+@common.RAM_OPTION
 @click.option(
     "--uart",
     type=click.Choice(["lifted", "true"]),

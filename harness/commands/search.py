@@ -55,6 +55,10 @@ from tinyhil.preference import RAM
     "--formats",
     help="Formats on offer, with commas between.  [default: fixed8,fixed16; on an accelerator fixed2 to fixed8]",
 )
+@click.option(
+    "--weights",
+    help="Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]",
+)
 @click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")

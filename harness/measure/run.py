@@ -116,7 +116,7 @@ class Clock:
 
 
 def wish_of(request: Request) -> Wish:
-    return Wish(request.prefer, overlapped=request.mode == "stream")
+    return Wish(request.prefer, overlapped=request.mode == "stream", ram_bytes=request.ram)
 
 
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:

@@ -32,6 +32,7 @@ class Project:
     protocol: str = "hil"
     energy: bool = False
     prefer: str = BALANCED
+    ram: int | None = None
     states: tuple[str, ...] | None = None
     steps: int | None = None
 
@@ -44,7 +45,7 @@ def generate_project(wanted: Project, boards: Boards, say: Say) -> tuple[int, in
     opened = open_model(wanted.model, say, streamed, by=wanted.calibrate_by)
     formats = opened.assignment(wanted.assignment, wanted.format)
     ranges, specs = opened.required_ranges(wanted.calibrate), list(boards.entries.values())
-    compiled = compile_model(opened.model, formats, ranges, specs, (), wish=Wish(wanted.prefer))
+    compiled = compile_model(opened.model, formats, ranges, specs, (), wish=Wish(wanted.prefer, ram_bytes=wanted.ram))
     say_left_out(wanted.model, boards, compiled, say)
     sources = compiled.sources
     if (out / "firmware").is_dir() and (out / "tinyhil").is_dir():  # the checkout itself has everything but the model

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.codegen.arrange import PASS
 from tinyhil.errors import ConfigError, DoesNotFit
@@ -19,8 +20,12 @@ from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
-from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.passes import ROWS
+from tinyhil.memplan.arena.placement import Placement, place
+from tinyhil.memplan.arena.preference import input_bytes
+from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
+from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
 from tinyhil.program import Program, walk
 from tinyhil.verify import checked
@@ -40,6 +45,7 @@ class Wanted:
     format: str = "fixed16"
     assignment: Path | None = None
     capacity: int | None = None
+    ram: int | None = None
     seconds: float | None = None
     planner: str = DEFAULT
     without: tuple[str, ...] = ()
@@ -83,8 +89,8 @@ def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
     find_planner(wanted.planner)
     if wanted.model is not None:
         return _plan_model(wanted, wanted.model, boards, say)
-    if wanted.board is not None or wanted.without:
-        raise ConfigError("plan: --board and --without are for --model; an instance takes --capacity")
+    if wanted.board is not None or wanted.without or wanted.ram is not None:
+        raise ConfigError("plan: --board, --ram and --without are for --model; an instance takes --capacity")
     assert wanted.instance is not None
     return _plan_instance(wanted, wanted.instance)
 
@@ -120,26 +126,25 @@ def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:
 
 def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> Found:
     board = None if wanted.board is None or boards is None else boards.board(wanted.board)
-    opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
-    source, model = opened.source, opened.model
-    assignment = opened.assignment(wanted.assignment, wanted.format)
-    left_out = LEFT_OUT | set(wanted.without)
-    program = lower(model.graph, assignment, planning_ranges(source, model, say), left_out)
-    each = None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL
+    source, assignment, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
-    arranged = program if board is None else arranged_without(program, board, wanted.without)
-    placed = place(arranged, wanted.without, wanted.planner, wanted.budget(each))
+    placed, notes = _placed(wanted, arranged, board)
+    proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
-    capacity = wanted.capacity if board is None or wanted.capacity is not None else board.chip.ram_bytes
-    complaint, notes = _exceeds(source.name, capacity, placed.plan), []
+    asked = wanted.ram or wanted.capacity
+    capacity = asked if board is None or asked is not None else board.chip.ram_bytes
+    complaint = _exceeds(source.name, capacity, placed.plan)
     if placed.program is not arranged:
         notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
     extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
+    extra["schedule_proven"] = proof is not None
+    if proof is not None:
+        notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
         chip = board.chip.model_copy(update={"ram_bytes": capacity})
         try:
-            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=True)
+            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=wanted.ram is None)
         except DoesNotFit as error:
             complaint = str(error)
         else:
@@ -156,6 +161,37 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
     )
+
+
+def arranged_program(
+    wanted: Wanted, name: str, board: BoardSpec | None, say: Say
+) -> tuple[ModelSource, Assignment, Program]:
+    """The model, its formats, and its program as the board's core has it."""
+    opened = open_model(name, None, Streamed(wanted.states, wanted.steps), wanted.without)
+    source, model = opened.source, opened.model
+    assignment = opened.assignment(wanted.assignment, wanted.format)
+    left_out = LEFT_OUT | set(wanted.without)
+    program = lower(model.graph, assignment, planning_ranges(source, model, say), left_out)
+    return source, assignment, program if board is None else arranged_without(program, board, wanted.without)
+
+
+def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[Placement, list[str]]:
+    """The least RAM, or the fastest schedule within what was asked for, with what to say of it."""
+    budget = wanted.budget(None if wanted.seconds is None else wanted.seconds / PLANS_PER_MODEL)
+    if wanted.ram is None:
+        return place(program, wanted.without, wanted.planner, budget), []
+    if wanted.capacity is not None:
+        raise ConfigError("plan: --ram and --capacity exclude each other; --ram chooses a schedule that fits")
+    limit_bytes = wanted.ram - (0 if board is None else input_bytes(program))
+    found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget)
+    products, more_time = 100 * found.more_products, 100 * found.more_time
+    return found.placed, [f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as modelled"]
+
+
+def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:
+    """That no schedule needs less, where that was asked for and can be shown."""
+    is_least = wanted.ram is None and ROWS.name not in wanted.without and placed.plan.proven
+    return prove_schedule(program, placed.plan.peak_bytes) if is_least else None
 
 
 def arranged_without(program: Program, board: BoardSpec, without: Collection[str]) -> Program:

@@ -21,7 +21,7 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
     assert board is not None
     assert boards is not None
     try:
-        chosen = task.study.space.assignment(candidate)
+        chosen = task.problem.space.assignment(candidate)
         every, wish = list(boards.entries.values()), Wish(task.request.prefer)
         compiled = compile_model(task.opened.model, chosen, task.ranges, every, {board.name}, wish=wish)
         check_weights(compiled.program, board)

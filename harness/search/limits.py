@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.program import walk
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
-from tinyhil.search.study import Study
 from tinyhil.search.trial import Trial, TrialLog
 
 PROFILED_SAMPLES = 5
@@ -48,21 +48,21 @@ class Meter:
     _describe: Callable[[Candidate], Described] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._describe = describer(self.task.study.memory.placed)
+        self._describe = describer(self.task.problem.memory.placed)
 
     def costs(self, limits: Limits) -> Costs:
         rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
         return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
 
-    def study(self, limits: Limits, ram_bytes: int) -> Study:
-        return replace(self.task.study, costs=self.costs(limits), limit_bytes=ram_bytes)
+    def problem(self, limits: Limits, ram_bytes: int) -> SearchProblem:
+        return replace(self.task.problem, costs=self.costs(limits), limit_bytes=ram_bytes)
 
     def measure(self, candidate: Candidate) -> None:
         """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
         remembered as one that keeps no limit, and said."""
         if self.table.known(candidate, self.phase):
             return
-        bench = make_bench(self.task, TrialLog(None, self.task.study.space, ""), PROFILED_SAMPLES)
+        bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""), PROFILED_SAMPLES)
         try:
             found = bench.profile(candidate)
         except BuildError as error:
@@ -89,7 +89,7 @@ class Meter:
 def limited(task: Task, arenas: Sequence[int]) -> Task:
     """The task with what of each board's limit of RAM is the arena's."""
     own, *others = (
-        replace(side, arena_bytes=limit, study=replace(side.study, limit_bytes=limit))
+        replace(side, arena_bytes=limit, problem=replace(side.problem, limit_bytes=limit))
         for side, limit in zip(task.sides, arenas, strict=True)
     )
     return replace(own, others=tuple(others))
@@ -116,18 +116,20 @@ def _make_meter(task: Task) -> Meter:
 
 
 def _profile_pilots(meter: Meter) -> None:
-    """Each format for all tensors, then mixtures until every pair of formats of two operands of an operation was
-    measured, or MOST_PILOTS were."""
+    """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands of an
+    operation was measured, or MOST_PILOTS were."""
     task, table = meter.task, meter.table
     assert task.board is not None
-    space, random = task.study.space, np.random.default_rng(task.request.seed)
+    space, random = task.problem.space, np.random.default_rng(task.request.seed)
     seen: set[Pair] = set()
     begin, measured, number = time.monotonic(), 0, 0
-    uniform = [space.uniform(Choice(name)) for name in space.formats]
-    every = set().union(*(_pairs(space, candidate) or set() for candidate in uniform))
-    wanted = {(*pair[:3], a, b) for pair in every for a in space.formats for b in space.formats}
-    while number < MOST_PILOTS and (number < len(uniform) or not wanted <= seen):
-        candidate = uniform[number] if number < len(uniform) else _covering(space, random, seen)
+    first = [space.uniform(Choice(name)) for name in space.formats]
+    for name in space.weights:  # beside the widest that the RAM holds
+        wide = space.weighing(name, space.high)
+        first.append(wide if task.problem.memory.fits(wide, task.arena_bytes) else space.weighing(name, space.low))
+    wanted = set().union(*(_wanted(space, candidate) for candidate in first))
+    while number < MOST_PILOTS and (number < len(first) or not wanted <= seen):
+        candidate = first[number] if number < len(first) else _covering(space, random, seen)
         number += 1
         if candidate is None:
             break
@@ -149,8 +151,8 @@ def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Can
     """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
     best: tuple[int, Candidate | None] = (0, None)
     for _ in range(DRAWN):
-        drawn = random.integers(0, len(space.formats), len(space.groups))
-        candidate = tuple(Choice(space.formats[number]) for number in drawn)
+        drawn = random.integers(0, [len(space.offered(index)) for index in range(len(space.groups))])
+        candidate = tuple(Choice(space.offered(index)[number]) for index, number in enumerate(drawn))
         found = _pairs(space, candidate)
         if found is not None and len(found - seen) > best[0]:
             best = len(found - seen), candidate
@@ -161,51 +163,69 @@ def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
     """Which pairs of formats the operations of a candidate have, by the groups of their operands; None if it can not be
     lowered."""
     try:
-        program = space.lower(candidate)
+        operands = list(_operands(space, candidate))
     except ModelError:
         return None
-    choice = {name: c.format for group, c in zip(space.groups, candidate, strict=True) for name in group.members}
-    found = set()
-    for op in walk(program.body):
-        names = list(enumerate((*op.inputs, op.output)))
-        for (i, a), (j, b) in combinations(names, 2):
-            if a in choice and b in choice and a != b:
-                found.add((op.name, i, j, choice[a], choice[b]))
-    return found
+    return {(name, i, j, candidate[a].format, candidate[b].format) for name, i, j, a, b in operands}
 
 
-def measured_costs(study: Study) -> Costs:
-    """Those of a meter's study."""
-    assert isinstance(study.costs, Costs)
-    return study.costs
+def _wanted(space: Space, candidate: Candidate) -> set[Pair]:
+    """Which pairs of formats its operations could have."""
+    try:
+        operands = list(_operands(space, candidate))
+    except ModelError:
+        return set()
+    return {
+        (name, i, j, *pair) for name, i, j, a, b in operands for pair in product(space.offered(a), space.offered(b))
+    }
 
 
-def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
-    """The study under these limits and bytes of arena, one of each board; without `meters` under those of RAM alone."""
-    studies = [replace(side.study, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
+def _operands(space: Space, candidate: Candidate) -> Iterator[tuple[str, int, int, int, int]]:
+    """Name of an operation, positions of two operands, their groups."""
+    group_of = {name: index for index, group in enumerate(space.groups) for name in group.members}
+    for op in walk(space.lower(candidate).body):
+        for (i, a), (j, b) in combinations(enumerate((*op.inputs, op.output)), 2):
+            if a in group_of and b in group_of and a != b:
+                yield op.name, i, j, group_of[a], group_of[b]
+
+
+def measured_costs(problem: SearchProblem) -> Costs:
+    """Those of a meter's problem."""
+    assert isinstance(problem.costs, Costs)
+    return problem.costs
+
+
+def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem under these limits and bytes of arena, one of each board; without `meters` those of RAM alone."""
+    problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
     if meters:
-        pairs = zip(studies, meters, limits, strict=True)
-        studies = [replace(study, costs=meter.costs(limit)) for study, meter, limit in pairs]
-    return replace(studies[0], also=tuple(studies[1:]))
+        pairs = zip(problems, meters, limits, strict=True)
+        problems = [replace(problem, costs=meter.costs(limit)) for problem, meter, limit in pairs]
+    return replace(problems[0], also=tuple(problems[1:]))
 
 
-def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> Study:
-    """The study with a candidate that keeps all limits, by measurement where estimates are against it.
+def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem with a candidate that keeps all limits, by measurement where estimates are against it.
 
     Infeasible with the least values found, if there is none.
     """
     if not meters and not task.others:
         return joined(task, meters, limits, rams)
     for _ in range(2 if meters else 1):
-        study = joined(task, meters, limits, rams)
+        problem = joined(task, meters, limits, rams)
         known = [run.candidate for meter in meters for run in meter.costs(Limits()).runs]
-        candidate = least(study.space, study.excess, known, enough=0.0)
-        if study.excess(candidate) <= 0.0:
-            return replace(study, anchor=candidate)
+        candidate = least(problem.space, problem.excess, known, enough=0.0)
+        if problem.excess(candidate) <= 0.0:
+            return replace(problem, anchor=candidate)
         for meter in meters:
             meter.next_phase()
             meter.measure(candidate)
-    raise Infeasible(_reason(task, meters, limits, rams))
+    reason = _reason(task, meters, limits, rams)
+    problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
+    for run in (run for meter in meters for run in meter.costs(Limits()).runs):
+        if problem.excess(run.candidate) <= 0.0:
+            return replace(problem, anchor=run.candidate)
+    raise Infeasible(reason)
 
 
 def _reason(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> str:
@@ -236,9 +256,9 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
         return
     if meter.task.request.also:
         return
-    asked_for = f"{limits.latency_us} us of latency" if limits.latency_us is not None else ""
-    yield f"search: {asked_for} and {limits.flash_bytes} B of flash are feasible alone, but no assignment was found"
-    yield f"that keeps both with {ram_bytes} B of RAM; raise one of them"
+    kept = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
+    yield f"search: {' and '.join(kept)} are feasible alone on {meter.task.board.name}, but no assignment was found"
+    yield f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
 
 
 def unbounded(resource: str) -> Limits:
@@ -248,19 +268,19 @@ def unbounded(resource: str) -> Limits:
 
 def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
     """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
-    study = meter.study(limit, ram_bytes)
-    costs = measured_costs(study)
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
     known = [run.candidate for run in costs.runs]
 
     def value(candidate: Candidate) -> float:
-        fits = study.memory.fits(candidate, ram_bytes)
+        fits = problem.memory.fits(candidate, ram_bytes)
         return costs.value(candidate) if fits else float("inf")
 
-    candidate = least(study.space, value, known)
+    candidate = least(problem.space, value, known)
     meter.next_phase()
     meter.measure(candidate)
-    study = meter.study(limit, ram_bytes)
-    costs = measured_costs(study)
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
     measured = [run.candidate for run in costs.runs]
     best = min(measured, key=value, default=candidate)
     return best, value(best)
@@ -270,7 +290,7 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     """The operations or constants that take most of it."""
     if limit.latency_us is not None:
         return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
-    program = meter.task.study.space.lower(candidate)
+    program = meter.task.problem.space.lower(candidate)
     sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"

@@ -19,8 +19,9 @@ from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of, unbounded
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import search_once
-from tinyhil.harness.search.task import SearchRequest, Task, make_bench, replace_text, trial_log, write_assignment
+from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
 from tinyhil.search.costs import Limits
 from tinyhil.search.slim import ROUNDED
@@ -122,19 +123,19 @@ class _Sweep:
         task, number = self.task, self._all.index(shares)
         limits, rams = self._limits(shares)
         try:
-            study = anchored(task, self.meters, limits, rams)
-            for board in study.boards:
+            problem = anchored(task, self.meters, limits, rams)
+            for board in problem.boards:
                 board.memory.require(board.limit_bytes)
         except Infeasible as error:
             self.infeasible, self.reason = self.infeasible + 1, str(error)
             return
         for looser, answer in self.answers.items():
-            if all(a >= b for a, b in zip(looser, shares, strict=True)) and study.fits(answer.candidate):
+            if all(a >= b for a, b in zip(looser, shares, strict=True)) and problem.fits(answer.candidate):
                 self.answers[shares] = answer
                 return
         task.say(f"search: {number + 1} of {len(self._all)}: at most {self._told(limits, rams)}")
         inside = replace(task, request=replace(task.request, seconds=self._seconds(number)))
-        found = search_once(inside, study, f"{_stem(task)}/{number}", None)
+        found = search_once(inside, problem, f"{_stem(task)}/{number}", None)
         self.evaluations += found.evaluations
         self.tried += [trial for trial in found.trials if trial.kind == "full"]
         self.answers[shares] = found.best
@@ -169,9 +170,9 @@ class _Sweep:
 
 def _span(side: Task, meter: Meter | None, resource: str) -> Span:
     """From the least that was found to what the widest format needs, or the limit that was asked for."""
-    study = side.study
+    problem = side.problem
     if resource == "ram":
-        least, asked = float(study.memory.planned_bytes(study.memory.least())), float(side.arena_bytes)
+        least, asked = float(problem.memory.planned_bytes(problem.memory.least())), float(side.arena_bytes)
         values = [_needs(side, meter, candidate).ram for candidate in _uniform_candidates(side)]
     else:
         assert meter is not None
@@ -184,16 +185,16 @@ def _span(side: Task, meter: Meter | None, resource: str) -> Span:
 
 
 def _uniform_candidates(side: Task) -> list[Candidate]:
-    space = side.study.space
+    space = side.problem.space
     return [space.uniform(Choice(name)) for name in space.formats]
 
 
 def _needs(side: Task, meter: Meter | None, candidate: Candidate) -> Needs:
     """As estimated; infinite where it can not be."""
-    study = side.study
-    if not study.memory.fits(candidate, 1 << 60):
+    problem = side.problem
+    if not problem.memory.fits(candidate, 1 << 60):
         return Needs(NO_LIMIT, NO_LIMIT, NO_LIMIT)
-    ram = study.memory.planned_bytes(candidate) + study.beside_bytes(candidate)
+    ram = problem.memory.planned_bytes(candidate) + problem.beside_bytes(candidate)
     estimate = None if meter is None else meter.costs(Limits()).estimate(candidate)
     return Needs(ram) if estimate is None else Needs(ram, estimate.latency_us, estimate.flash_bytes)
 
@@ -204,8 +205,8 @@ def _points(
     """The answers, and uniform formats that keep the limits asked for; each once."""
     names = {one.trial.candidate: one.format for one in beside if one.trial is not None}
     limits = [side.request.limits for side in task.sides]
-    study = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
-    trials = {one.trial.candidate: one.trial for one in beside if one.trial and study.fits(one.trial.candidate)}
+    problem = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    trials = {one.trial.candidate: one.trial for one in beside if one.trial and problem.fits(one.trial.candidate)}
     trials |= {trial.candidate: trial for trial in answers.values()}
     every = meters or (None,) * len(task.sides)
     points = []
@@ -221,7 +222,7 @@ def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
     objectives = task.request.objectives
     good = list(points)
     if "accuracy" not in objectives:
-        wanted = task.study.float_quality - task.request.points / 100 - ROUNDED
+        wanted = task.problem.float_quality - task.request.points / 100 - ROUNDED
         good = [point for point in points if point.trial.quality >= wanted]
 
     def vector(point: Point) -> Vector:
@@ -278,9 +279,9 @@ def _record(
     rows = []
     for number, point in enumerate(points, 1):
         path = folder / f"{number}.yaml"
-        write_assignment(path, task.study.space, point.trial)
+        write_assignment(path, task.problem.space, point.trial)
         rows.append(_row(task, number, path, point))
-    figures, examples = held_out(task, points[0].trial.candidate), task.study.evaluator.examples
+    figures, examples = held_out(task, points[0].trial.candidate), task.problem.evaluator.examples
     return {
         "strategy": task.strategy.name,
         "pareto": list(task.request.objectives),
@@ -299,7 +300,7 @@ def _record(
         "boards": [side.board.name for side in task.sides if side.board is not None],
         "model": task.request.model,
         "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
-        "formats": list(task.study.space.formats),
+        "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

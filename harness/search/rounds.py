@@ -11,10 +11,10 @@ from tinyhil.harness.search.device import Bench, Measured, decide
 from tinyhil.harness.search.limits import Meter, anchored, joined, least_of, unbounded
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.run import Budget, Found, search
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
-from tinyhil.search.study import Study
 from tinyhil.search.trial import Trial, TrialLog
 
 MOST_ROUNDS = 6
@@ -26,7 +26,7 @@ FITTING = 3  # measured assignments that are tried where no answer keeps to the 
 MakeBench = Callable[[TrialLog], Bench]
 
 
-def search_once(task: Task, study: Study, stem: str, bench: MakeBench | None) -> Found:
+def search_once(task: Task, problem: SearchProblem, stem: str, bench: MakeBench | None) -> Found:
     """One search; every k-th full trial is measured on the way if asked."""
     log = trial_log(task, stem)
     device = bench(log) if bench is not None else None
@@ -44,7 +44,7 @@ def search_once(task: Task, study: Study, stem: str, bench: MakeBench | None) ->
     request = task.request
     budget = Budget(request.evaluations, request.seconds, request.target)
     with task.phases.of("searching"):
-        return search(task.strategy, study, budget=budget, log=log, on_trial=on_trial)
+        return search(task.strategy, problem, budget=budget, log=log, on_trial=on_trial)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def searched_on_device(
     spent = _Spent()
     count = request.finalists if request.on_device or request.every else 1
     for number in range(MOST_ROUNDS):
-        study = anchored(task, meters, limits, rams)
+        problem = anchored(task, meters, limits, rams)
         made: list[Bench] = []
 
         def bench(log: TrialLog, made: list[Bench] = made) -> Bench:
@@ -81,7 +81,7 @@ def searched_on_device(
             return made[0]
 
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
-        found = spent.add(search_once(task, study, stem, bench))
+        found = spent.add(search_once(task, problem, stem, bench))
         finalists = _finalists(found, count)
         with task.phases.of("measuring on the board"):
             kept = decide(made, finalists, totals, required)
@@ -100,7 +100,7 @@ def _lowered(side: Task, bench: Bench, ram_bytes: int, finalists: list[Trial]) -
     over = _over(bench, finalists, side.ram_bytes) if side.whole else 0
     if over <= 0:
         return ram_bytes
-    memory = side.study.memory
+    memory = side.problem.memory
     lower = max(ram_bytes - over, memory.planned_bytes(memory.least()))
     side.say(f"search: no finalist keeps to {side.ram_bytes} B in all; again with {lower} B of arena")
     return lower
@@ -138,14 +138,14 @@ def _measured_before(
     task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int], found: Found
 ) -> tuple[Found, tuple[Measured, ...]]:
     """The best of the assignments that were measured and kept to the limits."""
-    study = joined(task, meters, limits, rams)
+    problem = joined(task, meters, limits, rams)
     trials = []
     for number, run in enumerate(meters[0].costs(limits[0]).runs):
-        if study.fits(run.candidate):
-            score = study.evaluator.score(study.space.lower(run.candidate))
-            ram = study.memory.planned_bytes(run.candidate)
+        if problem.fits(run.candidate):
+            score = problem.evaluator.score(problem.space.lower(run.candidate))
+            ram = problem.memory.planned_bytes(run.candidate)
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
-    benches = [make_bench(side, TrialLog(None, study.space, "")) for side in task.sides]
+    benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in task.sides]
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
     kept = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
     if not kept:
@@ -161,16 +161,16 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
     request, limits = task.request, task.request.limits
     meter = meters[0] if meters else None
     spent = _Spent()
-    wanted = task.study.float_quality - request.points / 100
+    wanted = task.problem.float_quality - request.points / 100
 
     def attempt(bound: float | None, tag: str) -> Found:
         """A search with `bound` on the objective as well."""
         ram = task.arena_bytes if objective != "ram" or bound is None else int(bound)
         both = _with(limits, objective, bound)
-        study = anchored(task, meters, [both], [ram])
+        problem = anchored(task, meters, [both], [ram])
         if meter is None:
-            study.memory.require(ram)
-        return spent.add(search_once(task, study, f"{task.stem(task.ram_bytes)}{tag}", None))
+            problem.memory.require(ram)
+        return spent.add(search_once(task, problem, f"{task.stem(task.ram_bytes)}{tag}", None))
 
     found = attempt(None, "-min")
     high = _value(task, meter, objective, found.best.candidate)
@@ -192,14 +192,14 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         else:
             low = bound
     if objective == "ram":
-        study = replace(task.study, limit_bytes=task.arena_bytes, charge=spent.charge)
-        found = replace(found, best=slimmed(study, found.best, wanted))
+        problem = replace(task.problem, limit_bytes=task.arena_bytes, charge=spent.charge)
+        found = replace(found, best=slimmed(problem, found.best, wanted))
         high = _value(task, meter, objective, found.best.candidate)
     task.say(f"search: least {objective} with at most {request.points:g} points lost: {high:,.0f} (estimated)")
     if not task.measures:
         return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), ()
     if objective == "ram":
-        bench = make_bench(task, TrialLog(None, task.study.space, ""))
+        bench = make_bench(task, TrialLog(None, task.problem.space, ""))
         kept = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
         if kept:
             return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), kept[0][1]
@@ -226,13 +226,13 @@ def _with(limits: Limits, objective: str, bound: float | None) -> Limits:
 
 def _value(task: Task, meter: Meter | None, objective: str, candidate: Candidate) -> float:
     if objective == "ram" or meter is None:
-        return task.study.memory.planned_bytes(candidate) + task.study.beside_bytes(candidate)
+        return task.problem.memory.planned_bytes(candidate) + task.problem.beside_bytes(candidate)
     return meter.costs(unbounded(objective)).value(candidate)
 
 
 def _least(task: Task, meter: Meter | None, objective: str) -> float:
     if objective == "ram" or meter is None:
-        return _value(task, None, objective, task.study.memory.least())
+        return _value(task, None, objective, task.problem.memory.least())
     return least_of(meter, unbounded(objective), task.arena_bytes)[1]
 
 

@@ -17,18 +17,11 @@ from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.fit import require_fit
 from tinyhil.harness.search.limits import Meter, anchored, as_tried, limited, make_meters
+from tinyhil.harness.search.offering import together, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, sweep
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
-from tinyhil.harness.search.task import (
-    Progress,
-    Say,
-    SearchRequest,
-    Task,
-    load_task,
-    placed,
-    replace_text,
-    write_assignment,
-)
+from tinyhil.harness.search.task import Progress, Say, Task, load_task, placed, replace_text, write_assignment
 from tinyhil.harness.search.uniform import (
     Uniform,
     arena_limits,
@@ -119,6 +112,7 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
     """The task with the limits of its arenas, what was profiled for costs, and every uniform format."""
     with task.phases.of("evaluating one format for all tensors"):
         beside = uniforms(task)
+        task = with_weights(task, beside)
         task = limited(task, arena_limits(task, beside))
     if not task.request.costs:
         return task, (), beside
@@ -129,7 +123,9 @@ def prepared(task: Task) -> tuple[Task, tuple[Meter, ...], tuple[Uniform, ...]]:
 def _searched(task: Task) -> SearchOutcome:
     request = task.request
     task, meters, beside = prepared(task)
-    found, measured = undominated(task, *_find(task, meters), beside)
+    found, measured = _find(task, meters)
+    beside = (*beside, *together(task, found))
+    found, measured = undominated(task, found, measured, beside)
     with task.phases.of("evaluating held-out samples"):
         record = _record(task, found, measured)
         record["uniform"] = as_records(task, beside)
@@ -137,7 +133,7 @@ def _searched(task: Task) -> SearchOutcome:
     record["tried"] = as_tried(found.trials, meters[0].costs(request.limits) if meters else None)
     stem = task.stem(task.ram_bytes)
     out = request.out or task.folder / f"{stem}.yaml"
-    write_assignment(out, task.study.space, found.best)
+    write_assignment(out, task.problem.space, found.best)
     record["assignment_file"] = str(out)
     if task.board is not None:
         with task.phases.of("building the firmware"):
@@ -145,8 +141,10 @@ def _searched(task: Task) -> SearchOutcome:
         record["flash_bytes"] = images[0].flash_bytes
     record |= {"phases": task.phases.as_json(), "first_answer": task.phases.first_answer}
     replace_text(task.folder / f"{stem}.json", json.dumps(record, indent=1) + "\n")
-    examples = task.study.evaluator.examples
-    outcome = SearchOutcome(request, task.study.space, found, len(examples), examples.float_accuracy, record, measured)
+    examples = task.problem.evaluator.examples
+    outcome = SearchOutcome(
+        request, task.problem.space, found, len(examples), examples.float_accuracy, record, measured
+    )
     if request.plot is not None:
         from tinyhil.harness.search.plot import plot_search
 
@@ -161,13 +159,13 @@ def _find(task: Task, meters: Sequence[Meter]) -> tuple[Found, tuple[Measured, .
     limits = [request.limits] * len(task.sides)
     if task.measures:
         return searched_on_device(task, meters, limits, limits)
-    study = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
-    return search_once(task, study, task.stem(task.ram_bytes), None), ()
+    problem = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
+    return search_once(task, problem, task.stem(task.ram_bytes), None), ()
 
 
 def _accelerator(task: Task, candidate: Candidate) -> dict[str, Any]:
     """What the answer costs on an accelerator."""
-    costs = task.study.costs
+    costs = task.problem.costs
     cost = costs.cost(candidate) if isinstance(costs, AcceleratorCosts) else None
     if cost is None or not isinstance(costs, AcceleratorCosts):
         return {}
@@ -195,7 +193,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "flash_bytes": None if measured is None else measured.flash_bytes,
         "flash_limit_bytes": task.request.flash,
         "search": {
-            "samples": len(task.study.evaluator.examples),
+            "samples": len(task.problem.evaluator.examples),
             "accuracy": best.accuracy,
             "quality": best.quality,
             "disagreements": best.score.disagreements,
@@ -207,7 +205,7 @@ def _record(task: Task, found: Found, boards: tuple[Measured, ...]) -> dict[str,
         "model": task.request.model,
         "command": command_of("search", task.request, SearchRequest(task.request.model), ("results", "plot")),
         "options": asdict(strategy) if is_dataclass(strategy) else {},
-        "formats": list(task.study.space.formats),
+        "formats": list(task.problem.space.formats),
         "seed": task.request.seed,
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -13,205 +12,42 @@ from typing import Any
 
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.profile_calls import constant_bytes
 from tinyhil.errors import ConfigError, ModelError
 from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
-from tinyhil.harness.job import Opened, Request, Streamed, open_model
+from tinyhil.harness.job import Opened, Request, open_model
 from tinyhil.harness.measure.run import find_place
 from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
+from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.total import wider_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
-from tinyhil.memplan.arena.placement import Placement, placements
-from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.placement import Placement
+from tinyhil.memplan.arena.preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.preference import RAM
+from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.program import Program
 from tinyhil.reram.mapping import WITHOUT
-from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
-from tinyhil.search.costs import Limits
+from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
+from tinyhil.search.problem import SearchProblem, Strategy
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
-from tinyhil.search.study import Strategy, Study
 from tinyhil.search.trial import Trial, TrialLog
 
 Say = Callable[[str], None]
 Progress = Callable[[Trial, Trial | None], None]
 USUAL, USUAL_ON_CROSSBARS = "fixed8,fixed16", ",".join(f"fixed{bits}" for bits in range(2, 9))
-OBJECTIVES = ("ram", "latency", "flash", "accuracy")
 MOST_PRODUCTS, FEWEST_SAMPLES = 20_000_000_000, 200  # of one evaluation, a few seconds; whatever a sample takes
 PLAN_NODES = 20_000  # of one plan: a search makes thousands, and the bound is nearly always met before
-
-
-# Fields of a request that a key need not hold: what they name is hashed itself (the model's file, samples, ranges,
-# formats, the strategy as it was made), they say how long to search, who computes, or what becomes of the answer.
-HASHED_BY_CONTENT = ("model", "inputs", "held_out", "calibrate", "samples", "formats", "strategy", "set_")
-NO_ANSWER = (
-    "evaluations",
-    "seconds",
-    "target",
-    "finalists",
-    "evaluator",
-    "wait_s",
-    "out",
-    "plot",
-    "results",
-    "workers",
-)
-UNKEYED = frozenset({*HASHED_BY_CONTENT, *NO_ANSWER})
-# Beside them those on which no score depends, but which trials there are, and what of RAM and costs they need.
-UNSCORED = UNKEYED | {
-    *("seed", "board", "also", "on_device", "every", "device_samples", "port", "prefer", "ram", "arena", "latency_us"),
-    *("energy_uj", "crossbars", "cost", "flash", "minimize", "pareto", "levels", "points"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """What the user asked for; the fields are the options of `hil search`. `ram` None: what the board has. `also`: more
-    boards that the one assignment is to serve. `pareto`: what limits are swept over, at so many `levels` each.
-    `workers`: processes that share a journal; None: no journal."""
-
-    model: str
-    ram: int | None = None
-    strategy: str = "lagrange"
-    set_: tuple[str, ...] = ()
-    formats: str | None = None
-    evaluations: int | None = None
-    seconds: float | None = None
-    target: int | None = None
-    samples: int | None = None
-    seed: int = 0
-    inputs: Path | None = None
-    held_out: Path | None = None
-    calibrate: Path | None = None
-    calibrate_by: str = "minmax"
-    evaluator: str = "engine"
-    board: str | None = None
-    also: tuple[str, ...] = ()
-    on_device: bool = False
-    every: int | None = None
-    finalists: int = 3
-    device_samples: int = 50
-    latency_us: float | None = None
-    energy_uj: float | None = None
-    crossbars: int | None = None
-    cost: float | None = None
-    flash: int | None = None
-    arena: int | None = None
-    minimize: str | None = None
-    pareto: str | None = None
-    levels: int = 5
-    prefer: str = RAM
-    points: float = 0.5
-    port: str | None = None
-    wait_s: float | None = None
-    out: Path | None = None
-    plot: Path | None = None
-    results: Path = Path("results")
-    states: tuple[str, ...] | None = None
-    steps: int | None = None
-    workers: int | None = None
-
-    @property
-    def streamed(self) -> Streamed:
-        return Streamed(self.states, self.steps, self.inputs or self.calibrate)
-
-    def check(self) -> None:
-        """ConfigError for options that make no sense together, or a folder that is not there."""
-        needs = {
-            "--on-device": self.on_device,
-            "--every": self.every,
-            "--latency-us": self.latency_us,
-            "--flash": self.flash,
-            "--energy-uj": self.energy_uj,
-            "--crossbars": self.crossbars,
-            "--cost": self.cost,
-            f"--minimize {self.minimize}": self.minimize in ("flash", "latency"),
-            f"--pareto {self.pareto}": bool({"flash", "latency"} & set(self.objectives)),
-        }
-        missing = [name for name, given in needs.items() if given]
-        if missing and self.board is None:
-            raise ConfigError(f"search: {missing[0]} needs a board; give --board NAME, see `hil boards`")
-        numbers = {
-            "--energy-uj": self.energy_uj,
-            "--cost": self.cost,
-            "--latency-us": self.latency_us,
-            "--seconds": self.seconds,
-            "--points": self.points,
-        }
-        for option, number in numbers.items():
-            if number is not None and not math.isfinite(number):
-                raise ConfigError(f"search: {option} {number} is no finite number; leave it out for no limit")
-        self._check_pareto()
-        if self.ram is None and self.arena is None and self.board is None and not self.pareto:
-            raise ConfigError("search: a limit is needed; give --ram BYTES, or --board NAME for all the board has")
-        if self.ram is not None and self.arena is not None:
-            raise ConfigError("search: --ram and --arena exclude each other; --arena counts the arena alone")
-        self._check_boards()
-        if self.held_out is not None and self.inputs is None:
-            raise ConfigError("search: --held-out needs --inputs, the samples to search on")
-        for option, path in (("--out", self.out), ("--plot", self.plot)):
-            if path is not None and not path.parent.is_dir():
-                raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
-
-    @property
-    def objectives(self) -> tuple[str, ...]:
-        """What `pareto` names; ConfigError unless these are two or three of what there is."""
-        if self.pareto is None:
-            return ()
-        names = tuple(name.strip() for name in self.pareto.split(","))
-        if not 2 <= len(names) <= 3 or len(set(names)) < len(names) or not set(names) <= set(OBJECTIVES):
-            raise ConfigError(f"search: --pareto {self.pareto}: give two or three of {','.join(OBJECTIVES)}")
-        return names
-
-    def _check_pareto(self) -> None:
-        """ConfigError for options that ask for one answer."""
-        if self.pareto is None:
-            return
-        for option, given in (("--minimize", self.minimize), ("--target", self.target), ("--every", self.every)):
-            if given is not None:
-                raise ConfigError(f"search: {option} and --pareto exclude each other: one is for one answer")
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise ConfigError(f"search: --out {self.out} is a file; with --pareto name a folder, for a file per point")
-
-    def _check_boards(self) -> None:
-        """ConfigError for options that are for one board only."""
-        if not self.also:
-            return
-        names = [self.board or "", *self.also]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"search: --board {max(names, key=names.count)} is given twice; name each board once")
-        for option, given in (("--port", self.port), ("--every", self.every), ("--minimize", self.minimize)):
-            if given is not None:
-                raise ConfigError(f"search: {option} is for one board; give one --board, or leave {option} out")
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.latency_us, self.flash)
-
-    @property
-    def accelerator_limits(self) -> AcceleratorLimits:
-        return AcceleratorLimits(self.latency_us, self.energy_uj, self.crossbars, self.cost)
-
-    @property
-    def uses_board(self) -> bool:
-        """Whether the board itself is wanted, not only what it would take: elsewhere its emulator measures."""
-        return self.on_device or self.every is not None or self.costs or self.port is not None
-
-    @property
-    def costs(self) -> bool:
-        """Whether latency or flash count."""
-        wanted = {self.minimize, *self.objectives}
-        return bool(self.limits) or bool(wanted & {"flash", "latency"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +63,7 @@ class Task:
     opened: Opened
     ranges: Ranges
     split: Split
-    study: Study
+    problem: SearchProblem
     boards: Boards | None
     board: BoardSpec | None
     cache_dir: Path
@@ -278,7 +114,7 @@ class Task:
         split, board = self.split, self.board
         given = {one.name: getattr(self.request, one.name) for one in fields(SearchRequest) if one.name not in left_out}
         hardware = None if board is None else board.hardware
-        parts = (self.opened.model.sha256, split.sha256, len(split.x), self.study.space.formats, self.ranges_text)
+        parts = (self.opened.model.sha256, split.sha256, len(split.x), self.problem.space.formats, self.ranges_text)
         text = " ".join(map(str, (*parts, hardware, json.dumps(given, sort_keys=True), *more)))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -305,6 +141,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         ranges = opened.ranges_for(split.as_inputs(), request.calibrate, say)
         space = make_space(graph, ranges, names, () if hardware is None else WITHOUT)
         split = _thinned(request, split, space, say)
+        request = _within_flash(request, boards, space, say)
         memory = memory_of(space, board, request.prefer)
         ram_bytes = _ram_bytes(request, board)
         memory.require(ram_bytes)
@@ -315,10 +152,10 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         executor: Executor = NumpyExecutor() if request.evaluator == "reference" else load_engine(cache_dir)
     whole = board is not None and board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole and board is not None else None
-    study = Study(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
+    problem = SearchProblem(space, memory, Evaluator(executor, examples), ram_bytes, request.seed, beside=beside)
     if hardware is not None:
         costs = AcceleratorCosts(space, hardware, request.accelerator_limits)
-        study = replace(study, costs=costs, anchor=costs.anchor())
+        problem = replace(problem, costs=costs, anchor=costs.anchor())
     task = Task(
         request,
         ram_bytes,
@@ -327,7 +164,7 @@ def load_task(request: SearchRequest, cache_dir: Path, say: Say, progress: Progr
         opened,
         ranges,
         split,
-        study,
+        problem,
         boards,
         board,
         cache_dir,
@@ -356,6 +193,22 @@ def _thinned(request: SearchRequest, split: Split, space: Space, say: Say) -> Sp
     return split
 
 
+def _within_flash(request: SearchRequest, boards: Boards | None, space: Space, say: Say) -> SearchRequest:
+    """With a limit of flash, that of the boards, where constants alone exceed it in the widest format."""
+    if request.board is None or boards is None or request.flash is not None:
+        return request
+    chips = [boards.board(name).chip for name in (request.board, *request.also) if boards.board(name).hardware is None]
+    sizes = [chip.flash_bytes for chip in chips if chip.flash_bytes is not None]
+    try:
+        constants = constant_bytes(space.lower(space.uniform(space.high)))
+    except ModelError:  # said where the format is evaluated
+        return request
+    if not sizes or constants <= min(sizes):
+        return request
+    say(f"search: constants in {space.high} take {constants:,} B, the flash has {min(sizes):,} B: --flash {min(sizes)}")
+    return replace(request, flash=min(sizes))
+
+
 def _on(task: Task, name: str) -> Task:
     """The same task on another board; ConfigError if that is an accelerator."""
     names = (task.request.board or "", *task.request.also)
@@ -363,12 +216,12 @@ def _on(task: Task, name: str) -> Task:
     board = _board(request, task.boards)
     if task.accelerated or board is None or board.hardware is not None:
         raise ConfigError("search: an accelerator and another board can not be served at once; give one --board")
-    memory, ram_bytes = memory_of(task.study.space, board, request.prefer), _ram_bytes(request, board)
+    memory, ram_bytes = memory_of(task.problem.space, board, request.prefer), _ram_bytes(request, board)
     memory.require(ram_bytes)
     whole = board.chip.ram_bytes is not None and request.arena is None
     beside = wider_input(memory, board, request.prefer) if whole else None
-    study = replace(task.study, memory=memory, limit_bytes=ram_bytes, beside=beside)
-    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, study=study, board=board)
+    problem = replace(task.problem, memory=memory, limit_bytes=ram_bytes, beside=beside)
+    return replace(task, request=request, ram_bytes=ram_bytes, arena_bytes=ram_bytes, problem=problem, board=board)
 
 
 def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memory:
@@ -382,7 +235,7 @@ def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memor
         space,
         lambda program: placed(arranged(program), ram_bytes, prefer),
         lambda program: quick_plan(arranged(program)),
-        lambda program: floor_bytes(arranged(program)),
+        lambda program: floor_bytes(arranged(program), again=prefer == LEAST),
     )
 
 
@@ -418,7 +271,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
 
 
 def trial_log(task: Task, stem: str) -> TrialLog:
-    return TrialLog(task.folder / f"{stem}.jsonl", task.study.space, task.key)
+    return TrialLog(task.folder / f"{stem}.jsonl", task.problem.space, task.key)
 
 
 def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
@@ -445,7 +298,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
         task.boards,
         task.cache_dir,
         task.board.name,
-        task.study.space,
+        task.problem.space,
         thin.x,
         thin.y,
         calibration,
@@ -457,7 +310,7 @@ def make_bench(task: Task, log: TrialLog, samples: int | None = None) -> Bench:
 
 def placed(program: Program, ram_bytes: int | None, prefer: str) -> Placement:
     """The arena as `hil run` plans it: bounds first, then simple planners, then a short exact search."""
-    return preferred(placements(program, budget=PlanBudget(nodes=PLAN_NODES)), ram_bytes, prefer)
+    return chosen(program, Wish(prefer), ram_bytes, budget=PlanBudget(nodes=PLAN_NODES))
 
 
 def quick_plan(program: Program) -> Plan:

@@ -43,21 +43,42 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
     log = trial_log(task, f"uniform/{task.stem(task.ram_bytes)}")
     known = {trial.number: trial for trial in log.read()}
     log.start(list(known.values()))
-    return tuple(_uniform(task, log, known, number) for number in range(len(task.study.space.formats)))
+    found = (_evaluated(task, log, known.get(at), at, name) for at, name in enumerate(task.problem.space.formats))
+    return tuple(_measured(task, log, one) if task.measures and one.trial is not None else one for one in found)
 
 
-def _uniform(task: Task, log: TrialLog, known: dict[int, Trial], number: int) -> Uniform:
-    study, name = task.study, task.study.space.formats[number]
-    candidate = study.space.uniform(Choice(name))
+def beside_answer(task: Task, names: Sequence[str], found: Found) -> tuple[Uniform, ...]:
+    """More formats, each for all tensors, that could be the answer instead of what the search has found: only where one
+    differs less from float, or what is minimized may be less, is it measured on the board."""
+    log = TrialLog(None, task.problem.space, "")
+    rows = []
+    for number, name in enumerate(names):
+        with task.phases.of(f"evaluating {name} for all tensors"):
+            one = _evaluated(task, log, None, number, name)
+        trial = one.trial
+        if trial is not None and task.measures:
+            fewer = trial.score.disagreements <= found.best.score.disagreements
+            if trial.fits and (fewer or task.request.minimize is not None):
+                one = _measured(task, log, one)
+        rows.append(one)
+    return tuple(rows)
+
+
+def _evaluated(task: Task, log: TrialLog, trial: Trial | None, number: int, name: str) -> Uniform:
+    """`trial`: of an earlier run."""
+    problem = task.problem
+    candidate = problem.space.uniform(Choice(name))
     try:
-        trial = known.get(number)
         if trial is None:
-            ram, score = study.memory.planned_bytes(candidate), study.evaluator.score(study.space.lower(candidate))
-            trial = Trial(number, candidate, "full", ram, study.fits(candidate), score)
+            ram, score = (
+                problem.memory.planned_bytes(candidate),
+                problem.evaluator.score(problem.space.lower(candidate)),
+            )
+            trial = Trial(number, candidate, "full", ram, problem.fits(candidate), score)
             log.add(trial)
     except ModelError as error:
         return Uniform(name, None, reason=str(error))
-    return _measured(task, log, Uniform(name, trial)) if task.measures else Uniform(name, trial)
+    return Uniform(name, trial)
 
 
 def _measured(task: Task, log: TrialLog, uniform: Uniform) -> Uniform:
@@ -90,14 +111,14 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
-    study, chip = task.study, task.board.chip
+    problem, chip = task.problem, task.board.chip
     measured = [(trial, known) for trial, known, _ in found if trial is not None and known is not None]
     if not measured:
         raise BuildError(next(reason for _, _, reason in found if reason))
-    trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + study.beside_bytes(pair[0].candidate))
+    trial, narrowest = min(measured, key=lambda pair: pair[0].ram_bytes + problem.beside_bytes(pair[0].candidate))
     if narrowest.total_bytes is None:
         raise ConfigError(f"search: {narrowest.board} can not measure its stack; give --arena BYTES, or another board")
-    wider = study.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
+    wider = problem.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     least = trial.ram_bytes + wider
     limit = min(task.ram_bytes - beside, (chip.ram_bytes or 0) - (chip.stack_reserve_bytes or 0) - static)
@@ -116,7 +137,7 @@ def undominated(
     """The answer, or a uniform format that keeps the limits and is no worse: by the objective if there is one, then
     RAM, latency and flash, then disagreements; else by disagreements, then these, then the outputs' error."""
     objective = task.request.minimize
-    wanted = task.study.float_quality - task.request.points / 100
+    wanted = task.problem.float_quality - task.request.points / 100
     enough = found.best.quality >= wanted - ROUNDED
 
     def key(trial: Trial, known: tuple[Measured, ...]) -> tuple[float, ...]:
@@ -152,7 +173,7 @@ def _keeps(task: Task, other: Uniform) -> bool:
 
 def _keeps_on(task: Task, trial: Trial, known: Measured | None) -> bool:
     if known is None:
-        return task.study.fits(trial.candidate)
+        return task.problem.fits(trial.candidate)
     need = known.total_bytes if task.whole else known.arena_bytes
     return (need or 0) <= task.ram_bytes and known.keeps(task.request.limits)
 
@@ -161,16 +182,16 @@ def _resources(task: Task, trial: Trial, measured: Sequence[Measured]) -> tuple[
     """RAM, latency and flash of each board, if they were measured; else arena and input, and bytes of constants."""
     if measured:
         return tuple(number for one in measured for number in one.needs)
-    program = task.study.space.lower(trial.candidate)
+    program = task.problem.space.lower(trial.candidate)
     constants = sum(stored_bytes(program.tensors[name]) for name in program.constants)
     return trial.ram_bytes + program.tensors[program.input].size_bytes, 0, constants
 
 
 def held_out(task: Task, candidate: Candidate) -> dict[str, Any]:
     """Figures on the samples that no search has looked at."""
-    space, split = task.study.space, task.split
+    space, split = task.problem.space, task.split
     examples = make_examples(space.graph, split.x_held_out, split.y_held_out)
-    score = Evaluator(task.study.evaluator.executor, examples).score(space.lower(candidate))
+    score = Evaluator(task.problem.evaluator.executor, examples).score(space.lower(candidate))
     return {
         "accuracy": None if score.correct is None else score.correct / score.samples,
         "float_accuracy": examples.float_accuracy,
@@ -198,7 +219,7 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
             }
             if len(known) > 1:
                 record["boards"] = [None if board is None else board.as_json() for board in known]
-            costs = task.study.costs
+            costs = task.problem.costs
             cost = costs.cost(one.trial.candidate) if isinstance(costs, AcceleratorCosts) else None
             if cost is not None:
                 record |= {"latency_us": cost.latency_us, "energy_uj": cost.energy_uj, "crossbars": cost.crossbars}
@@ -209,4 +230,4 @@ def as_records(task: Task, found: Sequence[Uniform]) -> list[dict[str, Any]]:
 def sensitivity_of(task: Task) -> dict[str, Any]:
     """What each tensor alone costs in each choice, for the record."""
     with task.phases.of("measuring sensitivities"):
-        return asdict(sensitivities(task.study))
+        return asdict(sensitivities(task.problem))

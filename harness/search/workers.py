@@ -14,7 +14,8 @@ from typing import Any
 
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards
-from tinyhil.harness.search.task import SearchRequest, Task, load_task
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.task import Task, load_task
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
 from tinyhil.search.run import answered
@@ -42,7 +43,7 @@ def helped(task: Task) -> Iterator[Task]:
             assert helper.stdin is not None
             helper.stdin.write(json.dumps(_told(task)))
             helper.stdin.close()
-        yield replace(task, study=replace(task.study, journal=journal))
+        yield replace(task, problem=replace(task.problem, journal=journal))
 
 
 def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
@@ -58,7 +59,7 @@ def assist(request: SearchRequest, boards: Boards | None, say: Say) -> int:
             if question is None:
                 time.sleep(POLL_S)
                 continue
-            journal.tell(question, answered(task.study, question))
+            journal.tell(question, answered(task.problem, question))
             answers += 1
     return answers
 

@@ -39,7 +39,7 @@ class RunOptions(Record):
 
     samples: PositiveInt | None = None
     mode: Literal["quiet", "stream"] = "quiet"
-    prefer: Literal["balanced", "latency", "ram"] | None = None
+    prefer: Literal["balanced", "latency", "ram", "least"] | None = None
     calibrate_by: Literal["minmax", "percentile", "kl", "mse", "paper-literal"] = "minmax"
     uart: Literal["lifted", "true"] = "lifted"
     load: Literal["direct", "flash"] | None = None

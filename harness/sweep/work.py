@@ -27,7 +27,7 @@ from tinyhil.harness.failure import failure
 from tinyhil.harness.job import Request
 from tinyhil.harness.records.schema import read_record
 from tinyhil.harness.search.phases import processor_seconds
-from tinyhil.harness.search.task import SearchRequest
+from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.sweep.cell import SCHEMA_VERSION, code_digest, compiler
 
 FINISHED, SEARCH = "cell.json", "search.json"

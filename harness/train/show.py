@@ -27,5 +27,7 @@ def lines_of(outcome: TrainOutcome) -> Iterator[str]:
             f"accuracy      {100 * found.after:.2f} % of {found.samples} test samples by the integers; before "
             f"{100 * found.before:.2f} %, float {100 * found.float_before:.2f} %"
         )
+    if outcome.zeros:
+        yield f"zeros         {', '.join(f'{name} {100 * share:.1f} %' for name, share in outcome.zeros.items())}"
     yield f"processor     {outcome.cpu_seconds:.1f} s"
     yield f"model         {outcome.request.out}"

@@ -17,9 +17,9 @@ from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program, Role
 
 
-def floor_bytes(program: Program) -> int:
-    """No arena of this program is smaller."""
-    cuts = Cuts(program, alone=True)
+def floor_bytes(program: Program, *, again: bool = False) -> int:
+    """No arena of this program is smaller; with `again`, no one for which halos are computed again."""
+    cuts = Cuts(program, alone=True, again=again)
     stages = {id(stage.op) for stage in cuts.stages.values()}
     wholes = _wholes(program)
     ops = [step.op for step in steps_of(program.body, (), {}) if id(step.op) not in stages]

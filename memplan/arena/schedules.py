@@ -81,6 +81,13 @@ def cheapest_within(
     return best
 
 
+def least(
+    program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
+) -> Scheduled:
+    """The schedule of the least RAM."""
+    return cheapest_within(program, 0, without, planner, budget)
+
+
 class _Trials:
     """Cuts of a program as they are planned."""
 

@@ -1,4 +1,4 @@
-"""Operations that the lockstep engine leaves to numpy: called from its threads with the tensors of one block."""
+"""Operations that the batch engine leaves to numpy: called from its threads with the tensors of one block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tinyhil.arithmetic import load
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.program import Op, Program, Role
-from tinyhil.search.engine.numbers import LANES, NUMBERS, codes_of, kind_of, numbers_of
+from tinyhil.search.engine.numbers import BATCH, NUMBERS, codes_of, kind_of, numbers_of
 
 
 class ByNumpy:
@@ -27,7 +27,7 @@ class ByNumpy:
 
     def __call__(self, number: int, tensors: Any, counts: Any) -> None:
         try:
-            self._execute(self._ops[number], tensors, np.ctypeslib.as_array(counts, (LANES,)))
+            self._execute(self._ops[number], tensors, np.ctypeslib.as_array(counts, (BATCH,)))
         except Exception as error:
             self._failure = error
 
@@ -40,7 +40,7 @@ class ByNumpy:
         operands = [self._operand(op, index, tensors) for index in range(len(op.inputs))]
         with np.errstate(all="ignore"):
             codes, clipped = kernel.execute(op, operands, out)
-        made = self._lanes(op.output, tensors)
+        made = self._batch(op.output, tensors)
         made[:] = numbers_of(np.broadcast_to(codes, made.T.shape), out).T
         counts += clipped.sum(axis=1).astype(np.int32)
 
@@ -50,15 +50,15 @@ class ByNumpy:
         if name in self._program.constants:
             codes = self._program.constants[name][None]
         else:
-            codes = codes_of(self._lanes(name, tensors).T.astype(np.float64), tensor.format)
+            codes = codes_of(self._batch(name, tensors).T.astype(np.float64), tensor.format)
         if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:
             return codes
         return load(codes, tensor.format, op.domain)
 
-    def _lanes(self, name: str, tensors: Any) -> np.ndarray:
-        """(elements, LANES) of a tensor in the engine's memory."""
+    def _batch(self, name: str, tensors: Any) -> np.ndarray:
+        """(elements, BATCH) of a tensor in the engine's memory."""
         tensor = self._program.tensors[name]
         dtype = np.dtype(NUMBERS[kind_of(tensor.format)])
-        size = tensor.count * LANES * dtype.itemsize
+        size = tensor.count * BATCH * dtype.itemsize
         memory = (ctypes.c_char * size).from_address(tensors[self._numbers[name]])
-        return np.frombuffer(memoryview(memory), dtype).reshape(tensor.count, LANES)
+        return np.frombuffer(memoryview(memory), dtype).reshape(tensor.count, BATCH)

@@ -1,4 +1,4 @@
-"""Calls of the lockstep engine element by element: sums, choices, moves, pools, functions by table.
+"""Calls of the batch engine element by element: sums, choices, moves, pools, functions by table.
 
 Functions of one integer operand become tables over its codes, made by their numpy reference.
 """
@@ -27,7 +27,7 @@ from tinyhil.search.engine.tables import INT32, INT64, KERNELS, NARROW_BITS, RAW
 
 def _pairwise(kernel: str, *names: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
-        inputs, data = flat.lanes(op, 0, 1)
+        inputs, data = flat.batched(op, 0, 1)
         mode = INT32 if op.accumulator_bits <= NARROW_BITS else INT64
         return Call(kernel, [op.params[name] for name in names], inputs, data, (), mode)
 
@@ -38,7 +38,7 @@ def _plain(kernel: str, *names: str) -> Maker:
     """One operand."""
 
     def make(flat: Operands, op: Op) -> Call:
-        inputs, data = flat.lanes(op, 0)
+        inputs, data = flat.batched(op, 0)
         return Call(kernel, [op.params.get(name, 1) for name in names], inputs, data)
 
     return make
@@ -69,7 +69,7 @@ def _line(kernel: str, *names: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
         if op.domain != SINGLE:
             raise Unsupported(f"kernel '{kernel}' of operands in the {op.domain} domain")
-        inputs, data = flat.lanes(op, 0)
+        inputs, data = flat.batched(op, 0)
         first, second, *more = (_float_bits(op.params[name]) for name in names)
         return Call(kernel, [op.params["count"], 0, first, second, op.params["shift"], *more], inputs, data)
 
@@ -77,13 +77,13 @@ def _line(kernel: str, *names: str) -> Maker:
 
 
 def _compare(flat: Operands, op: Op) -> Call:
-    inputs, data = flat.lanes(op, 0, 1)
+    inputs, data = flat.batched(op, 0, 1)
     params = [op.params[name] for name in ("count", "a_period", "b_period", "a_shift", "b_shift", "mode")]
     return Call("compare", params, inputs, data, _finished(flat, op, 0, op.params["one"]))
 
 
 def _sign(flat: Operands, op: Op) -> Call:
-    inputs, data = flat.lanes(op, 0)
+    inputs, data = flat.batched(op, 0)
     reals = _finished(flat, op, op.params["below"], op.params["zero"], op.params["above"])
     return Call("sign", [op.params["count"]], inputs, data, reals)
 
@@ -96,8 +96,8 @@ def _truncate(flat: Operands, op: Op) -> Call:
 
 def _where(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
-    condition, codes = flat.lanes(op, 0, raw=True)
-    inputs, data = flat.lanes(op, 1, 2)
+    condition, codes = flat.batched(op, 0, raw=True)
+    inputs, data = flat.batched(op, 1, 2)
     names = ("count", "c_period", "a_period", "b_period", "a_shift", "b_shift")
     return Call("where", [op.params[name] for name in names], condition + inputs, codes + data)
 
@@ -107,7 +107,7 @@ def _fill(flat: Operands, op: Op) -> Call:
 
 
 def _copy(flat: Operands, op: Op) -> Call:
-    inputs, data = flat.lanes(op, 0, raw=True)
+    inputs, data = flat.batched(op, 0, raw=True)
     return Call("copy", [op.params["count"]], inputs, data)
 
 
@@ -117,7 +117,7 @@ def _move(flat: Operands, op: Op) -> Call:
 
 def _moved(flat: Operands, op: Op, index: int, positions: np.ndarray) -> Call:
     shift, mode = _rounding(op)
-    inputs, data = flat.lanes(op, index, raw=mode == RAW)
+    inputs, data = flat.batched(op, index, raw=mode == RAW)
     return Call("move", [len(positions), shift], inputs, (*data, 0, flat.keep(positions, np.int64)), mode=mode)
 
 
@@ -135,10 +135,10 @@ def _gather_rows(flat: Operands, op: Op) -> Call:
 def _place(flat: Operands, op: Op) -> Call:
     positions = indices(dict(op.params))
     shift, mode = _rounding(op)
-    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
+    inputs, data = flat.batched(op, 0, raw=mode == RAW)
     more = len(op.inputs) == 2
     if more:
-        beside, codes = flat.lanes(op, 1, raw=True)
+        beside, codes = flat.batched(op, 1, raw=True)
         inputs, data = inputs + beside, data + codes
     params = [len(positions), shift, int(more)]
     placed = (*data[:2], *(0,) * (2 - len(data)), flat.keep(positions, np.int64))
@@ -147,8 +147,8 @@ def _place(flat: Operands, op: Op) -> Call:
 
 def _gather_at(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
-    index, codes = flat.lanes(op, 0, raw=True)
-    inputs, data = flat.lanes(op, 1)
+    index, codes = flat.batched(op, 0, raw=True)
+    inputs, data = flat.batched(op, 1)
     names = ("outer", "chosen", "size", "inner", "drop", "shift")
     return Call("gather_at", [op.params[name] for name in names], index + inputs, codes + data)
 
@@ -156,7 +156,7 @@ def _gather_at(flat: Operands, op: Op) -> Call:
 def _rows(kernel: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
         flat.require_ints(op, 0 if kernel == "take_row" else 1)
-        inputs, data = flat.lanes(op, *range(len(op.inputs)), raw=True)
+        inputs, data = flat.batched(op, *range(len(op.inputs)), raw=True)
         return Call(kernel, [op.params["inner"]], inputs, data)
 
     return make
@@ -164,7 +164,7 @@ def _rows(kernel: str) -> Maker:
 
 def _count(flat: Operands, op: Op) -> Call:
     flat.require_ints(op, 0)
-    inputs, data = flat.lanes(op, 0, raw=True)
+    inputs, data = flat.batched(op, 0, raw=True)
     return Call("count", [op.params["by"]], inputs, data)
 
 
@@ -172,7 +172,7 @@ def _max_pool(flat: Operands, op: Op) -> Call:
     _, mode = _rounding(op)
     if mode == RAW:
         flat.require_ints(op, 0)
-    inputs, data = flat.lanes(op, 0, raw=mode == RAW)
+    inputs, data = flat.batched(op, 0, raw=mode == RAW)
     return Call("max_pool", _pool_params(op), inputs, data, mode=mode)
 
 
@@ -188,7 +188,7 @@ def _average_pool(flat: Operands, op: Op) -> Call:
         factors = (pairs[:, 0] + (pairs[:, 1] << 16))[w.valid_counts() - 1]
     else:
         factors = np.full(w.pixels, op.params["factor"])
-    inputs, data = flat.lanes(op, len(op.inputs) - 1)
+    inputs, data = flat.batched(op, len(op.inputs) - 1)
     return Call("average_pool", _pool_params(op), inputs, (*data, 0, flat.keep(factors, np.int64)))
 
 
@@ -197,7 +197,7 @@ def _average_pool_affine(flat: Operands, op: Op) -> Call:
     w, p = window_of(op.params), op.params
     at = w.valid_counts() - 1 if p["varies"] else np.zeros(w.pixels, np.int64)
     multipliers, shifts = (flat.keep(flat.codes(op, index)[at], np.int64) for index in (0, 1))
-    inputs, data = flat.lanes(op, 2, raw=True)
+    inputs, data = flat.batched(op, 2, raw=True)
     limit, ends = limit_of(flat, op)
     reals = (*ends, 1.0) if limit else ()
     return Call(
@@ -207,7 +207,7 @@ def _average_pool_affine(flat: Operands, op: Op) -> Call:
 
 def _affine_pair(kernel: str, *names: str) -> Maker:
     def make(flat: Operands, op: Op) -> Call:
-        inputs, data = flat.lanes(op, 0, 1, raw=True)
+        inputs, data = flat.batched(op, 0, 1, raw=True)
         shared = ("count", "a_period", "b_period", "a_zero", "b_zero", "zero")
         limit, ends = limit_of(flat, op)
         reals = (*ends, 1.0) if limit else ()
@@ -226,7 +226,7 @@ def table_of(flat: Operands, op: Op) -> Call:
     fmt = x.format
     given = tuple(flat.codes(op, index).tobytes() for index in range(len(op.inputs) - 1))
     made, clipped = _results(replace(op, name="", inputs=(), output="", params=_Params(op.params)), given, fmt, out)
-    inputs, _ = flat.lanes(op, len(op.inputs) - 1)
+    inputs, _ = flat.batched(op, len(op.inputs) - 1)
     data = (0, flat.keep(made, made.dtype), 0 if clipped is None else flat.keep(clipped, np.uint8), 0)
     return Call("table", [op.params["count"], fmt.lowest], inputs, data)
 
@@ -259,7 +259,7 @@ def _lookup(flat: Operands, op: Op) -> Call:
     fmt = flat.format(op, 1)
     if fmt.domain != CODED or fmt.bits > 8:
         raise Unsupported(f"kernel 'lookup' in {fmt}")
-    inputs, _ = flat.lanes(op, 1)
+    inputs, _ = flat.batched(op, 1)
     out = flat.program.tensors[op.output].format
     made = numbers_of(flat.codes(op, 0), out)
     data = (0, flat.keep(made, made.dtype), 0, flat.keep(_code_by_float(fmt.scaled(0)), np.uint8))

@@ -1,6 +1,6 @@
-"""Program -> the tables that the lockstep engine reads (search/engine/lanes.hpp), constants decoded once.
+"""Program -> the tables that the batch engine reads (search/engine/batch.hpp), constants decoded once.
 
-`Unsupported` names what has no lockstep version.
+`Unsupported` names what has no version in batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.search.engine import elements, integers, layers
 from tinyhil.search.engine.elements import TABULATED, table_of
 from tinyhil.search.engine.layers import LIMITED
-from tinyhil.search.engine.numbers import INTS, LANES, NUMBERS, Unsupported, kind_of
+from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.restart import Restart, from_the_start
 from tinyhil.search.engine.tables import (
@@ -24,8 +24,8 @@ from tinyhil.search.engine.tables import (
     OP,
     SLICE,
     TENSOR,
+    BatchTables,
     Call,
-    Lanes,
     row_of,
     tensor_row,
 )
@@ -34,9 +34,9 @@ from tinyhil.search.engine.versions import touched
 MAKERS: dict[str, Maker] = {**layers.MAKERS, **elements.MAKERS, **integers.MAKERS}
 
 
-def flatten_lanes(program: Program) -> Lanes:
-    """The tables of `program`; Unsupported when a kernel or format has no lockstep version."""
-    return Flattening(program).lanes(from_the_start(program))
+def flatten_program(program: Program) -> BatchTables:
+    """The tables of `program`; Unsupported when a kernel or format has no version in batches."""
+    return Flattening(program).tables(from_the_start(program))
 
 
 class Flattening:
@@ -52,8 +52,8 @@ class Flattening:
         special = any(op.domain == SINGLE for op in walk(program.body))
         self._rows = np.array([tensor_row(tensor, special) for tensor in program.tensors.values()], TENSOR)
 
-    def lanes(self, restart: Restart) -> Lanes:
-        """The tables of what runs; Unsupported when a kernel or format of that has no lockstep version."""
+    def tables(self, restart: Restart) -> BatchTables:
+        """The tables of what runs; Unsupported when a kernel or format of that has no version in batches."""
         rows, logged, used = [], list[str](), {self.program.output}
         if restart.needs_input:
             used.add(self.program.input)
@@ -71,10 +71,10 @@ class Flattening:
             if extra:
                 rows.append(np.array(extra, OP))
         tensors, size = self._tensors(used)
-        return Lanes(
+        return BatchTables(
             _joined(rows),
             tensors,
-            tuple(self.operands.kept),
+            tuple(self.operands.stored),
             size,
             self.operands.number(self.program.input) if restart.needs_input else -1,
             self.operands.number(self.program.output),
@@ -107,7 +107,7 @@ class Flattening:
                 if sequence in self.program.constants:
                     raise Unsupported("a loop over a constant")
                 tensor = self.program.tensors[row]
-                size = tensor.count * LANES * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
+                size = tensor.count * BATCH * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
                 shown = Call("", [size], (self.operands.number(sequence),))
                 rows.append(row_of(SLICE, shown, out=self.operands.number(row)))
             rows += inner
@@ -144,7 +144,7 @@ class Flattening:
             tensor = self.program.tensors[name]
             if tensor.role not in (Role.CONSTANT, Role.TABLE, Role.SLICE):
                 rows["offset"][self.operands.number(name)] = offset
-                size = tensor.count * LANES * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
+                size = tensor.count * BATCH * np.dtype(NUMBERS[kind_of(tensor.format)]).itemsize
                 offset += -(-size // 64) * 64
         return rows, offset
 

@@ -1,4 +1,4 @@
-"""Calls of the lockstep engine for functions of integers: quotients, rows normalized, softmax; and resizing."""
+"""Calls of the batch engine for functions of integers: quotients, rows normalized, softmax; and resizing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _of_integers(kernel: str, operands: int, *names: str, table: int | None = No
         if op.domain != INTEGER:
             raise Unsupported(f"kernel '{kernel}' of operands that are no integers")
         first = len(op.inputs) - operands
-        inputs, data = flat.lanes(op, *range(first, len(op.inputs)))
+        inputs, data = flat.batched(op, *range(first, len(op.inputs)))
         if table is not None:
             data = (*data, flat.keep(flat.codes(op, table), np.int64))
         return Call(kernel, [op.params[name] for name in names], inputs, data)
@@ -29,7 +29,7 @@ def _of_integers(kernel: str, operands: int, *names: str, table: int | None = No
 
 
 def _interpolate(flat: Operands, op: Op) -> Call:
-    inputs, data = flat.lanes(op, 1)
+    inputs, data = flat.batched(op, 1)
     params = [op.params[name] for name in ("outer", "chosen", "size", "inner", "shift")]
     window = Window(op.accumulator_bits, op.low, op.guard)
     limit = float(window.limit) if op.domain == CODED and op.guard else 0.0
@@ -41,7 +41,7 @@ def _conv_transpose(flat: Operands, op: Op) -> Call:
     if op.domain != INTEGER:
         raise Unsupported("kernel 'conv_transpose' of operands that are no integers")
     p = op.params
-    inputs, data = flat.lanes(op, 1)
+    inputs, data = flat.batched(op, 1)
     weights = flat.keep(flat.scalars(op, 0), np.int64)
     starts = flat.keep(flat.scalars(op, 2) << p["bias_shift"], np.int64)
     params = [p["groups"], p["outputs"], p["shift"], *(0,) * (WINDOW_AT - 3), *(p[name] for name in FIELDS)]

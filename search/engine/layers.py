@@ -1,4 +1,4 @@
-"""Calls of the lockstep engine for sums of products: layers of every kind, and products of computed matrices."""
+"""Calls of the batch engine for sums of products: layers of every kind, and products of computed matrices."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _layer(flat: Operands, op: Op, weights: np.ndarray, bias: np.ndarray | None)
     limit, ends = limit_of(flat, op)
     params = _layer_params(op, weights, (p.get("shift", 0), low, flags, PLAIN, 0, 0, limit))
     reals = reals or ends
-    (source,), _ = flat.lanes(op, 1)
+    (source,), _ = flat.batched(op, 1)
     return _layer_call(op, params, source, (*addresses, 0, 0, 0), reals, mode, clipped)
 
 
@@ -125,7 +125,7 @@ def _layer_sum(flat: Operands, op: Op) -> Call:
     """A layer whose sums a computed tensor joins."""
     weights = flat.scalars(op, 0).reshape(op.params["outputs"], -1)
     call = _layer(flat, op, weights, flat.scalars(op, 2) if len(op.inputs) == 4 else None)
-    (addend,), _ = flat.lanes(op, len(op.inputs) - 1)
+    (addend,), _ = flat.batched(op, len(op.inputs) - 1)
     if addend < 0 or op.domain != INTEGER:
         raise Unsupported("a sum with a constant")
     call.inputs = (*call.inputs, addend)
@@ -134,7 +134,7 @@ def _layer_sum(flat: Operands, op: Op) -> Call:
 
 
 def _sparse_layer(flat: Operands, op: Op) -> Call:
-    """As a dense layer: in lockstep a zero costs less than an index."""
+    """As a dense layer: in a batch a zero costs less than an index."""
     p = op.params
     weights = matrix(flat.codes(op, 0), flat.scalars(op, 1), p["outputs"], p["inner"])
     bias = flat.scalars(op, 3) if len(op.inputs) == 4 else None
@@ -161,7 +161,7 @@ def _affine_layer(flat: Operands, op: Op) -> Call:
     params = _layer_params(op, weights, (0, 0, 0, finish, p["zero"], p["pad"], limit))
     addresses = flat.keep(weights, WEIGHTS[mode]), flat.keep(flat.codes(op, 2), STARTS[mode])
     factors = flat.keep(flat.codes(op, 4), np.int64), flat.keep(flat.codes(op, 3), np.int64)
-    (source,), _ = flat.lanes(op, 1)
+    (source,), _ = flat.batched(op, 1)
     return _layer_call(op, params, source, (*addresses, 0, *factors), ends, mode, 0)
 
 
@@ -172,8 +172,8 @@ def _dense_at(flat: Operands, op: Op) -> Call:
     weights = flat.scalars(op, 1).reshape(-1, p["inner"])
     layer = replace(op, inputs=op.inputs[1:])
     mode, (stored, _), reals, (low, flags), _ = _sum(flat, layer, weights, None, 1)
-    index, codes = flat.lanes(op, 0, raw=True)
-    (source,), _ = flat.lanes(op, 2)
+    index, codes = flat.batched(op, 0, raw=True)
+    (source,), _ = flat.batched(op, 2)
     if source < 0:
         raise Unsupported("a layer of a constant")
     params = [p["rows"], p["outputs"], p["inner"], p["shift"], low, flags, p["size"], p["drop"]]
@@ -182,7 +182,7 @@ def _dense_at(flat: Operands, op: Op) -> Call:
 
 def _matmul(flat: Operands, op: Op) -> Call:
     p = op.params
-    inputs, data = flat.lanes(op, 0, 1)
+    inputs, data = flat.batched(op, 0, 1)
     low, flags, mode = 0, 0, FLOAT32
     reals: tuple[float, ...] = ()
     if op.domain == INTEGER:

@@ -1,6 +1,6 @@
 """The host engine: a shared library compiled once per machine and called through ctypes.
 
-Programs run in lockstep over samples (lanes.cpp), in every number format. Operations without a lockstep version are
+Programs run in batches over samples (batch.cpp), in every number format. Operations without a version in batches are
 executed by numpy, and a line says so. Another assignment is another list of numbers: no compiler runs, no file is
 written. Where samples are named, values are kept, and the next program runs only what differs (restart.py).
 Results are bit-exact with `tinyhil.reference`, saturation counts included.
@@ -22,11 +22,11 @@ from tinyhil.native import Library, compiled, to_stderr
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun
 from tinyhil.search.engine.by_numpy import ByNumpy
+from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.flatten import Flattening
-from tinyhil.search.engine.kept import Kept
-from tinyhil.search.engine.numbers import DECODED, LANES, Unsupported, codes_of, given_inputs
+from tinyhil.search.engine.numbers import BATCH, DECODED, Unsupported, codes_of, given_inputs
 from tinyhil.search.engine.restart import LEAST_WORK, from_the_start, restart, work_of
-from tinyhil.search.engine.tables import Lanes
+from tinyhil.search.engine.tables import BatchTables
 from tinyhil.search.engine.versions import Stages, stages_of
 from tinyhil.search.evaluator import NumpyExecutor
 
@@ -36,8 +36,8 @@ COMPILERS = ("g++", "c++", "clang++")
 
 
 SOURCES = (
-    "lanes.cpp",
-    *(f"lanes{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions", "_integers")),
+    "batch.cpp",
+    *(f"batch{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions", "_integers")),
 )
 # Built where it runs; the order of floating-point operations is kept, their flags and traps nobody reads.
 FLAGS = (
@@ -82,13 +82,13 @@ class _Latest:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`notice` is told, once for each reason, what does not run in lockstep. `kept` is for the next programs, where a
+    """`notice` is told, once for each reason, what does not run in batches. `cache` is for the next programs, where a
     run takes `least_work` products or more."""
 
     library: ctypes.CDLL
     threads: int
     notice: Callable[[str], None] = to_stderr
-    kept: Kept = field(default_factory=Kept)
+    cache: ArrayCache = field(default_factory=ArrayCache)
     least_work: int = LEAST_WORK
     _told: set[str] = field(default_factory=set)
     _latest: list[_Latest] = field(default_factory=list)
@@ -107,19 +107,19 @@ class Engine:
         try:
             latest = self._prepared(program)
             way = from_the_start(program)
-            if part is not None and self.kept.limit_bytes and latest.work * len(inputs) >= self.least_work:
-                way = restart(program, latest.stages(), self.kept, part, len(inputs))
-            lanes = latest.flattening.lanes(way)
+            if part is not None and self.cache.limit_bytes and latest.work * len(inputs) >= self.least_work:
+                way = restart(program, latest.stages(), self.cache, part, len(inputs))
+            tables = latest.flattening.tables(way)
             given = self._given(program, inputs, part) if way.needs_input else (NO_INPUT, 0)
         except Unsupported as reason:
             self._tell(f"search: '{program.name}' runs in numpy ({reason}): evaluations are slower")
             numpy = NumpyExecutor()
             return numpy.run(program, inputs), (numpy.values(program, inputs) if logs else {})
-        if lanes.by_numpy:
-            names = ", ".join(sorted({f"{op.kernel} ({op.domain})" for op in lanes.by_numpy}))
+        if tables.by_numpy:
+            names = ", ".join(sorted({f"{op.kernel} ({op.domain})" for op in tables.by_numpy}))
             self._tell(f"search: '{program.name}' has operations that run in numpy: {names}; evaluations are slower")
-        run, values = _run(self, program, lanes, (given, len(inputs)), logs)
-        way.finish(self.kept)
+        run, values = _run(self, program, tables, (given, len(inputs)), logs)
+        way.finish(self.cache)
         return ReferenceRun(run.outputs, way.counted(run.saturations)), values
 
     def _prepared(self, program: Program) -> _Latest:
@@ -130,12 +130,12 @@ class Engine:
     def _given(self, program: Program, inputs: np.ndarray, part: Hashable) -> tuple[np.ndarray, int]:
         """Inputs as the engine reads them; decoded ones are kept."""
         fmt = program.tensors[program.input].format
-        known = None if part is None else self.kept.get((part, fmt))
+        known = None if part is None else self.cache.get((part, fmt))
         if known is not None:
             return known, DECODED
         numbers, kind = given_inputs(inputs, fmt)
         if part is not None and kind == DECODED:
-            self.kept.put((part, fmt), numbers)
+            self.cache.put((part, fmt), numbers)
         return numbers, kind
 
     def _tell(self, line: str) -> None:
@@ -158,7 +158,7 @@ def load_engine(cache_dir: Path, threads: int | None = None, notice: Callable[[s
     what = Library("the host engine", "engine", (sources[0],), FLAGS, tuple(sources[1:]), _processor())
     path = compiled(what, compiler, cache_dir, lambda line: notice(f"search: {line}"))
     library = ctypes.CDLL(str(path))
-    library.hil_lanes_run.restype = None
+    library.hil_batch_run.restype = None
     return Engine(library, threads or processors(), notice)
 
 
@@ -172,36 +172,36 @@ def _processor() -> str:
 
 
 def _run(
-    engine: Engine, program: Program, lanes: Lanes, inputs: tuple[tuple[np.ndarray, int], int], logs: bool
+    engine: Engine, program: Program, tables: BatchTables, inputs: tuple[tuple[np.ndarray, int], int], logs: bool
 ) -> tuple[ReferenceRun, dict[str, np.ndarray]]:
     ((given, kind), samples), result = inputs, program.tensors[program.output]
-    helper = ByNumpy(program, lanes.by_numpy)
-    counts = [program.tensors[name].count for name in lanes.logged]
+    helper = ByNumpy(program, tables.by_numpy)
+    counts = [program.tensors[name].count for name in tables.logged]
     log = np.empty((samples, sum(counts) if logs else 0))
     outputs = np.empty((samples, result.count))
     saturations = np.empty(samples, np.uint32)
     job = _Job(
-        op_count=len(lanes.ops),
-        tensor_count=len(lanes.tensors),
-        workspace_bytes=lanes.workspace_bytes,
-        input=lanes.input,
-        output=lanes.output,
+        op_count=len(tables.ops),
+        tensor_count=len(tables.tensors),
+        workspace_bytes=tables.workspace_bytes,
+        input=tables.input,
+        output=tables.output,
         given=kind,
-        ops=lanes.ops.ctypes.data,
-        tensors=lanes.tensors.ctypes.data,
+        ops=tables.ops.ctypes.data,
+        tensors=tables.tensors.ctypes.data,
         samples=samples,
         log_values=log.shape[1],
-        threads=max(1, min(engine.threads, -(-samples // LANES))),
+        threads=max(1, min(engine.threads, -(-samples // BATCH))),
         inputs=given.ctypes.data,
         outputs=outputs.ctypes.data,
         saturations=saturations.ctypes.data,
         log=log.ctypes.data if logs else None,
         by_numpy=BY_NUMPY(helper),
     )
-    engine.library.hil_lanes_run(ctypes.byref(job))
+    engine.library.hil_batch_run(ctypes.byref(job))
     helper.check()
     run = ReferenceRun(codes_of(outputs, result.format), saturations.astype(np.int64))
-    values = {n: codes_of(a, program.tensors[n].format) for n, a in _by_tensor(log, lanes.logged, counts).items()}
+    values = {n: codes_of(a, program.tensors[n].format) for n, a in _by_tensor(log, tables.logged, counts).items()}
     return run, values if logs else {}
 
 

@@ -1,4 +1,4 @@
-"""How the lockstep engine holds the numbers of a format: integers, doubles or floats (search/engine/lanes.hpp)."""
+"""How the batch engine holds the numbers of a format: integers, doubles or floats (search/engine/batch.hpp)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.format import CODED, SINGLE, Format
 
-LANES = 16
+BATCH = 16
 INTS, DOUBLES, FLOATS = range(3)
 NUMBERS = (np.int32, np.float64, np.float32)  # by kind
 INT8, INT16, DECODED = range(3)  # how inputs lie in memory
 
 
 class Unsupported(Exception):
-    """The lockstep engine can not run a program; says why."""
+    """The batch engine can not run a program; says why."""
 
 
 def kind_of(fmt: Format) -> int:
@@ -24,7 +24,7 @@ def kind_of(fmt: Format) -> int:
     return {SINGLE: FLOATS, CODED: DOUBLES}.get(fmt.domain, INTS)
 
 
-def kept_dtype(fmt: Format) -> np.dtype[Any]:
+def stored_dtype(fmt: Format) -> np.dtype[Any]:
     """How numbers of a format are kept between evaluations: as short as holds them all."""
     kind = kind_of(fmt)
     if kind == INTS and fmt.grid is not None:

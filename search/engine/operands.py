@@ -1,4 +1,4 @@
-"""Operands of operations as the lockstep engine takes them: constants decoded once, tensors by number."""
+"""Operands of operations as the batch engine takes them: constants decoded once, tensors by number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tinyhil.arithmetic import load
 from tinyhil.formats.format import Format
 from tinyhil.program import Op, Program
-from tinyhil.search.engine.numbers import INTS, LANES, NUMBERS, Unsupported, kind_of, numbers_of
+from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of, numbers_of
 from tinyhil.search.engine.tables import DOMAINS, Call
 
 
@@ -18,7 +18,7 @@ class Operands:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.kept: list[np.ndarray] = []
+        self.stored: list[np.ndarray] = []
         self._expanded: dict[tuple[str, str], int] = {}
         self._numbers = {name: index for index, name in enumerate(program.tensors)}
 
@@ -29,7 +29,7 @@ class Operands:
     def keep(self, array: np.ndarray, dtype: object) -> int:
         """The address of a constant array."""
         stored = np.ascontiguousarray(array, dtype)  # type: ignore[call-overload]
-        self.kept.append(stored)
+        self.stored.append(stored)
         return int(stored.ctypes.data) if stored.size else 0
 
     def format(self, op: Op, index: int) -> Format:
@@ -46,7 +46,7 @@ class Operands:
         """A constant operand as its kernel sees it, flat."""
         return load(self.codes(op, index), self.format(op, index), op.domain)
 
-    def lanes(self, op: Op, *indices: int, raw: bool = False) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def batched(self, op: Op, *indices: int, raw: bool = False) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """`inputs` and `data` of operands read lane by lane: constants are repeated for every lane."""
         inputs, data = [], []
         for index in indices:
@@ -64,7 +64,7 @@ class Operands:
 
     def repeated(self, op: Op, index: int, dtype: object) -> int:
         """The address of a constant operand as its kernel sees it, repeated for every lane."""
-        return self.keep(np.repeat(self.scalars(op, index), LANES), dtype)
+        return self.keep(np.repeat(self.scalars(op, index), BATCH), dtype)
 
     def _repeated(self, op: Op, index: int, raw: bool) -> int:
         name, fmt = op.inputs[index], self.format(op, index)
@@ -73,7 +73,7 @@ class Operands:
             codes = self.codes(op, index)
             numbers = numbers_of(codes, fmt) if raw else load(codes, fmt, op.domain)
             dtype = NUMBERS[kind_of(fmt) if raw else DOMAINS[op.domain]]
-            self._expanded[key] = self.keep(np.repeat(numbers.astype(dtype), LANES), dtype)
+            self._expanded[key] = self.keep(np.repeat(numbers.astype(dtype), BATCH), dtype)
         return self._expanded[key]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tinyhil.formats.format import INTEGER
 from tinyhil.program import Loop, Op, Program
-from tinyhil.search.engine.kept import Kept
-from tinyhil.search.engine.numbers import LANES, kept_dtype
+from tinyhil.search.engine.cache import ArrayCache
+from tinyhil.search.engine.numbers import BATCH, stored_dtype
 from tinyhil.search.engine.versions import Stage, Stages
 
 # Products below which a run is over before anything could be looked up; 10 to 30 take a nanosecond
@@ -29,7 +29,7 @@ Named = tuple[Hashable, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class Step:
     """`item` runs unless `load` says what to take in its place. `save`: results to keep, (blocks, numbers of a block);
-    `tally` counts its saturations, (blocks, LANES)."""
+    `tally` counts its saturations, (blocks, BATCH)."""
 
     item: Op | Loop
     runs: bool = True
@@ -48,12 +48,12 @@ class Restart:
     values: Sequence[Named] = ()
     tallies: Sequence[Named] = ()
 
-    def finish(self, kept: Kept) -> None:
+    def finish(self, cache: ArrayCache) -> None:
         """Keep what has been computed; call after a run of all samples."""
         for key, array in self.values:
-            kept.put(key, array)
+            cache.put(key, array)
         for key, counts in self.tallies:
-            kept.put(key, counts if counts.any() else NOTHING)
+            cache.put(key, counts if counts.any() else NOTHING)
 
     def counted(self, saturations: np.ndarray) -> np.ndarray:
         """Of the whole program, from those of what ran."""
@@ -65,11 +65,11 @@ def from_the_start(program: Program) -> Restart:
     return Restart(tuple(Step(item) for item in program.body), True)
 
 
-def restart(program: Program, staged: Stages, kept: Kept, part: Hashable, samples: int) -> Restart:
+def restart(program: Program, staged: Stages, cache: ArrayCache, part: Hashable, samples: int) -> Restart:
     """The shortest way to the output. `part` names the samples: equal names, equal inputs in every format."""
     for version in staged.read:  # what this program has in common with the next ones stays longest
-        kept.get((part, version))
-    planning = _Planning(program, staged, kept, part, samples)
+        cache.get((part, version))
+    planning = _Planning(program, staged, cache, part, samples)
     steps = [planning.step(stage) for stage in reversed(staged.stages)]
     return Restart(
         tuple(reversed(steps)),
@@ -107,24 +107,24 @@ def _terms(params: Mapping[str, int]) -> int:
 class _Planning:
     """Walks the stages from the last to the first. `wanted`: versions that what runs behind reads."""
 
-    def __init__(self, program: Program, staged: Stages, kept: Kept, part: Hashable, samples: int) -> None:
+    def __init__(self, program: Program, staged: Stages, cache: ArrayCache, part: Hashable, samples: int) -> None:
         self.wanted = {staged.output}
         self.saturations: list[np.ndarray] = []
         self.values: list[Named] = []
         self.tallies: list[Named] = []
-        self._program, self._staged, self._kept, self._part = program, staged, kept, part
-        self._samples, self._blocks = samples, -(-samples // LANES)
+        self._program, self._staged, self._cache, self._part = program, staged, cache, part
+        self._samples, self._blocks = samples, -(-samples // BATCH)
 
     def step(self, stage: Stage) -> Step:
-        tally = self._kept.get((self._part, stage.key))
-        results = [(name, self._kept.get((self._part, v))) for name, v in stage.writes.items() if v in self.wanted]
+        tally = self._cache.get((self._part, stage.key))
+        results = [(name, self._cache.get((self._part, v))) for name, v in stage.writes.items() if v in self.wanted]
         found = tuple((name, array) for name, array in results if array is not None)
         if tally is not None and len(found) == len(results):
             if tally.size:
                 self.saturations.append(tally.reshape(-1)[: self._samples].astype(np.int64))
             return Step(stage.item, False, load=found)
         self.wanted.update(stage.reads.values())
-        counts = np.zeros((self._blocks, LANES), np.int32)
+        counts = np.zeros((self._blocks, BATCH), np.int32)
         self.tallies.append(((self._part, stage.key), counts))
         return Step(stage.item, save=() if tally is None else self._saved(stage), tally=counts)
 
@@ -133,9 +133,9 @@ class _Planning:
         saved = []
         for name, version in stage.writes.items():
             tensor, key = self._program.tensors[name], (self._part, version)
-            shape, dtype = (self._blocks, tensor.count * LANES), kept_dtype(tensor.format)
-            room = self._kept.has_room(shape[0] * shape[1] * dtype.itemsize)
-            if version in self._staged.read and room and key not in self._kept:
+            shape, dtype = (self._blocks, tensor.count * BATCH), stored_dtype(tensor.format)
+            room = self._cache.has_room(shape[0] * shape[1] * dtype.itemsize)
+            if version in self._staged.read and room and key not in self._cache:
                 saved.append((name, np.empty(shape, dtype)))
                 self.values.append((key, saved[-1][1]))
         return tuple(saved)

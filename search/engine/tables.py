@@ -1,4 +1,4 @@
-"""The tables that the lockstep engine reads: rows of operations and of tensors (search/engine/lanes.hpp)."""
+"""The tables that the batch engine reads: rows of operations and of tensors (search/engine/batch.hpp)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinyhil.formats.format import CODED, INTEGER, SINGLE, Rule
 from tinyhil.program import Op, Tensor
 from tinyhil.search.engine.numbers import kind_of
 
-# in the order of KERNELS in lanes.cpp; loop and slice are the engine's own
+# in the order of KERNELS in batch.cpp; loop and slice are the engine's own
 KERNELS = (
     *("dense", "conv", "matmul", "add", "sub", "mul", "minimum", "maximum", "compare", "where", "relu", "sign"),
     *("truncate", "fill", "copy", "move", "place", "gather_at", "take_row", "place_row", "count", "table"),
@@ -51,7 +51,7 @@ OP = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class BatchTables:
     """`ops` (OP) and `tensors` (TENSOR); `constants` keeps what they point to alive.
 
     `logged` lists the output tensor of each operation in order of execution, once per execution.

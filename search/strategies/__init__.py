@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import Strategy
 from tinyhil.search.strategies.accuracy_only import AccuracyOnly
 from tinyhil.search.strategies.ddpg import Ddpg
 from tinyhil.search.strategies.exhaustive import Exhaustive
@@ -19,7 +20,6 @@ from tinyhil.search.strategies.ppo import Ppo
 from tinyhil.search.strategies.random_widths import RandomWidths
 from tinyhil.search.strategies.shiftry import Shiftry
 from tinyhil.search.strategies.size_only import SizeOnly
-from tinyhil.search.study import Strategy
 
 STRATEGIES: tuple[type[Strategy], ...] = (
     Lagrange,

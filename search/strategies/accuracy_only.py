@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.demotion import demoted
-from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,18 @@ class AccuracyOnly:
     name: ClassVar[str] = "accuracy_only"
     source: ClassVar[str] = "MinUn (LCTES 2023), section 6, table 1"
 
-    def propose(self, study: Study) -> Asking:
-        space = study.space
+    def propose(self, problem: SearchProblem) -> Asking:
+        space = problem.space
         if self.promote:
-            errors = study.heat(space.high, space.low, self.percentile)
+            errors = problem.heat(space.high, space.low, self.percentile)
             order = sorted(range(len(errors)), key=lambda index: (-errors[index], index))
-            found, _ = study.promote(order, space.uniform(space.low), space.high)
+            found, _ = problem.promote(order, space.uniform(space.low), space.high)
         else:
             ranking = []
-            for index in study.free():
-                alone = space.having(space.uniform(space.high), {index: space.low})
+            for index in problem.free():
+                alone = space.with_choices(space.uniform(space.high), {index: space.low})
                 trial = yield Ask(alone, complete=True)
                 ranking.append((trial.score.disagreements, index))
-            found = demoted(study, [index for _, index in sorted(ranking)])
+            found = demoted(problem, [index for _, index in sorted(ranking)])
         yield Ask(found)
         return found

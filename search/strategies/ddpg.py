@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, LayerSpace, layer_space
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.agents import MOST_REWARD, DdpgAgent, DdpgSettings
-from tinyhil.search.study import Ask, Asking, Study
 
 MOST_NOISE = 10.0  # more is hardly ever drawn within 0..1
 
@@ -36,10 +36,10 @@ class Ddpg(DdpgSettings):
         if not 0 < self.scale <= MOST_REWARD:
             raise ConfigError(f"ddpg: scale must be above 0 and at most {MOST_REWARD:g}")
 
-    def propose(self, study: Study) -> Asking:
-        layers = layer_space(study, self.name)
+    def propose(self, problem: SearchProblem) -> Asking:
+        layers = layer_space(problem, self.name)
         layers.require_reachable(self.name)
-        agent = DdpgAgent(FEATURES, self, study.seed)
+        agent = DdpgAgent(FEATURES, self, problem.seed)
         most = len(layers.choices) - 1
         for episode in range(self.trials):
             noise = self.noise * self.decay ** max(0, episode - self.warmup)
@@ -50,7 +50,7 @@ class Ddpg(DdpgSettings):
                 taken.append(round(last * most))
             taken = decremented(layers, taken)
             trial = yield Ask(layers.candidate(taken), complete=True)
-            reward = self.scale * (trial.quality - study.float_quality)
+            reward = self.scale * (trial.quality - problem.float_quality)
             agent.remember(states, [number / most for number in taken], reward)
             if episode >= self.warmup:
                 for _ in taken:
@@ -63,7 +63,7 @@ def decremented(layers: LayerSpace, taken: list[int]) -> list[int]:
     found = list(taken)
     while any(found):
         for at, number in enumerate(found):
-            if layers.study.fits(layers.candidate(found)):
+            if layers.problem.fits(layers.candidate(found)):
                 return found
             found[at] = max(0, number - 1)
     return found

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tinyhil.search.problem import SearchProblem
 from tinyhil.search.space import Candidate
-from tinyhil.search.study import Study
 
 
-def demoted(study: Study, order: Iterable[int]) -> Candidate:
+def demoted(problem: SearchProblem, order: Iterable[int]) -> Candidate:
     """The first that fits; where limits other than RAM count, brought back towards what is known to keep them."""
-    candidate = study.space.uniform(study.space.high)
+    candidate = problem.space.uniform(problem.space.high)
     for index in order:
-        if study.fits(candidate):
+        if problem.fits(candidate):
             break
-        candidate = study.space.having(candidate, {index: study.space.low})
-    return study.repaired(candidate)
+        candidate = problem.space.with_choices(candidate, {index: problem.space.low})
+    return problem.repaired(candidate)

@@ -7,8 +7,8 @@ from itertools import islice, product
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice
-from tinyhil.search.study import Ask, Asking, Study
 
 FORESEEN = 64  # before the first of them is asked, for several processes
 
@@ -23,9 +23,9 @@ class Exhaustive:
     name: ClassVar[str] = "exhaustive"
     source: ClassVar[str] = "MinUn (LCTES 2023), section 5: what phase III approximates"
 
-    def propose(self, study: Study) -> Asking:
-        space = study.space
-        free = study.in_ram() if self.arena_only else tuple(range(len(space.groups)))
+    def propose(self, problem: SearchProblem) -> Asking:
+        space = problem.space
+        free = problem.in_ram() if self.arena_only else tuple(range(len(space.groups)))
         if len(free) > self.most_groups:
             raise ConfigError(
                 f"exhaustive: {len(free)} tensors are free, {len(space.formats)}^{len(free)} assignments; "
@@ -35,9 +35,9 @@ class Exhaustive:
         choices = [Choice(name) for name in reversed(space.formats)]
         combinations = product(choices, repeat=len(free))
         while several := list(islice(combinations, FORESEEN)):
-            candidates = [space.having(wide, dict(zip(free, chosen, strict=True))) for chosen in several]
-            fitting = [candidate for candidate in candidates if study.fits(candidate)]
-            study.foresee(fitting)
+            candidates = [space.with_choices(wide, dict(zip(free, chosen, strict=True))) for chosen in several]
+            fitting = [candidate for candidate in candidates if problem.fits(candidate)]
+            problem.foresee(fitting)
             for candidate in fitting:
                 yield Ask(candidate)
         return None

@@ -1,8 +1,8 @@
 """Ours: sensitivities, the best widths by them under the planner's true RAM, then local search.
 
 Every tensor alone is narrowed on a few samples, to each format on offer and each of its scales; the rise of the output
-error is its sensitivity. Of the choices that take the same bytes the least sensitive stays: a ladder of widths per
-tensor (ladder.py). If sensitivities added up, the best assignment would be the one of least sum that fits:
+error is its sensitivity. Of the choices that take the same bytes the least sensitive stays: a few widths per
+tensor (tradeoffs.py). If sensitivities added up, the best assignment would be the one of least sum that fits:
 candidates come in that order, from greedy rules by sensitivity per byte, and from each pair of a narrow and a wide
 format. Neighbours of the best are screened on the same few samples, then evaluated. When nothing new improves,
 sensitivities are measured again on four times as many samples, until these are all or the budget ends.
@@ -23,9 +23,9 @@ from typing import ClassVar
 import numpy as np
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import FIT, VALIDATION, Ask, Asking, Enough, SearchProblem
 from tinyhil.search.space import Candidate
-from tinyhil.search.strategies.ladder import Ladders, best_alone, measure, neighbours, shaken, starts
-from tinyhil.search.study import FIT, VALIDATION, Ask, Asking, Enough, Study
+from tinyhil.search.strategies.tradeoffs import Tradeoffs, best_alone, measure, neighbours, shaken, starts
 from tinyhil.search.trial import Trial
 
 CHANCE = 16  # disagreements; see `merit`
@@ -61,19 +61,19 @@ class Lagrange:
                 f"lowest_offset between {LOWEST_OFFSET} and 0"
             )
 
-    def propose(self, study: Study) -> Asking:
+    def propose(self, problem: SearchProblem) -> Asking:
         best: _Best | None = None
         most, samples = FIRST, self.probe
-        random = np.random.default_rng(study.seed)
+        random = np.random.default_rng(problem.seed)
         try:
             while True:
-                wide = yield from best_alone(study, samples)
-                ladders = yield from measure(study, wide, samples, self.lowest_offset, most)
-                for candidate in (yield from self._finalists(study, ladders)):
+                wide = yield from best_alone(problem, samples)
+                tradeoffs = yield from measure(problem, wide, samples, self.lowest_offset, most)
+                for candidate in (yield from self._finalists(problem, tradeoffs)):
                     best = yield from _challenge(best, candidate)
                 assert best is not None
-                best = yield from self._improved(study, ladders, best, random)
-                if samples >= len(study.evaluator.examples):
+                best = yield from self._improved(problem, tradeoffs, best, random)
+                if samples >= len(problem.evaluator.examples):
                     break
                 most, samples = DEEPER * most, DEEPER * samples
         except Enough:
@@ -81,35 +81,35 @@ class Lagrange:
                 raise
         return best.full.candidate
 
-    def _finalists(self, study: Study, ladders: Ladders) -> Generator[Ask, Trial, list[Candidate]]:
+    def _finalists(self, problem: SearchProblem, tradeoffs: Tradeoffs) -> Generator[Ask, Trial, list[Candidate]]:
         """Of the first assignments those with the least output error on few samples."""
         found = []
-        for candidate in dict.fromkeys(starts(study, ladders, self.finalists, self.checks)):
-            if study.fits(candidate):
+        for candidate in dict.fromkeys(starts(problem, tradeoffs, self.finalists, self.checks)):
+            if problem.fits(candidate):
                 trial = yield Ask(candidate, probe=self.probe)
                 found.append((trial.score.loss, trial.number, candidate))
-        return [candidate for _, _, candidate in sorted(found)[: self.finalists]] or [study.fallback()]
+        return [candidate for _, _, candidate in sorted(found)[: self.finalists]] or [problem.fallback()]
 
     def _improved(
-        self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator
+        self, problem: SearchProblem, tradeoffs: Tradeoffs, best: _Best, random: np.random.Generator
     ) -> Generator[Ask, Trial, _Best]:
         """The best after local search, until nothing new is asked."""
         seen, stale = -1, 0
         for _ in range(self.rounds):
-            best, newest = yield from self._round(study, ladders, best, random)
+            best, newest = yield from self._round(problem, tradeoffs, best, random)
             seen, stale = max(seen, newest), 0 if newest > seen else stale + 1
             if stale == MOST_STALE:
                 break
         return best
 
     def _round(
-        self, study: Study, ladders: Ladders, best: _Best, random: np.random.Generator
+        self, problem: SearchProblem, tradeoffs: Tradeoffs, best: _Best, random: np.random.Generator
     ) -> Generator[Ask, Trial, tuple[_Best, int]]:
         """The best after the neighbours that promise most were tried, one random jump if none was better; and the
         number of the newest trial."""
         near, newest = [], -1
-        around = list(neighbours(study, ladders, best.full.candidate, self.screened))
-        study.foresee(around, self.probe)
+        around = list(neighbours(problem, tradeoffs, best.full.candidate, self.screened))
+        problem.foresee(around, self.probe)
         for candidate in around:
             trial = yield Ask(candidate, probe=self.probe)
             newest = max(newest, trial.number)
@@ -118,7 +118,7 @@ class Lagrange:
             after = yield from _challenge(best, candidate)
             if after is not best:
                 return after, after.full.number
-        jump = shaken(study, ladders, best.full.candidate, random)
+        jump = shaken(problem, tradeoffs, best.full.candidate, random)
         trial = yield Ask(jump, probe=self.probe)
         return (yield from _challenge(best, jump)), max(newest, trial.number)
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.program import walk
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice, Space
-from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +25,22 @@ class Layerwise:
         if not 0.0 <= self.relative_accuracy <= 1.0:
             raise ConfigError("layerwise: relative_accuracy must be between 0 and 1")
 
-    def propose(self, study: Study) -> Asking:
-        space = study.space
+    def propose(self, problem: SearchProblem) -> Asking:
+        space = problem.space
         current = space.uniform(space.high)
-        wanted = self.relative_accuracy * study.float_quality
+        wanted = self.relative_accuracy * problem.float_quality
         order = list(layer_order(space))
         for index in order:
             for name in space.formats[:-1]:
-                narrower = space.having(current, {index: Choice(name)})
+                narrower = space.with_choices(current, {index: Choice(name)})
                 trial = yield Ask(narrower, complete=True)
                 if trial.quality >= wanted:
                     current = narrower
                     break
         for index in order:  # the limit was no part of the method: demote in the same order until it holds
-            if study.fits(current):
+            if problem.fits(current):
                 break
-            current = space.having(current, {index: space.low})
+            current = space.with_choices(current, {index: space.low})
         yield Ask(current, complete=True)
         return current
 

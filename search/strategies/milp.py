@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.errors import ConfigError
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.layers import LayerSpace, layer_space
-from tinyhil.search.study import Ask, Asking, Study
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.trial import Trial
 
 TIGHTER = 0.995  # bounds after an answer that the rounding up of tiles makes exceed a limit
@@ -38,14 +38,14 @@ class Milp:
         if self.solutions < 1:
             raise ConfigError("milp: solutions must be 1 or more")
 
-    def propose(self, study: Study) -> Asking:
-        layers = layer_space(study, self.name)
-        if not isinstance(study.costs, AcceleratorCosts):
+    def propose(self, problem: SearchProblem) -> Asking:
+        layers = layer_space(problem, self.name)
+        if not isinstance(problem.costs, AcceleratorCosts):
             raise ConfigError("milp: needs costs by layer, which --board reram has; elsewhere use --strategy lagrange")
         layers.require_reachable(self.name)
         _scipy()
         losses = yield from _alone(layers)
-        program = _Program(layers, study.costs, losses)
+        program = _Program(layers, problem.costs, losses)
         best: Better | None = None
         for _ in range(self.solutions):
             taken = program.next()
@@ -84,7 +84,7 @@ def _improved(layers: LayerSpace, best: Trial, taken: list[int]) -> Generator[As
         if not all(0 <= number < len(layers.choices) for number in near):
             continue
         candidate = layers.candidate(near)
-        if layers.study.fits(candidate):
+        if layers.problem.fits(candidate):
             trial = yield Ask(candidate, complete=True)
             if trial.rank < best.rank:
                 return trial, near
@@ -112,7 +112,7 @@ class _Program:
             taken = self._solve()
             if taken is None:
                 return None
-            if self._layers.study.fits(self._layers.candidate(taken)):
+            if self._layers.problem.fits(self._layers.candidate(taken)):
                 self._cut(taken)
                 return taken
             self._tighter *= TIGHTER

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
-from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +25,21 @@ class Nsga2:
         if self.population < 2 or self.trials < 1:
             raise ConfigError("nsga2: population must be 2 or more, trials 1 or more")
 
-    def propose(self, study: Study) -> Asking:
+    def propose(self, problem: SearchProblem) -> Asking:
         optuna = _optuna()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.NSGAIISampler(seed=study.seed, population_size=self.population)
+        sampler = optuna.samplers.NSGAIISampler(seed=problem.seed, population_size=self.population)
         evolution = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-        samples = len(study.evaluator.examples)
+        samples = len(problem.evaluator.examples)
         for _ in range(self.trials):
             drawn = evolution.ask()
-            candidate = _candidate(study.space, drawn)
-            ram_bytes = study.memory.planned_bytes(candidate)
+            candidate = _candidate(problem.space, drawn)
+            ram_bytes = problem.memory.planned_bytes(candidate)
             # with other limits than that of RAM their excess takes its place
-            needed = float(ram_bytes) if study.costs is None else study.excess(candidate)
-            over = max(0, ram_bytes - study.limit_bytes) if study.costs is None else samples * max(0.0, needed)
+            needed = float(ram_bytes) if problem.costs is None else problem.excess(candidate)
+            over = max(0, ram_bytes - problem.limit_bytes) if problem.costs is None else samples * max(0.0, needed)
             disagreements = samples + over
-            if study.fits(candidate):
+            if problem.fits(candidate):
                 answer = yield Ask(candidate, complete=True)
                 disagreements = answer.score.disagreements
             evolution.tell(drawn, [float(disagreements), needed])

@@ -12,8 +12,8 @@ import numpy as np
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, layer_space
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.agents import MOST_REWARD, PpoAgent, PpoSettings, Rollout
-from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Ppo(PpoSettings):
         if not (0 < self.scale <= MOST_REWARD and 0 <= self.penalty <= MOST_REWARD):
             raise ConfigError(f"ppo: scale must be above 0, penalty 0 or more, both at most {MOST_REWARD:g}")
 
-    def propose(self, study: Study) -> Asking:
-        layers = layer_space(study, self.name)
+    def propose(self, problem: SearchProblem) -> Asking:
+        layers = layer_space(problem, self.name)
         if self.mask:
             layers.require_reachable(self.name)
         count = len(layers.choices)
-        agent = PpoAgent(FEATURES, count, self, study.seed)
+        agent = PpoAgent(FEATURES, count, self, problem.seed)
         rollout = Rollout(self.gamma, self.gae)
         for episode in range(1, self.trials + 1):
             taken: list[int] = []
@@ -54,8 +54,8 @@ class Ppo(PpoSettings):
                 taken.append(action)
             candidate = layers.candidate(taken)
             trial = yield Ask(candidate, complete=True)
-            lost = trial.quality - study.float_quality
-            rollout.end(self.scale * (lost - self.penalty * max(0.0, study.excess(candidate))))
+            lost = trial.quality - problem.float_quality
+            rollout.end(self.scale * (lost - self.penalty * max(0.0, problem.excess(candidate))))
             if episode % self.batch == 0:
                 agent.update(rollout.batch())
         return None

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Candidate, Choice
-from tinyhil.search.study import Ask, Asking, Study
 
 FORESEEN = 16  # drawn before the first of them is asked, for several processes
 
@@ -27,22 +27,22 @@ class RandomWidths:
         if self.trials < 1:
             raise ConfigError("random: trials must be 1 or more")
 
-    def propose(self, study: Study) -> Asking:
-        random = np.random.default_rng(study.seed)
+    def propose(self, problem: SearchProblem) -> Asking:
+        random = np.random.default_rng(problem.seed)
         for start in range(0, self.trials, FORESEEN):
-            several = [_drawn(study, random) for _ in range(min(FORESEEN, self.trials - start))]
-            study.foresee(several)
+            several = [_drawn(problem, random) for _ in range(min(FORESEEN, self.trials - start))]
+            problem.foresee(several)
             for candidate in several:
                 yield Ask(candidate)
         return None
 
 
-def _drawn(study: Study, random: np.random.Generator) -> Candidate:
-    space = study.space
+def _drawn(problem: SearchProblem, random: np.random.Generator) -> Candidate:
+    space = problem.space
     drawn = random.integers(0, len(space.formats), len(space.groups))
     candidate = tuple(Choice(space.formats[number]) for number in drawn)
     for index in random.permutation(len(space.groups)):
-        if study.fits(candidate):
+        if problem.fits(candidate):
             break
-        candidate = space.having(candidate, {int(index): space.low})
+        candidate = space.with_choices(candidate, {int(index): space.low})
     return candidate

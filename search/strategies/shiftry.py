@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import INPUT, Candidate, Choice
-from tinyhil.search.study import Ask, Asking, Study
 from tinyhil.search.trial import Trial
 
 
@@ -31,40 +31,42 @@ class Shiftry:
         if not self.points >= 0.0 or max(self.lowest_offset, self.lowest_input_offset) > 0:
             raise ConfigError("shiftry: points must be 0 or more, lowest_offset and lowest_input_offset 0 or less")
 
-    def propose(self, study: Study) -> Asking:
+    def propose(self, problem: SearchProblem) -> Asking:
         ranking: list[tuple[bool, float, int, Choice]] = []
-        for index, group in enumerate(study.space.groups):
-            trial, choice = yield from self._best_offset(study, index)
+        for index, group in enumerate(problem.space.groups):
+            trial, choice = yield from self._best_offset(problem, index)
             ranking.append((group.elements < self.large_elements, -trial.quality, index, choice))
-        return (yield from self._demote(study, [(entry[2], entry[3]) for entry in sorted(ranking, key=_rank)]))
+        return (yield from self._demote(problem, [(entry[2], entry[3]) for entry in sorted(ranking, key=_rank)]))
 
-    def _best_offset(self, study: Study, index: int) -> Generator[Ask, Trial, tuple[Trial, Choice]]:
+    def _best_offset(self, problem: SearchProblem, index: int) -> Generator[Ask, Trial, tuple[Trial, Choice]]:
         """Stage III: this group alone demoted, at each offset."""
-        space = study.space
+        space = problem.space
         lowest = self.lowest_input_offset if space.groups[index].role == INPUT else self.lowest_offset
         best: tuple[Trial, Choice] | None = None
         for offset in range(0, lowest - 1, -1):
             choice = Choice(space.low.format, offset)
-            demoted = space.having(space.uniform(space.high), {index: choice})
+            demoted = space.with_choices(space.uniform(space.high), {index: choice})
             trial = yield Ask(demoted, complete=True)
             if best is None or trial.quality > best[0].quality:
                 best = trial, choice
         assert best is not None
         return best
 
-    def _demote(self, study: Study, order: list[tuple[int, Choice]]) -> Generator[Ask, Trial, Candidate | None]:
+    def _demote(
+        self, problem: SearchProblem, order: list[tuple[int, Choice]]
+    ) -> Generator[Ask, Trial, Candidate | None]:
         """Stage IV: cumulative prefixes up to the first that loses too much; then on, unseen, until the limit holds."""
-        current = study.space.uniform(study.space.high)
-        answer = current if study.fits(current) else None
+        current = problem.space.uniform(problem.space.high)
+        answer = current if problem.fits(current) else None
         good = True
         for index, choice in order:
             if answer is not None and (self.until_it_fits or not good):
                 break
-            current = study.space.having(current, {index: choice})
+            current = problem.space.with_choices(current, {index: choice})
             if good:
                 trial = yield Ask(current, complete=True)
-                good = trial.quality >= study.float_quality - self.points / 100
-            if (good or answer is None) and study.fits(current):
+                good = trial.quality >= problem.float_quality - self.points / 100
+            if (good or answer is None) and problem.fits(current):
                 answer = current
         return answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tinyhil.search.problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.demotion import demoted
-from tinyhil.search.study import Ask, Asking, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class SizeOnly:
     name: ClassVar[str] = "size_only"
     source: ClassVar[str] = "MinUn (LCTES 2023), section 6, table 1"
 
-    def propose(self, study: Study) -> Asking:
-        groups = study.space.groups
+    def propose(self, problem: SearchProblem) -> Asking:
+        groups = problem.space.groups
         if self.promote:
             order = sorted(range(len(groups)), key=lambda index: (groups[index].elements, index))
-            found, _ = study.promote(order, study.space.uniform(study.space.low), study.space.high)
+            found, _ = problem.promote(order, problem.space.uniform(problem.space.low), problem.space.high)
         else:
-            found = demoted(study, sorted(study.free(), key=lambda index: (-groups[index].elements, index)))
+            found = demoted(problem, sorted(problem.free(), key=lambda index: (-groups[index].elements, index)))
         yield Ask(found)
         return found

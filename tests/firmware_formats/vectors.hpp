@@ -98,17 +98,6 @@ uint32_t rescaled_product(const Pair *p, uint8_t) {
     const int16_t left = element<int16_t>(p->a), right = element<int16_t>(p->a >> 16);
     return code(static_cast<int32_t>(hil::rescale_product(left, right, element<int32_t>(p->b), hil::Const<Shift>())));
 }
-// A sum of below 2^23 as layers of the Uno round it: by eight bits below the point where they decide, else exactly
-template <int Shift, bool Once>
-uint32_t rescaled_near(const Pair *p, uint8_t) {
-    const int32_t sum = element<int32_t>(p->a), multiplier = element<int32_t>(p->b);
-#ifdef __AVR__
-    const __int24 near = hil::near_units(static_cast<__int24>(sum), static_cast<__uint24>(multiplier >> 8), -Shift);
-    if (hil::decides(near)) return code(static_cast<int32_t>(near >> 8));
-#endif
-    return code(Once ? hil::rescale_once(sum, multiplier, Shift) : hil::rescale(sum, multiplier, Shift));
-}
-
 // a + b or a - b of the two bytes of p->a
 template <class Sum>
 uint32_t code_sum(const Pair *p, uint8_t) {

@@ -34,7 +34,7 @@ INTEGER, CODED, SINGLE, AFFINE = Domain
 
 
 class Rule(StrEnum):
-    """How a result is rounded to a format, as the batch engine knows them (search/engine/lanes_store.hpp)."""
+    """How a result is rounded to a format, as the batch engine knows them (search/engine/batch_store.hpp)."""
 
     FIXED = "fixed"
     POSIT = "posit"

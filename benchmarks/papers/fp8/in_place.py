@@ -27,11 +27,11 @@ def quick() -> Iterator[Cell]:
 
 
 def _row(name: str) -> Row:
-    """Bytes of 8-bit activations: a place for each, live ranges packed, elements also in place, all passes."""
+    """Bytes of 8-bit activations: a place for each, live ranges packed, elements also in place."""
     program = SHAPES[name](Shapes())
     written = {op.output for op in walk(program.body)}
     apart = sum(program.tensors[name].count for name in written if program.tensors[name].role == Role.ARENA)
-    peaks = {"packed": PACKED, "in place": IN_PLACE, "all passes": frozenset[str]()}
+    peaks = {"packed": PACKED, "in place": IN_PLACE}
     return {"apart": apart, **{label: place(program, without).plan.peak_bytes for label, without in peaks.items()}}
 
 
@@ -43,9 +43,8 @@ def saved(row: Row) -> float:
 def body(rows: Rows) -> str:
     found = under(rows, "in place")
     lines = [
-        (name, *(f"{row[key] / 1e6:.3f}" for key in ("apart", "packed", "in place")), f"{100 * saved(row):.1f} %",
-         f"{row['all passes'] / 1e6:.3f}")
+        (name, *(f"{row[key] / 1e6:.3f}" for key in ("apart", "packed", "in place")), f"{100 * saved(row):.1f} %")
         for name, row in found.items()
-    ]  # fmt: skip
-    heads = ("Network", "a place each, MB", "live ranges packed", "+ in place", "saved", "all passes")
+    ]
+    heads = ("Network", "a place each, MB", "live ranges packed", "+ in place", "saved")
     return "## In place\n\nTheirs: 15 to 20 % off the peak.\n\n" + table(heads, lines) if lines else ""

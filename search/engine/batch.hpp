@@ -1,4 +1,4 @@
-// Lockstep evaluation: LANES samples at once, every tensor an array [element][lane] of decoded numbers.
+// The batch engine: BATCH samples at once, every tensor an array [element][lane] of decoded numbers.
 // Integers as int32, codes of posits, minifloats and fixed32 as the doubles they stand for, IEEE formats as floats.
 #pragma once
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 namespace lanes {
 
-constexpr int LANES = 16;
+constexpr int BATCH = 16;
 
 enum Kind : int64_t { INTS, DOUBLES, FLOATS };
 enum Domain : int64_t { INTEGER, CODED, SINGLE };
@@ -65,13 +65,13 @@ struct Machine {
     const Tensor *tensors;
     std::vector<uint8_t *> at;
     std::vector<double> buffers[5];  // operands converted for one operation, patches
-    int32_t counts[LANES], tallied[LANES];
+    int32_t counts[BATCH], tallied[BATCH];
     int64_t block = 0;  // of samples
-    void (*by_numpy)(int64_t, uint8_t **, int32_t *) = nullptr;  // operations without a lockstep version
+    void (*by_numpy)(int64_t, uint8_t **, int32_t *) = nullptr;  // operations without a version in batches
 
     template <class T>
     T *buffer(int slot, size_t elements) {
-        const size_t words = elements * LANES * sizeof(T) / sizeof(double) + 16;
+        const size_t words = elements * BATCH * sizeof(T) / sizeof(double) + 16;
         if (buffers[slot].size() < words) buffers[slot].resize(words);
         return reinterpret_cast<T *>((reinterpret_cast<uintptr_t>(buffers[slot].data()) + 63) & ~uintptr_t(63));
     }
@@ -100,7 +100,7 @@ template <class N>
 const N *Machine::converted(int64_t index, int slot) {
     const Tensor &t = tensors[index];
     if (t.kind == KindOf<N>::value && !(t.kind == DOUBLES && t.special)) return tensor<N>(index);
-    const size_t n = t.count * LANES;
+    const size_t n = t.count * BATCH;
     N *const out = buffer<N>(slot, t.count);
     if (t.kind == INTS) {
         const int32_t *x = tensor<int32_t>(index);

@@ -1,6 +1,6 @@
 // Functions of integers, as their numpy references have them: quotients, rows normalized, softmax; resizing.
 #pragma once
-#include "lanes_functions.hpp"
+#include "batch_functions.hpp"
 
 namespace lanes {
 
@@ -17,16 +17,16 @@ inline int64_t rounded_quotient(int64_t n, int64_t d) {  // d is not 0
 inline void div(Machine &m, const Op &op) {
     Store store(m, op, 0);
     pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-        int64_t quotient[LANES];
-        int32_t before[LANES];
+        int64_t quotient[BATCH];
+        int32_t before[BATCH];
         memcpy(before, m.counts, sizeof before);
-        for (int l = 0; l < LANES; ++l) {
+        for (int l = 0; l < BATCH; ++l) {
             const int64_t n = a[l], d = b[l];
             if (d == 0) quotient[l] = n == 0 ? 0 : n < 0 ? -(int64_t(1) << 40) : int64_t(1) << 40;
             else quotient[l] = rounded_quotient(n * (int64_t(1) << op.params[3]), d * (int64_t(1) << op.params[4]));
         }
         store.ints(e, quotient);
-        for (int l = 0; l < LANES; ++l) m.counts[l] = b[l] == 0 ? before[l] + 1 : m.counts[l];
+        for (int l = 0; l < BATCH; ++l) m.counts[l] = b[l] == 0 ? before[l] + 1 : m.counts[l];
     });
 }
 
@@ -47,21 +47,21 @@ inline void softmax(Machine &m, const Op &op) {
     int64_t *const e = m.buffer<int64_t>(4, along);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            const int32_t *from = x + (o * along * inner + i) * LANES;
-            int64_t top[LANES], total[LANES] = {};
-            for (int l = 0; l < LANES; ++l) top[l] = from[l];
+            const int32_t *from = x + (o * along * inner + i) * BATCH;
+            int64_t top[BATCH], total[BATCH] = {};
+            for (int l = 0; l < BATCH; ++l) top[l] = from[l];
             for (int64_t k = 1; k < along; ++k) {
-                for (int l = 0; l < LANES; ++l) top[l] = std::max<int64_t>(top[l], from[k * inner * LANES + l]);
+                for (int l = 0; l < BATCH; ++l) top[l] = std::max<int64_t>(top[l], from[k * inner * BATCH + l]);
             }
             for (int64_t k = 0; k < along; ++k) {
-                for (int l = 0; l < LANES; ++l) {
-                    e[k * LANES + l] = exp_negative(top[l] - from[k * inner * LANES + l], op.params[3], table);
-                    total[l] += e[k * LANES + l];
+                for (int l = 0; l < BATCH; ++l) {
+                    e[k * BATCH + l] = exp_negative(top[l] - from[k * inner * BATCH + l], op.params[3], table);
+                    total[l] += e[k * BATCH + l];
                 }
             }
             for (int64_t k = 0; k < along; ++k) {
-                int64_t y[LANES];
-                for (int l = 0; l < LANES; ++l) y[l] = ((e[k * LANES + l] << bits) + total[l] / 2) / total[l];
+                int64_t y[BATCH];
+                for (int l = 0; l < BATCH; ++l) y[l] = ((e[k * BATCH + l] << bits) + total[l] / 2) / total[l];
                 store.ints((o * along + k) * inner + i, y);
             }
         }
@@ -82,13 +82,13 @@ inline void normalize(Machine &m, const Op &op) {
     const int32_t *x = m.operand<int32_t>(op, 0);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            const int32_t *from = x + (o * along * inner + i) * LANES;
-            int64_t total[LANES] = {}, squares[LANES] = {}, root[LANES], up[LANES], down[LANES];
+            const int32_t *from = x + (o * along * inner + i) * BATCH;
+            int64_t total[BATCH] = {}, squares[BATCH] = {}, root[BATCH], up[BATCH], down[BATCH];
             for (int64_t k = 0; k < along; ++k) {
-                const int32_t *row = from + k * inner * LANES;
-                for (int l = 0; l < LANES; ++l) total[l] += row[l], squares[l] += int64_t(row[l]) * row[l];
+                const int32_t *row = from + k * inner * BATCH;
+                for (int l = 0; l < BATCH; ++l) total[l] += row[l], squares[l] += int64_t(row[l]) * row[l];
             }
-            for (int l = 0; l < LANES; ++l) {
+            for (int l = 0; l < BATCH; ++l) {
                 total[l] *= op.params[4];
                 const int64_t radicand = (unit * squares[l] - total[l] * total[l]) * (int64_t(1) << (2 * op.params[7])) + epsilon;
                 const int64_t length = radicand == 0 ? 0 : 64 - __builtin_clzll(static_cast<uint64_t>(radicand));
@@ -99,9 +99,9 @@ inline void normalize(Machine &m, const Op &op) {
                 down[l] = power < 0 ? -power : 0;
             }
             for (int64_t k = 0; k < along; ++k) {
-                int64_t y[LANES];
-                for (int l = 0; l < LANES; ++l) {
-                    const int64_t above = (unit * from[k * inner * LANES + l] - total[l]) * up[l];
+                int64_t y[BATCH];
+                for (int l = 0; l < BATCH; ++l) {
+                    const int64_t above = (unit * from[k * inner * BATCH + l] - total[l]) * up[l];
                     y[l] = root[l] == 0 ? 0 : rounded_quotient(above, root[l] << down[l]);
                 }
                 store.ints((o * along + k) * inner + i, y);
@@ -119,8 +119,8 @@ void neighbours(Machine &m, const Op &op, Each each) {
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t c = 0; c < chosen; ++c) {
             const int64_t low = pairs[2 * c], high = std::min(low + 1, size - 1);
-            const N *a = x + (o * size + low) * inner * LANES, *b = x + (o * size + high) * inner * LANES;
-            for (int64_t i = 0; i < inner; ++i, a += LANES, b += LANES) each((o * chosen + c) * inner + i, a, b, pairs[2 * c + 1]);
+            const N *a = x + (o * size + low) * inner * BATCH, *b = x + (o * size + high) * inner * BATCH;
+            for (int64_t i = 0; i < inner; ++i, a += BATCH, b += BATCH) each((o * chosen + c) * inner + i, a, b, pairs[2 * c + 1]);
         }
     }
 }
@@ -131,25 +131,25 @@ inline void interpolate(Machine &m, const Op &op) {
     Store store(m, op, op.params[4]);
     if (op.domain == INTEGER) {
         neighbours<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b, int64_t weight) {
-            int64_t sum[LANES];
-            for (int l = 0; l < LANES; ++l) sum[l] = a[l] * (32768 - weight) + b[l] * weight;
+            int64_t sum[BATCH];
+            for (int l = 0; l < BATCH; ++l) sum[l] = a[l] * (32768 - weight) + b[l] * weight;
             store.ints(e, sum);
         });
     } else if (op.domain == CODED) {
         const double down = power_of_two(-op.params[5]), unit = power_of_two(op.params[5]);
         neighbours<double>(m, op, [&](int64_t e, const double *a, const double *b, int64_t weight) {
             const double weights[] = {static_cast<double>(32768 - weight) * down, static_cast<double>(weight) * down};
-            double both[2 * LANES];
+            double both[2 * BATCH];
             memcpy(both, a, sizeof both / 2);
-            memcpy(both + LANES, b, sizeof both / 2);
-            int64_t sum[LANES] = {};
+            memcpy(both + BATCH, b, sizeof both / 2);
+            int64_t sum[BATCH] = {};
             window_sum(weights, 1, false, both, 2, op.reals[0], sum, m.counts);
             Layer::window_value(store, e, sum, unit);
         });
     } else {
         neighbours<float>(m, op, [&](int64_t e, const float *a, const float *b, int64_t weight) {
-            float sum[LANES];
-            for (int l = 0; l < LANES; ++l) sum[l] = a[l] * static_cast<float>(32768 - weight) + b[l] * static_cast<float>(weight);
+            float sum[BATCH];
+            for (int l = 0; l < BATCH; ++l) sum[l] = a[l] * static_cast<float>(32768 - weight) + b[l] * static_cast<float>(weight);
             store.single(e, sum);
         });
     }
@@ -167,8 +167,8 @@ inline void conv_transpose(Machine &m, const Op &op) {
     for (int64_t output = 0; output < op.params[1]; ++output) {
         const int64_t first = output / each * channels;
         for (int64_t pixel = 0; pixel < w.out_height * w.out_width; ++pixel, ++element) {
-            int64_t sum[LANES];
-            std::fill(sum, sum + LANES, starts[output]);
+            int64_t sum[BATCH];
+            std::fill(sum, sum + BATCH, starts[output]);
             for (int64_t tap = 0; tap < w.kernel_y * w.kernel_x; ++tap) {
                 const int64_t down = pixel / w.out_width + w.pad_y - tap / w.kernel_x * w.dilation_y;
                 const int64_t across = pixel % w.out_width + w.pad_x - tap % w.kernel_x * w.dilation_x;
@@ -177,8 +177,8 @@ inline void conv_transpose(Machine &m, const Op &op) {
                 if (row >= w.height || column >= w.width) continue;
                 for (int64_t c = 0; c < channels; ++c) {
                     const int64_t factor = weights[(output * channels + c) * w.kernel_y * w.kernel_x + tap];
-                    const int32_t *from = x + (((first + c) * w.height + row) * w.width + column) * LANES;
-                    for (int l = 0; l < LANES; ++l) sum[l] += factor * from[l];
+                    const int32_t *from = x + (((first + c) * w.height + row) * w.width + column) * BATCH;
+                    for (int l = 0; l < BATCH; ++l) sum[l] += factor * from[l];
                 }
             }
             store.ints(element, sum);

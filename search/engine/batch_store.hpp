@@ -1,13 +1,13 @@
-// One rounding into a format, for LANES results at once: what `requantize` and the formats' `encode` do in numpy.
+// One rounding into a format, for BATCH results at once: what `requantize` and the formats' `encode` do in numpy.
 #pragma once
-#include "lanes.hpp"
+#include "batch.hpp"
 
 namespace lanes {
 
 // Doubles and, unless null, what they leave out (only its sign matters): floor(v + 1/2), ties that are none from below.
 inline void to_fixed(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
     const double low = static_cast<double>(t.lowest), high = static_cast<double>(t.highest);
-    for (int l = 0; l < LANES; ++l) {
+    for (int l = 0; l < BATCH; ++l) {
         const bool lost = !(v[l] == v[l]);
         const double moved = (lost ? 0.0 : v[l]) + 0.5, whole = std::floor(moved);
         const double integer = rest != nullptr && whole == moved && rest[l] < 0 ? whole - 1 : whole;
@@ -19,7 +19,7 @@ inline void to_fixed(const Tensor &t, const double *v, const double *rest, doubl
 
 // 1 for what is not below zero, else -1
 inline void to_sign(const double *v, const double *rest, double *out, int32_t *counts) {
-    for (int l = 0; l < LANES; ++l) {
+    for (int l = 0; l < BATCH; ++l) {
         const bool below = v[l] < 0 || (rest != nullptr && v[l] == 0 && rest[l] < 0);
         counts[l] += !(v[l] == v[l]);
         out[l] = below ? -1.0 : 1.0;
@@ -34,8 +34,8 @@ template <bool Rest>
 void to_posit(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
     const int64_t es = t.es, limit = (t.bits - 2) << es, body_bits = t.bits - 1;
     const double top = t.largest, least = 1.0 / top;
-    int64_t clipped[LANES];
-    for (int l = 0; l < LANES; ++l) {
+    int64_t clipped[BATCH];
+    for (int l = 0; l < BATCH; ++l) {
         const double value = v[l], size = std::fabs(value);
         const int64_t magnitude = static_cast<int64_t>(bits_of(size));
         const double beyond = !Rest ? 0.0 : value < 0 ? -rest[l] : rest[l];
@@ -58,7 +58,7 @@ void to_posit(const Tensor &t, const double *v, const double *rest, double *out,
         result = value < 0 ? -result : result;
         out[l] = size == size ? result : value;
     }
-    for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
+    for (int l = 0; l < BATCH; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
 }
 
 // Minifloats and IEEE formats; `signed_zero`: zeros keep their sign (IEEE), else only what underflows does.
@@ -67,8 +67,8 @@ void to_floating(const Tensor &t, const double *v, const double *rest, double *o
     const int64_t granule = t.granule, mantissa = t.mantissa, even = t.mantissa ? 0 : 1;
     const int64_t signs = signed_zero ? INT64_MIN : 0;
     const double top = t.largest, nan = t.has_nan ? NAN : 0.0;
-    int64_t clipped[LANES];
-    for (int l = 0; l < LANES; ++l) {
+    int64_t clipped[BATCH];
+    for (int l = 0; l < BATCH; ++l) {
         const double value = v[l], size = std::fabs(value);
         const int64_t magnitude = static_cast<int64_t>(bits_of(size)), word = static_cast<int64_t>(bits_of(value));
         const double beyond = !Rest ? 0.0 : value < 0 ? -rest[l] : rest[l];
@@ -91,7 +91,7 @@ void to_floating(const Tensor &t, const double *v, const double *rest, double *o
         const double made = of_bits(bits_of(limited) ^ static_cast<uint64_t>(sign));
         out[l] = size == size ? made : nan;
     }
-    for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
+    for (int l = 0; l < BATCH; ++l) counts[l] += static_cast<int32_t>(clipped[l]);
 }
 
 inline void to_posit(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
@@ -133,18 +133,18 @@ struct Store {
     template <class A>
     void ints(int64_t element, const A *sums) {
         if (t.rule == FIXED && t.kind == INTS) {
-            int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
+            int32_t *to = reinterpret_cast<int32_t *>(out) + element * BATCH;
             const A low = static_cast<A>(t.lowest), high = static_cast<A>(t.highest);
             const int right = static_cast<int>(shift > 0 ? shift : 0), left = static_cast<int>(shift < 0 ? -shift : 0);
             const A half = right > 0 ? A(A(1) << (right - 1)) : A(0);
-            A clamped[LANES];
+            A clamped[BATCH];
             if (clamps) {
-                for (int l = 0; l < LANES; ++l) {
+                for (int l = 0; l < BATCH; ++l) {
                     const A rounded = right > 0 ? A((sums[l] + half) >> right) : A(sums[l] << left);
                     clamped[l] = rounded < lowest ? A(lowest) : rounded > highest ? A(highest) : rounded;
                 }
             }
-            for (int l = 0; l < LANES; ++l) {
+            for (int l = 0; l < BATCH; ++l) {
                 const A rounded = clamps ? clamped[l] : right > 0 ? A((sums[l] + half) >> right) : A(sums[l] << left);
                 const A clipped = rounded < low ? low : rounded > high ? high : rounded;
                 m.counts[l] += clipped != rounded;
@@ -153,39 +153,39 @@ struct Store {
             return;
         }
         if (t.rule == SIGN) {
-            int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
-            for (int l = 0; l < LANES; ++l) to[l] = sums[l] < 0 ? -1 : 1;
+            int32_t *to = reinterpret_cast<int32_t *>(out) + element * BATCH;
+            for (int l = 0; l < BATCH; ++l) to[l] = sums[l] < 0 ? -1 : 1;
             return;
         }
         if (t.rule == AFFINE) {
-            float values[LANES];
-            for (int l = 0; l < LANES; ++l) values[l] = static_cast<float>(sums[l]);
+            float values[BATCH];
+            for (int l = 0; l < BATCH; ++l) values[l] = static_cast<float>(sums[l]);
             affine(element, values);
             return;
         }
-        double value[LANES], rest[LANES];
-        for (int l = 0; l < LANES; ++l) {
+        double value[BATCH], rest[BATCH];
+        for (int l = 0; l < BATCH; ++l) {
             value[l] = static_cast<double>(sums[l]);
             const A back = value[l] >= 9223372036854775808.0 ? A(INT64_MAX) : static_cast<A>(value[l]);
             rest[l] = value[l] >= 9223372036854775808.0 ? -1.0 : sums[l] > back ? 1.0 : sums[l] < back ? -1.0 : 0.0;
         }
-        for (int l = 0; l < LANES; ++l) value[l] *= factor;
+        for (int l = 0; l < BATCH; ++l) value[l] *= factor;
         encoded(element, value, rest);
     }
 
     // Unscaled doubles; `rest` has the sign of what they leave out, null for nothing.
     void exact(int64_t element, const double *sums, const double *rest) {
-        double value[LANES];
+        double value[BATCH];
         if (t.rule == AFFINE) {
             static const Tensor single = single_precision();
-            int32_t uncounted[LANES] = {};
-            float values[LANES];
+            int32_t uncounted[BATCH] = {};
+            float values[BATCH];
             to_floating(single, sums, rest, value, uncounted, true);
-            for (int l = 0; l < LANES; ++l) values[l] = static_cast<float>(value[l]);
+            for (int l = 0; l < BATCH; ++l) values[l] = static_cast<float>(value[l]);
             affine(element, values);
             return;
         }
-        for (int l = 0; l < LANES; ++l) value[l] = sums[l] * factor;
+        for (int l = 0; l < BATCH; ++l) value[l] = sums[l] * factor;
         encoded(element, value, rest);
     }
 
@@ -194,13 +194,13 @@ struct Store {
             affine(element, sums);
             return;
         }
-        double value[LANES];
-        for (int l = 0; l < LANES; ++l) value[l] = static_cast<double>(sums[l]) * factor;
+        double value[BATCH];
+        for (int l = 0; l < BATCH; ++l) value[l] = static_cast<double>(sums[l]) * factor;
         encoded(element, value, nullptr);
     }
 
     void encoded(int64_t element, const double *value, const double *rest) {
-        double made[LANES];
+        double made[BATCH];
         if (t.rule == FIXED) to_fixed(t, value, rest, made, m.counts);
         else if (t.rule == SIGN) to_sign(value, rest, made, m.counts);
         else if (t.rule == POSIT) to_posit(t, value, rest, made, m.counts);
@@ -211,21 +211,21 @@ struct Store {
     // Finished numbers.
     void raw(int64_t element, const double *made) {
         if (t.kind == INTS) {
-            int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
-            for (int l = 0; l < LANES; ++l) to[l] = static_cast<int32_t>(made[l]);
+            int32_t *to = reinterpret_cast<int32_t *>(out) + element * BATCH;
+            for (int l = 0; l < BATCH; ++l) to[l] = static_cast<int32_t>(made[l]);
         } else if (t.kind == DOUBLES) {
-            double *to = reinterpret_cast<double *>(out) + element * LANES;
-            for (int l = 0; l < LANES; ++l) to[l] = made[l];
+            double *to = reinterpret_cast<double *>(out) + element * BATCH;
+            for (int l = 0; l < BATCH; ++l) to[l] = made[l];
         } else {
-            float *to = reinterpret_cast<float *>(out) + element * LANES;
-            for (int l = 0; l < LANES; ++l) to[l] = static_cast<float>(made[l]);
+            float *to = reinterpret_cast<float *>(out) + element * BATCH;
+            for (int l = 0; l < BATCH; ++l) to[l] = static_cast<float>(made[l]);
         }
     }
 
     // Codes of an asymmetric integer, before they are limited.
     void limited(int64_t element, const int64_t *codes) {
-        int32_t *to = reinterpret_cast<int32_t *>(out) + element * LANES;
-        for (int l = 0; l < LANES; ++l) {
+        int32_t *to = reinterpret_cast<int32_t *>(out) + element * BATCH;
+        for (int l = 0; l < BATCH; ++l) {
             const int64_t clipped = codes[l] < t.lowest ? t.lowest : codes[l] > t.highest ? t.highest : codes[l];
             m.counts[l] += clipped != codes[l];
             to[l] = static_cast<int32_t>(clipped);
@@ -234,17 +234,17 @@ struct Store {
 
     // Single precision times the rounded reciprocal of the scale, ties to even.
     void affine(int64_t element, const float *sums) {
-        int64_t codes[LANES];
+        int64_t codes[BATCH];
         const float inverse = static_cast<float>(t.inverse);
-        int32_t lost[LANES];
-        for (int l = 0; l < LANES; ++l) {
+        int32_t lost[BATCH];
+        for (int l = 0; l < BATCH; ++l) {
             const float scaled = static_cast<float>(static_cast<double>(sums[l]) * factor);
             const float units = scaled * inverse;
             lost[l] = !(units == units);
             const float kept = lost[l] ? 0.0f : units < -100000.0f ? -100000.0f : units > 100000.0f ? 100000.0f : units;
             codes[l] = static_cast<int64_t>(std::nearbyint(kept)) + t.zero;
         }
-        for (int l = 0; l < LANES; ++l) m.counts[l] += lost[l] && codes[l] >= t.lowest && codes[l] <= t.highest;
+        for (int l = 0; l < BATCH; ++l) m.counts[l] += lost[l] && codes[l] >= t.lowest && codes[l] <= t.highest;
         limited(element, codes);
     }
 };

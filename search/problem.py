@@ -55,11 +55,11 @@ class Strategy(Protocol):
     name: ClassVar[str]
     source: ClassVar[str]
 
-    def propose(self, study: Study) -> Asking: ...
+    def propose(self, problem: SearchProblem) -> Asking: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class SearchProblem:
     """One model under one limit of RAM, and those of `costs`. `charge` is told the cost of what is no trial, in
     evaluations. `anchor`: a candidate that keeps all limits; None: the one of least RAM. `beside`: bytes that a
     candidate takes beside the arena, of which the limit must hold, too (where the whole RAM of a board counts). `also`:
@@ -76,7 +76,7 @@ class Study:
     anchor: Candidate | None = None
     beside: Callable[[Candidate], int] | None = None
     journal: Journal | None = None
-    also: tuple[Study, ...] = ()
+    also: tuple[SearchProblem, ...] = ()
     answers: dict[Question, tuple[str, Score]] = field(default_factory=dict)
     _parts: dict[str, Evaluator] = field(default_factory=dict)
 
@@ -110,8 +110,8 @@ class Study:
         return self._parts[name]
 
     @property
-    def boards(self) -> tuple[Study, ...]:
-        """This study, and those of other boards."""
+    def boards(self) -> tuple[SearchProblem, ...]:
+        """This problem, and those of other boards."""
         return (self, *self.also)
 
     def fits(self, candidate: Candidate, factor: float = 1.0) -> bool:
@@ -170,9 +170,9 @@ class Study:
         anchor = self.anchor
         if anchor is None or self.fits(candidate):
             return candidate
-        alone = [self.space.having(candidate, {index: choice}) for index, choice in enumerate(anchor)]
+        alone = [self.space.with_choices(candidate, {index: choice}) for index, choice in enumerate(anchor)]
         for index in sorted(range(len(anchor)), key=lambda index: (self.excess(alone[index]), index)):
-            candidate = self.space.having(candidate, {index: anchor[index]})
+            candidate = self.space.with_choices(candidate, {index: anchor[index]})
             if self.fits(candidate):
                 break
         return candidate
@@ -188,7 +188,7 @@ class Study:
         for index in order:
             if found[index] == choice:
                 continue
-            wider = self.space.having(found, {index: choice})
+            wider = self.space.with_choices(found, {index: choice})
             if self.fits(wider, factor):
                 found = wider
             else:

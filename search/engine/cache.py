@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-KEPT_BYTES = 256 << 20
+CACHE_BYTES = 256 << 20
 ENTRY_BYTES = 256  # of an entry besides its numbers
 
 
 @dataclass(slots=True)
-class Kept:
+class ArrayCache:
     """Arrays of at most `limit_bytes` in all; 0 keeps nothing."""
 
-    limit_bytes: int = KEPT_BYTES
+    limit_bytes: int = CACHE_BYTES
     _arrays: OrderedDict[Hashable, np.ndarray] = field(default_factory=OrderedDict)
     _bytes: int = 0
 

@@ -1,14 +1,14 @@
-// The lockstep engine of the search: one shared library for all models and formats. A program arrives as tables
-// (search/engine/flatten.py); samples run LANES at a time, blocks of them on several threads.
+// The batch engine of the search: one shared library for all models and formats. A program arrives as tables
+// (search/engine/flatten.py); samples run BATCH at a time, blocks of them on several threads.
 #include <atomic>
 #include <memory>
 #include <thread>
 
-#include "lanes_integers.hpp"
+#include "batch_integers.hpp"
 
 namespace lanes {
 
-// params: the operation's number among those that numpy executes, for LANES samples at once
+// params: the operation's number among those that numpy executes, for BATCH samples at once
 inline void numpy(Machine &m, const Op &op) { m.by_numpy(op.params[0], m.at.data(), m.counts); }
 
 template <class From, class To>
@@ -21,7 +21,7 @@ void converted_to(const void *from, void *to, int64_t n) {
 // Tensors of earlier evaluations, data[0]: [block][element][lane]. params: bytes of a number there
 template <bool Saves>
 void transfer(Machine &m, const Op &op) {
-    const int64_t kind = m.tensors[op.out].kind, bytes = op.params[0], n = op.count * LANES;
+    const int64_t kind = m.tensors[op.out].kind, bytes = op.params[0], n = op.count * BATCH;
     uint8_t *kept = reinterpret_cast<uint8_t *>(op.data[0]) + m.block * n * bytes, *held = m.at[op.out];
     const void *from = Saves ? held : kept;
     void *to = Saves ? kept : held;
@@ -38,8 +38,8 @@ inline void save(Machine &m, const Op &op) { transfer<true>(m, op); }
 
 // What was clipped since the last one; data[0]: [block][lane]
 inline void tally(Machine &m, const Op &op) {
-    int32_t *counts = reinterpret_cast<int32_t *>(op.data[0]) + m.block * LANES;
-    for (int l = 0; l < LANES; ++l) counts[l] += m.counts[l] - m.tallied[l];
+    int32_t *counts = reinterpret_cast<int32_t *>(op.data[0]) + m.block * BATCH;
+    for (int l = 0; l < BATCH; ++l) counts[l] += m.counts[l] - m.tallied[l];
     memcpy(m.tallied, m.counts, sizeof m.tallied);
 }
 
@@ -76,7 +76,7 @@ inline void append(Machine &m, int64_t index, int64_t elements, double *to, int6
     const Tensor &t = m.tensors[index];
     for (int64_t l = 0; l < count; ++l) {
         for (int64_t e = 0; e < elements; ++e) {
-            const int64_t k = e * LANES + l;
+            const int64_t k = e * BATCH + l;
             to[l * stride + e] = t.kind == INTS ? m.tensor<int32_t>(index)[k]
                                                 : t.kind == DOUBLES ? m.tensor<double>(index)[k] : m.tensor<float>(index)[k];
         }
@@ -92,9 +92,9 @@ struct Block {
     void transpose(To *out) {
         const int64_t elements = job.tensors[job.input].count;
         const From *x = reinterpret_cast<const From *>(job.inputs);
-        for (int64_t l = 0; l < LANES; ++l) {
+        for (int64_t l = 0; l < BATCH; ++l) {
             const From *row = x + (first + std::min(l, count - 1)) * elements;
-            for (int64_t e = 0; e < elements; ++e) out[e * LANES + l] = static_cast<To>(row[e]);
+            for (int64_t e = 0; e < elements; ++e) out[e * BATCH + l] = static_cast<To>(row[e]);
         }
     }
 
@@ -111,7 +111,7 @@ struct Block {
             const Op &op = job.ops[i];
             if (op.kernel != LOOP) {
                 KERNELS[op.kernel](m, op);
-                for (int l = 0; l < LANES; ++l) m.counts[l] += static_cast<int32_t>(op.clipped);
+                for (int l = 0; l < BATCH; ++l) m.counts[l] += static_cast<int32_t>(op.clipped);
                 if (job.log != nullptr) {
                     append(m, op.out, op.count, job.log + first * job.log_values + logged, job.log_values, count);
                     logged += op.count;
@@ -133,7 +133,7 @@ struct Block {
     void evaluate() {
         memset(m.counts, 0, sizeof m.counts);
         memset(m.tallied, 0, sizeof m.tallied);
-        m.block = first / LANES;
+        m.block = first / BATCH;
         if (job.input >= 0) read();
         run(0, job.op_count);
         const int64_t elements = job.tensors[job.output].count;
@@ -144,7 +144,7 @@ struct Block {
 
 }  // namespace lanes
 
-extern "C" void hil_lanes_run(const lanes::Job *job) {
+extern "C" void hil_batch_run(const lanes::Job *job) {
     std::atomic<int64_t> next(0);
     const auto work = [&] {
         const std::unique_ptr<uint8_t[]> memory(new uint8_t[job->workspace_bytes + 64]);
@@ -154,8 +154,8 @@ extern "C" void hil_lanes_run(const lanes::Job *job) {
         machine.by_numpy = job->by_numpy;
         machine.at.resize(job->tensor_count);
         for (int64_t t = 0; t < job->tensor_count; ++t) machine.at[t] = base + job->tensors[t].offset;
-        for (int64_t first = next.fetch_add(lanes::LANES); first < job->samples; first = next.fetch_add(lanes::LANES)) {
-            lanes::Block{*job, machine, first, std::min<int64_t>(lanes::LANES, job->samples - first)}.evaluate();
+        for (int64_t first = next.fetch_add(lanes::BATCH); first < job->samples; first = next.fetch_add(lanes::BATCH)) {
+            lanes::Block{*job, machine, first, std::min<int64_t>(lanes::BATCH, job->samples - first)}.evaluate();
         }
     };
     std::vector<std::thread> helpers;

@@ -1,6 +1,6 @@
 // Reductions, windows without weights, and functions in single precision.
 #pragma once
-#include "lanes_elements.hpp"
+#include "batch_elements.hpp"
 
 namespace lanes {
 
@@ -20,12 +20,12 @@ void sum_along(Machine &m, const Op &op) {
     const N *x = m.operand<N>(op, 0);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            A sum[LANES] = {};
+            A sum[BATCH] = {};
             for (int64_t k = 0; k < along; ++k) {
-                const N *from = x + ((o * along + k) * inner + i) * LANES;
-                for (int l = 0; l < LANES; ++l) sum[l] += from[l];
+                const N *from = x + ((o * along + k) * inner + i) * BATCH;
+                for (int l = 0; l < BATCH; ++l) sum[l] += from[l];
             }
-            for (int l = 0; l < LANES; ++l) sum[l] *= static_cast<A>(op.params[4]);
+            for (int l = 0; l < BATCH; ++l) sum[l] *= static_cast<A>(op.params[4]);
             put(store, o * inner + i, sum);
         }
     }
@@ -44,20 +44,20 @@ void extreme_along(Machine &m, const Op &op, int sign, bool index) {
     const N *x = m.operand<N>(op, 0);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            const N *from = x + (o * along * inner + i) * LANES;
-            N best[LANES];
-            int64_t at[LANES] = {};
+            const N *from = x + (o * along * inner + i) * BATCH;
+            N best[BATCH];
+            int64_t at[BATCH] = {};
             memcpy(best, from, sizeof best);
             for (int64_t k = 1; k < along; ++k) {
-                const N *next = from + k * inner * LANES;
-                for (int l = 0; l < LANES; ++l) {
+                const N *next = from + k * inner * BATCH;
+                for (int l = 0; l < BATCH; ++l) {
                     const bool better = sign > 0 ? next[l] > best[l] : next[l] < best[l];
                     at[l] = better ? k : at[l];
                     best[l] = better ? next[l] : best[l];
                 }
             }
-            A wide[LANES];
-            for (int l = 0; l < LANES; ++l) wide[l] = best[l];
+            A wide[BATCH];
+            for (int l = 0; l < BATCH; ++l) wide[l] = best[l];
             if (index) put(store, o * inner + i, at);
             else put(store, o * inner + i, wide);
         }
@@ -85,10 +85,10 @@ void max_windows(Machine &m, const Op &op, N lowest) {
     for (int64_t c = 0; c < w.channels; ++c) {
         for (int64_t pixel = 0; pixel < w.out_height * w.out_width; ++pixel, ++element) {
             gather_patch(w, x, c, 1, pixel / w.out_width, pixel % w.out_width, lowest, patch);
-            A best[LANES];
-            for (int l = 0; l < LANES; ++l) best[l] = patch[l];
+            A best[BATCH];
+            for (int l = 0; l < BATCH; ++l) best[l] = patch[l];
             for (int64_t k = 1; k < positions; ++k) {
-                for (int l = 0; l < LANES; ++l) best[l] = patch[k * LANES + l] > best[l] ? A(patch[k * LANES + l]) : best[l];
+                for (int l = 0; l < BATCH; ++l) best[l] = patch[k * BATCH + l] > best[l] ? A(patch[k * BATCH + l]) : best[l];
             }
             if constexpr (std::is_same<N, int32_t>::value) {
                 if (op.mode == RAW) store.limited(element, best);
@@ -118,11 +118,11 @@ void mean_windows(Machine &m, const Op &op) {
     for (int64_t c = 0; c < w.channels; ++c) {
         for (int64_t pixel = 0; pixel < w.out_height * w.out_width; ++pixel, ++element) {
             gather_patch(w, x, c, 1, pixel / w.out_width, pixel % w.out_width, N(0), patch);
-            A sum[LANES] = {};
+            A sum[BATCH] = {};
             for (int64_t k = 0; k < positions; ++k) {
-                for (int l = 0; l < LANES; ++l) sum[l] += patch[k * LANES + l];
+                for (int l = 0; l < BATCH; ++l) sum[l] += patch[k * BATCH + l];
             }
-            for (int l = 0; l < LANES; ++l) sum[l] *= static_cast<A>(op.constants<int64_t>(2)[pixel]);
+            for (int l = 0; l < BATCH; ++l) sum[l] *= static_cast<A>(op.constants<int64_t>(2)[pixel]);
             put(store, element, sum);
         }
     }
@@ -145,11 +145,11 @@ inline void average_pool_affine(Machine &m, const Op &op) {
     for (int64_t c = 0; c < w.channels; ++c) {
         for (int64_t pixel = 0; pixel < w.out_height * w.out_width; ++pixel, ++element) {
             gather_patch(w, x, c, 1, pixel / w.out_width, pixel % w.out_width, zero, patch);
-            int64_t codes[LANES] = {};
+            int64_t codes[BATCH] = {};
             for (int64_t k = 0; k < positions; ++k) {
-                for (int l = 0; l < LANES; ++l) codes[l] += patch[k * LANES + l] - zero;
+                for (int l = 0; l < BATCH; ++l) codes[l] += patch[k * BATCH + l] - zero;
             }
-            for (int l = 0; l < LANES; ++l) {
+            for (int l = 0; l < BATCH; ++l) {
                 const int64_t size = Layer::once(codes[l] < 0 ? -codes[l] : codes[l], multipliers[pixel], shifts[pixel]);
                 codes[l] = (codes[l] < 0 ? -size : size) + op.params[2];
             }
@@ -181,16 +181,16 @@ inline void coded_distance(Machine &m, const Op &op) {
     double *const units = m.buffer<double>(3, inner), *const differences = m.buffer<double>(4, inner);
     for (int64_t r = 0; r < rows; ++r) {
         for (int64_t k = 0; k < inner; ++k) {
-            const double *x = a + (r * op.params[2] + k) * LANES, *y = b + (r * op.params[3] + k) * LANES;
-            for (int l = 0; l < LANES; ++l) {
+            const double *x = a + (r * op.params[2] + k) * BATCH, *y = b + (r * op.params[3] + k) * BATCH;
+            for (int l = 0; l < BATCH; ++l) {
                 const double p = x[l] * left, q = -y[l] * right, total = p + q, part = total - p;
                 const double kept = odd(total, (p - (total - part)) + (q - part), op.params[8]);
-                differences[k * LANES + l] = kept;
-                units[k * LANES + l] = kept * down;
+                differences[k * BATCH + l] = kept;
+                units[k * BATCH + l] = kept * down;
             }
         }
-        int64_t sum[LANES] = {};
-        window_sum(units, LANES, true, differences, inner, op.reals[0], sum, m.counts);
+        int64_t sum[BATCH] = {};
+        window_sum(units, BATCH, true, differences, inner, op.reals[0], sum, m.counts);
         Layer::window_value(store, r, sum, unit);
     }
 }
@@ -200,10 +200,10 @@ inline void single_distance(Machine &m, const Op &op) {
     Store store(m, op, op.params[7]);
     const float *a = m.operand<float>(op, 0), *b = m.operand<float>(op, 1);
     for (int64_t r = 0; r < op.params[0]; ++r) {
-        float sum[LANES] = {};
+        float sum[BATCH] = {};
         for (int64_t k = 0; k < op.params[1]; ++k) {
-            const float *x = a + (r * op.params[2] + k) * LANES, *y = b + (r * op.params[3] + k) * LANES;
-            for (int l = 0; l < LANES; ++l) {
+            const float *x = a + (r * op.params[2] + k) * BATCH, *y = b + (r * op.params[3] + k) * BATCH;
+            for (int l = 0; l < BATCH; ++l) {
                 const float difference = scaled_float(x[l], left) - scaled_float(y[l], right);
                 sum[l] += difference * difference;
             }
@@ -222,10 +222,10 @@ inline void squared_distance(Machine &m, const Op &op) {
     Store store(m, op, op.params[7]);
     const int32_t *a = m.operand<int32_t>(op, 0), *b = m.operand<int32_t>(op, 1);
     for (int64_t r = 0; r < rows; ++r) {
-        int64_t sum[LANES] = {};
+        int64_t sum[BATCH] = {};
         for (int64_t k = 0; k < inner; ++k) {
-            const int32_t *x = a + (r * op.params[2] + k) * LANES, *y = b + (r * op.params[3] + k) * LANES;
-            for (int l = 0; l < LANES; ++l) {
+            const int32_t *x = a + (r * op.params[2] + k) * BATCH, *y = b + (r * op.params[3] + k) * BATCH;
+            for (int l = 0; l < BATCH; ++l) {
                 const int64_t difference = (int64_t(x[l]) << op.params[4]) - (int64_t(y[l]) << op.params[5]);
                 const int64_t rounded = (difference + half) >> op.params[6];
                 const int64_t clipped = rounded < -32768 ? -32768 : rounded > 32767 ? 32767 : rounded;
@@ -322,9 +322,9 @@ void unary(Machine &m, const Op &op, F function) {
     Store store(m, op, op.params[4]);
     const float *x = m.operand<float>(op, 0), first = as_float(op.params[2]), second = as_float(op.params[3]);
     for (int64_t e = 0; e < op.params[0]; ++e) {
-        float given[LANES], y[LANES];
-        for (int l = 0; l < LANES; ++l) given[l] = scaled_single(x[e * LANES + l], op.params[1]);
-        for (int l = 0; l < LANES; ++l) y[l] = function(given[l], first, second);
+        float given[BATCH], y[BATCH];
+        for (int l = 0; l < BATCH; ++l) given[l] = scaled_single(x[e * BATCH + l], op.params[1]);
+        for (int l = 0; l < BATCH; ++l) y[l] = function(given[l], first, second);
         store.single(e, y);
     }
 }
@@ -376,8 +376,8 @@ inline void hard_swish(Machine &m, const Op &op) {
 inline void single_div(Machine &m, const Op &op) {
     Store store(m, op, op.params[3]);
     pairs<float>(m, op, [&](int64_t e, const float *a, const float *b) {
-        float y[LANES];
-        for (int l = 0; l < LANES; ++l) y[l] = a[l] / b[l];
+        float y[BATCH];
+        for (int l = 0; l < BATCH; ++l) y[l] = a[l] / b[l];
         store.single(e, y);
     });
 }
@@ -390,24 +390,24 @@ inline void single_softmax(Machine &m, const Op &op) {
     float *const e = m.buffer<float>(4, along);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            float top[LANES], total[LANES] = {};
+            float top[BATCH], total[BATCH] = {};
             for (int64_t k = 0; k < along; ++k) {
-                const float *from = x + ((o * along + k) * inner + i) * LANES;
-                for (int l = 0; l < LANES; ++l) e[k * LANES + l] = scaled_single(from[l], op.params[4]);
+                const float *from = x + ((o * along + k) * inner + i) * BATCH;
+                for (int l = 0; l < BATCH; ++l) e[k * BATCH + l] = scaled_single(from[l], op.params[4]);
             }
             memcpy(top, e, sizeof top);
             for (int64_t k = 1; k < along; ++k) {
-                for (int l = 0; l < LANES; ++l) top[l] = e[k * LANES + l] > top[l] ? e[k * LANES + l] : top[l];
+                for (int l = 0; l < BATCH; ++l) top[l] = e[k * BATCH + l] > top[l] ? e[k * BATCH + l] : top[l];
             }
             for (int64_t k = 0; k < along; ++k) {
-                for (int l = 0; l < LANES; ++l) {
-                    e[k * LANES + l] = exp_single(e[k * LANES + l] - top[l]);
-                    total[l] = total[l] + e[k * LANES + l];
+                for (int l = 0; l < BATCH; ++l) {
+                    e[k * BATCH + l] = exp_single(e[k * BATCH + l] - top[l]);
+                    total[l] = total[l] + e[k * BATCH + l];
                 }
             }
             for (int64_t k = 0; k < along; ++k) {
-                float y[LANES];
-                for (int l = 0; l < LANES; ++l) y[l] = e[k * LANES + l] / total[l];
+                float y[BATCH];
+                for (int l = 0; l < BATCH; ++l) y[l] = e[k * BATCH + l] / total[l];
                 store.single((o * along + k) * inner + i, y);
             }
         }
@@ -423,24 +423,24 @@ inline void single_normalize(Machine &m, const Op &op) {
     float *const row = m.buffer<float>(4, along);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {
-            float total[LANES] = {}, power[LANES] = {}, root[LANES];
+            float total[BATCH] = {}, power[BATCH] = {}, root[BATCH];
             for (int64_t k = 0; k < along; ++k) {
-                const float *from = x + ((o * along + k) * inner + i) * LANES;
-                for (int l = 0; l < LANES; ++l) {
-                    row[k * LANES + l] = scaled_single(from[l], op.params[4]);
-                    total[l] += row[k * LANES + l];
+                const float *from = x + ((o * along + k) * inner + i) * BATCH;
+                for (int l = 0; l < BATCH; ++l) {
+                    row[k * BATCH + l] = scaled_single(from[l], op.params[4]);
+                    total[l] += row[k * BATCH + l];
                 }
             }
             for (int64_t k = 0; k < along; ++k) {
-                for (int l = 0; l < LANES; ++l) {
-                    if (op.params[5]) row[k * LANES + l] -= total[l] / count;
-                    power[l] += row[k * LANES + l] * row[k * LANES + l];
+                for (int l = 0; l < BATCH; ++l) {
+                    if (op.params[5]) row[k * BATCH + l] -= total[l] / count;
+                    power[l] += row[k * BATCH + l] * row[k * BATCH + l];
                 }
             }
-            for (int l = 0; l < LANES; ++l) root[l] = std::sqrt((op.params[6] ? power[l] / count : power[l]) + epsilon);
+            for (int l = 0; l < BATCH; ++l) root[l] = std::sqrt((op.params[6] ? power[l] / count : power[l]) + epsilon);
             for (int64_t k = 0; k < along; ++k) {
-                float y[LANES];
-                for (int l = 0; l < LANES; ++l) y[l] = root[l] == 0 ? 0.0f : row[k * LANES + l] / root[l];
+                float y[BATCH];
+                for (int l = 0; l < BATCH; ++l) y[l] = root[l] == 0 ? 0.0f : row[k * BATCH + l] / root[l];
                 store.single((o * along + k) * inner + i, y);
             }
         }

@@ -1,6 +1,6 @@
 // Sums of products: dense layers, convolutions, products of matrices, in every domain.
 #pragma once
-#include "lanes_store.hpp"
+#include "batch_store.hpp"
 
 namespace lanes {
 
@@ -13,7 +13,7 @@ enum Finish : int64_t { PLAIN, ONCE, TWICE, WIDE };  // WIDE and what stands bef
 template <class T>
 struct Vector {
     typedef T Part __attribute__((vector_size(64)));
-    static constexpr int parts = LANES * sizeof(T) / 64;
+    static constexpr int parts = BATCH * sizeof(T) / 64;
 };
 
 typedef double Eight __attribute__((vector_size(64)));
@@ -34,11 +34,11 @@ __attribute__((always_inline)) inline void products(const T *w, size_t w_row, si
     constexpr int parts = Vector<T>::parts, width = 64 / sizeof(T);
     Part total[Rows][parts];
     for (int r = 0; r < Rows; ++r) {
-        for (int p = 0; p < parts; ++p) memcpy(&total[r][p], sums + r * LANES + p * width, 64);
+        for (int p = 0; p < parts; ++p) memcpy(&total[r][p], sums + r * BATCH + p * width, 64);
     }
     for (size_t k = 0; k < inner; ++k) {
         Part element[parts];
-        for (int p = 0; p < parts; ++p) memcpy(&element[p], x + k * LANES + p * width, 64);
+        for (int p = 0; p < parts; ++p) memcpy(&element[p], x + k * BATCH + p * width, 64);
         for (int r = 0; r < Rows; ++r) {
             for (int p = 0; p < parts; ++p) {
                 Part factor;
@@ -51,7 +51,7 @@ __attribute__((always_inline)) inline void products(const T *w, size_t w_row, si
         }
     }
     for (int r = 0; r < Rows; ++r) {
-        for (int p = 0; p < parts; ++p) memcpy(sums + r * LANES + p * width, &total[r][p], 64);
+        for (int p = 0; p < parts; ++p) memcpy(sums + r * BATCH + p * width, &total[r][p], 64);
     }
 }
 
@@ -60,21 +60,21 @@ void all_products(const T *w, size_t w_row, size_t w_step, const T *x, size_t ro
     constexpr int most = sizeof(T) == 4 ? 8 : 4;
     size_t r = 0;
     for (; r + most <= rows; r += most) {
-        products<T, most, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * LANES);
+        products<T, most, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * BATCH);
     }
-    for (; r < rows; ++r) products<T, 1, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * LANES);
+    for (; r < rows; ++r) products<T, 1, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * BATCH);
 }
 
 inline double largest_magnitude(const double *x, size_t count) {
-    double top[LANES] = {};
+    double top[BATCH] = {};
     for (size_t k = 0; k < count; ++k) {
-        for (int l = 0; l < LANES; ++l) {
-            const double size = std::fabs(x[k * LANES + l]);
+        for (int l = 0; l < BATCH; ++l) {
+            const double size = std::fabs(x[k * BATCH + l]);
             top[l] = size > top[l] ? size : top[l];
         }
     }
     double most = 0;
-    for (int l = 0; l < LANES; ++l) most = top[l] > most ? top[l] : most;
+    for (int l = 0; l < BATCH; ++l) most = top[l] > most ? top[l] : most;
     return most;
 }
 
@@ -83,11 +83,11 @@ template <bool Limited, bool LaneWeights>
 void window_products(const double *w, size_t w_step, const double *x, size_t inner, double limit, int64_t *sum, int32_t *counts) {
     const double ceiling = limit + 1;  // 2^n, exact
     const int64_t most = static_cast<int64_t>(limit);
-    int64_t total[LANES], clips[LANES] = {};
+    int64_t total[BATCH], clips[BATCH] = {};
     memcpy(total, sum, sizeof total);
     for (size_t k = 0; k < inner; ++k) {
-        const double *factors = w + k * w_step, *numbers = x + k * LANES;
-        for (int l = 0; l < LANES; ++l) {
+        const double *factors = w + k * w_step, *numbers = x + k * BATCH;
+        for (int l = 0; l < BATCH; ++l) {
             const double a = LaneWeights ? factors[l] : factors[0], b = numbers[l];
             const double p = a * b, rest = __builtin_fma(a, b, -p);
             const double size = std::fabs(p), down = std::floor(p);
@@ -105,7 +105,7 @@ void window_products(const double *w, size_t w_step, const double *x, size_t inn
         }
     }
     memcpy(sum, total, sizeof total);
-    if (Limited) for (int l = 0; l < LANES; ++l) counts[l] += static_cast<int32_t>(clips[l]);
+    if (Limited) for (int l = 0; l < BATCH; ++l) counts[l] += static_cast<int32_t>(clips[l]);
 }
 inline void window_sum(const double *w, size_t w_step, bool lane_weights, const double *x, size_t inner, double limit,
                        int64_t *sum, int32_t *counts) {
@@ -121,7 +121,7 @@ inline void window_sum(const double *w, size_t w_step, bool lane_weights, const 
 
 template <class T>
 void keep_non_negative(T *sums) {
-    for (int l = 0; l < LANES; ++l) sums[l] = sums[l] <= 0 ? T(0) : sums[l];
+    for (int l = 0; l < BATCH; ++l) sums[l] = sums[l] <= 0 ? T(0) : sums[l];
 }
 
 // What a layer's sums become. params: see `_layer_params` in search/engine/layers.py.
@@ -158,13 +158,13 @@ struct Layer {
     template <class A>
     void rescaled(int64_t output, int64_t element, const A *sums) {
         const int64_t multiplier = multipliers[output], shift = shifts[output];
-        int64_t codes[LANES];
-        for (int l = 0; l < LANES; ++l) {
+        int64_t codes[BATCH];
+        for (int l = 0; l < BATCH; ++l) {
             const int64_t sum = static_cast<int64_t>(sums[l]);
             codes[l] = zero + (finish == ONCE ? once(sum, multiplier, shift) : finish == TWICE ? twice(sum, multiplier, shift) : wide(sum, multiplier, shift));
         }
         if (store.clamps) {
-            for (int l = 0; l < LANES; ++l) codes[l] = codes[l] < store.lowest ? store.lowest : codes[l] > store.highest ? store.highest : codes[l];
+            for (int l = 0; l < BATCH; ++l) codes[l] = codes[l] < store.lowest ? store.lowest : codes[l] > store.highest ? store.highest : codes[l];
         }
         store.limited(element, codes);
     }
@@ -190,20 +190,20 @@ struct Layer {
         T *const sums = m.buffer<T>(4, count);
         const T *start = op.constants<T>(1) + first;
         for (int64_t n = 0; n < count; ++n) {
-            for (int l = 0; l < LANES; ++l) sums[n * LANES + l] = start[n];
+            for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] = start[n];
         }
         if (op.reals[3] == 1 && !std::is_same<T, float>::value) add_to(sums, count, at, step);
         all_products<T, false, false>(op.constants<T>(0) + first * inner, inner, 1, x, count, inner, sums);
         for (int64_t n = 0; n < count; ++n) {
-            if (non_negative()) keep_non_negative(sums + n * LANES);
+            if (non_negative()) keep_non_negative(sums + n * BATCH);
             if constexpr (std::is_same<T, float>::value) {
-                store.single(at + n * step, sums + n * LANES);
+                store.single(at + n * step, sums + n * BATCH);
             } else if constexpr (std::is_same<T, double>::value) {
-                int64_t whole[LANES];
-                for (int l = 0; l < LANES; ++l) whole[l] = static_cast<int64_t>(sums[n * LANES + l]);
+                int64_t whole[BATCH];
+                for (int l = 0; l < BATCH; ++l) whole[l] = static_cast<int64_t>(sums[n * BATCH + l]);
                 finished(first + n, at + n * step, whole);
             } else {
-                finished(first + n, at + n * step, sums + n * LANES);
+                finished(first + n, at + n * step, sums + n * BATCH);
             }
         }
     }
@@ -214,7 +214,7 @@ struct Layer {
         const T *addend = m.operand<T>(op, 2);
         const T factor = static_cast<T>(int64_t(1) << static_cast<int>(op.reals[2]));
         for (int64_t n = 0; n < count; ++n) {
-            for (int l = 0; l < LANES; ++l) sums[n * LANES + l] += addend[(at + n * step) * LANES + l] * factor;
+            for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] += addend[(at + n * step) * BATCH + l] * factor;
         }
     }
 
@@ -227,21 +227,21 @@ struct Layer {
             double *const sums = m.buffer<double>(4, count);
             const int64_t *start = op.constants<int64_t>(1) + first;
             for (int64_t n = 0; n < count; ++n) {
-                for (int l = 0; l < LANES; ++l) sums[n * LANES + l] = static_cast<double>(start[n]);
+                for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] = static_cast<double>(start[n]);
             }
             if (cuts) all_products<double, true, false>(w, inner, 1, x, count, inner, sums);
             else all_products<double, false, false>(w, inner, 1, x, count, inner, sums);
             for (int64_t n = 0; n < count; ++n) {
-                for (int l = 0; l < LANES; ++l) sums[n * LANES + l] *= unit;
-                if (non_negative()) keep_non_negative(sums + n * LANES);
+                for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] *= unit;
+                if (non_negative()) keep_non_negative(sums + n * BATCH);
                 if (shifts != nullptr) store.shift_by(shifts[first + n]);
-                store.exact(at + n * step, sums + n * LANES, nullptr);
+                store.exact(at + n * step, sums + n * BATCH, nullptr);
             }
             return;
         }
         for (int64_t n = 0; n < count; ++n) {
-            int64_t sum[LANES];
-            for (int l = 0; l < LANES; ++l) sum[l] = op.constants<int64_t>(1)[first + n];
+            int64_t sum[BATCH];
+            for (int l = 0; l < BATCH; ++l) sum[l] = op.constants<int64_t>(1)[first + n];
             window_sum(w + n * inner, 1, false, x, inner, limit, sum, m.counts);
             if (non_negative()) keep_non_negative(sum);
             if (shifts != nullptr) store.shift_by(shifts[first + n]);
@@ -250,8 +250,8 @@ struct Layer {
     }
 
     static void window_value(Store &store, int64_t element, const int64_t *sum, double unit) {
-        double value[LANES], rest[LANES];
-        for (int l = 0; l < LANES; ++l) {
+        double value[BATCH], rest[BATCH];
+        for (int l = 0; l < BATCH; ++l) {
             const double near = static_cast<double>(sum[l]);
             const bool top = near >= 9223372036854775808.0;
             const int64_t back = top ? INT64_MAX : static_cast<int64_t>(near);
@@ -266,7 +266,7 @@ template <class T>
 void dense_rows(Machine &m, const Op &op) {
     Layer layer(m, op);
     const T *x = m.operand<T>(op, 1);
-    for (int64_t r = 0; r < op.params[0]; ++r, x += layer.inner * LANES) {
+    for (int64_t r = 0; r < op.params[0]; ++r, x += layer.inner * BATCH) {
         if constexpr (std::is_same<T, double>::value) {
             if (op.mode == WINDOW) {
                 layer.window_row(x, 0, layer.outputs, r * layer.outputs, 1);
@@ -295,12 +295,12 @@ void gather_patch(const Window &w, const T *x, int64_t first, int64_t count, int
     for (int64_t c = first; c < first + count; ++c) {
         for (int64_t ky = 0; ky < w.kernel_y; ++ky) {
             const int64_t row = y * w.stride_y - w.pad_y + ky * w.dilation_y;
-            for (int64_t kx = 0; kx < w.kernel_x; ++kx, patch += LANES) {
+            for (int64_t kx = 0; kx < w.kernel_x; ++kx, patch += BATCH) {
                 const int64_t column = x_out * w.stride_x - w.pad_x + kx * w.dilation_x;
                 if (row < 0 || row >= w.height || column < 0 || column >= w.width) {
-                    for (int l = 0; l < LANES; ++l) patch[l] = padding;
+                    for (int l = 0; l < BATCH; ++l) patch[l] = padding;
                 } else {
-                    memcpy(patch, x + ((c * w.height + row) * w.width + column) * LANES, LANES * sizeof(T));
+                    memcpy(patch, x + ((c * w.height + row) * w.width + column) * BATCH, BATCH * sizeof(T));
                 }
             }
         }
@@ -344,18 +344,18 @@ void multiply(Machine &m, const Op &op, const T *a, const T *b, Store &store, in
     const int64_t rows = op.params[0], inner = op.params[1], columns = op.params[2];
     T *const sums = m.buffer<T>(4, columns);
     for (int64_t r = 0; r < rows; ++r) {
-        std::fill(sums, sums + columns * LANES, T(0));
-        all_products<T, false, true>(b, LANES, columns * LANES, a + r * inner * LANES, columns, inner, sums);
+        std::fill(sums, sums + columns * BATCH, T(0));
+        all_products<T, false, true>(b, BATCH, columns * BATCH, a + r * inner * BATCH, columns, inner, sums);
         for (int64_t c = 0; c < columns; ++c) {
             const int64_t element = at + r * columns + c;
             if constexpr (std::is_same<T, float>::value) {
-                store.single(element, sums + c * LANES);
+                store.single(element, sums + c * BATCH);
             } else if constexpr (std::is_same<T, double>::value) {
-                int64_t whole[LANES];
-                for (int l = 0; l < LANES; ++l) whole[l] = static_cast<int64_t>(sums[c * LANES + l]);
+                int64_t whole[BATCH];
+                for (int l = 0; l < BATCH; ++l) whole[l] = static_cast<int64_t>(sums[c * BATCH + l]);
                 store.ints(element, whole);
             } else {
-                store.ints(element, sums + c * LANES);
+                store.ints(element, sums + c * BATCH);
             }
         }
     }
@@ -363,27 +363,27 @@ void multiply(Machine &m, const Op &op, const T *a, const T *b, Store &store, in
 
 inline void window_multiply(Machine &m, const Op &op, Store &store, int64_t batch) {
     const int64_t rows = op.params[0], inner = op.params[1], columns = op.params[2], at = batch * rows * columns;
-    const double *given = m.operand<double>(op, 0) + batch * op.params[7] * LANES;
-    const double *b = m.operand<double>(op, 1) + batch * op.params[8] * LANES;
+    const double *given = m.operand<double>(op, 0) + batch * op.params[7] * BATCH;
+    const double *b = m.operand<double>(op, 1) + batch * op.params[8] * BATCH;
     double *const a = m.buffer<double>(3, rows * inner);
     const double down = power_of_two(-op.params[4]), unit = power_of_two(op.params[4]), limit = op.reals[3];
-    for (int64_t k = 0; k < rows * inner * LANES; ++k) a[k] = given[k] * down;
+    for (int64_t k = 0; k < rows * inner * BATCH; ++k) a[k] = given[k] * down;
     const double peak = largest_magnitude(a, rows * inner) * largest_magnitude(b, inner * columns);
     const bool fast = (op.params[5] & 1) && peak * inner + inner < 4503599627370496.0 && (limit == 0 || peak <= limit);
     double *const sums = m.buffer<double>(4, columns);
     for (int64_t r = 0; r < rows; ++r) {
         if (fast) {
-            std::fill(sums, sums + columns * LANES, 0.0);
-            all_products<double, true, true>(b, LANES, columns * LANES, a + r * inner * LANES, columns, inner, sums);
+            std::fill(sums, sums + columns * BATCH, 0.0);
+            all_products<double, true, true>(b, BATCH, columns * BATCH, a + r * inner * BATCH, columns, inner, sums);
             for (int64_t c = 0; c < columns; ++c) {
-                for (int l = 0; l < LANES; ++l) sums[c * LANES + l] *= unit;
-                store.exact(at + r * columns + c, sums + c * LANES, nullptr);
+                for (int l = 0; l < BATCH; ++l) sums[c * BATCH + l] *= unit;
+                store.exact(at + r * columns + c, sums + c * BATCH, nullptr);
             }
             continue;
         }
         for (int64_t c = 0; c < columns; ++c) {
-            int64_t sum[LANES] = {};
-            window_sum(b + c * LANES, columns * LANES, true, a + r * inner * LANES, inner, limit, sum, m.counts);
+            int64_t sum[BATCH] = {};
+            window_sum(b + c * BATCH, columns * BATCH, true, a + r * inner * BATCH, inner, limit, sum, m.counts);
             Layer::window_value(store, at + r * columns + c, sum, unit);
         }
     }
@@ -396,7 +396,7 @@ const T *chosen_weights(Machine &m, const Op &op, const int64_t *row) {
     const T *table = op.constants<T>(1);
     T *const weights = m.buffer<T>(3, count);
     for (int64_t k = 0; k < count; ++k) {
-        for (int l = 0; l < LANES; ++l) weights[k * LANES + l] = table[row[l] * count + k];
+        for (int l = 0; l < BATCH; ++l) weights[k * BATCH + l] = table[row[l] * count + k];
     }
     return weights;
 }
@@ -407,18 +407,18 @@ void dense_rows_at(Machine &m, const Op &op, const int64_t *row) {
     Store store(m, op, op.params[3]);
     const T *w = chosen_weights<T>(m, op, row), *x = m.operand<T>(op, 2);
     T *const sums = m.buffer<T>(4, outputs);
-    for (int64_t r = 0; r < rows; ++r, x += inner * LANES) {
-        std::fill(sums, sums + outputs * LANES, T(0));
-        all_products<T, false, true>(w, inner * LANES, LANES, x, outputs, inner, sums);
+    for (int64_t r = 0; r < rows; ++r, x += inner * BATCH) {
+        std::fill(sums, sums + outputs * BATCH, T(0));
+        all_products<T, false, true>(w, inner * BATCH, BATCH, x, outputs, inner, sums);
         for (int64_t n = 0; n < outputs; ++n) {
             if constexpr (std::is_same<T, float>::value) {
-                store.single(r * outputs + n, sums + n * LANES);
+                store.single(r * outputs + n, sums + n * BATCH);
             } else if constexpr (std::is_same<T, double>::value) {
-                int64_t whole[LANES];
-                for (int l = 0; l < LANES; ++l) whole[l] = static_cast<int64_t>(sums[n * LANES + l]);
+                int64_t whole[BATCH];
+                for (int l = 0; l < BATCH; ++l) whole[l] = static_cast<int64_t>(sums[n * BATCH + l]);
                 store.ints(r * outputs + n, whole);
             } else {
-                store.ints(r * outputs + n, sums + n * LANES);
+                store.ints(r * outputs + n, sums + n * BATCH);
             }
         }
     }
@@ -431,19 +431,19 @@ inline void window_rows_at(Machine &m, const Op &op, const int64_t *row) {
     const double unit = power_of_two(op.params[4]), limit = op.reals[3], top = largest_magnitude(x, rows * inner);
     const bool fast = (op.params[5] & 1) && top * op.reals[0] + inner < 4503599627370496.0 && (limit == 0 || top * op.reals[2] <= limit);
     double *const sums = m.buffer<double>(4, outputs);
-    for (int64_t r = 0; r < rows; ++r, x += inner * LANES) {
+    for (int64_t r = 0; r < rows; ++r, x += inner * BATCH) {
         if (fast) {
-            std::fill(sums, sums + outputs * LANES, 0.0);
-            all_products<double, true, true>(w, inner * LANES, LANES, x, outputs, inner, sums);
+            std::fill(sums, sums + outputs * BATCH, 0.0);
+            all_products<double, true, true>(w, inner * BATCH, BATCH, x, outputs, inner, sums);
         }
         for (int64_t n = 0; n < outputs; ++n) {
             if (fast) {
-                for (int l = 0; l < LANES; ++l) sums[n * LANES + l] *= unit;
-                store.exact(r * outputs + n, sums + n * LANES, nullptr);
+                for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] *= unit;
+                store.exact(r * outputs + n, sums + n * BATCH, nullptr);
                 continue;
             }
-            int64_t sum[LANES] = {};
-            window_sum(w + n * inner * LANES, LANES, true, x, inner, limit, sum, m.counts);
+            int64_t sum[BATCH] = {};
+            window_sum(w + n * inner * BATCH, BATCH, true, x, inner, limit, sum, m.counts);
             Layer::window_value(store, r * outputs + n, sum, unit);
         }
     }
@@ -453,8 +453,8 @@ inline void window_rows_at(Machine &m, const Op &op, const int64_t *row) {
 inline void dense_at(Machine &m, const Op &op) {
     const int32_t *index = m.operand<int32_t>(op, 0);
     const int64_t size = op.params[6];
-    int64_t row[LANES];
-    for (int l = 0; l < LANES; ++l) {
+    int64_t row[BATCH];
+    for (int l = 0; l < BATCH; ++l) {
         const int64_t given = index[l] >> op.params[7], wanted = given < 0 ? given + size : given;
         m.counts[l] += given < -size || given >= size;
         row[l] = wanted < 0 ? 0 : wanted >= size ? size - 1 : wanted;
@@ -474,7 +474,7 @@ inline void matmul(Machine &m, const Op &op) {
             window_multiply(m, op, store, n);
             continue;
         }
-        const int64_t at = n * op.params[0] * op.params[2], a = n * op.params[7] * LANES, b = n * op.params[8] * LANES;
+        const int64_t at = n * op.params[0] * op.params[2], a = n * op.params[7] * BATCH, b = n * op.params[8] * BATCH;
         if (op.mode == INT32) multiply(m, op, m.operand<int32_t>(op, 0) + a, m.operand<int32_t>(op, 1) + b, store, at);
         else if (op.mode == FLOAT64) multiply(m, op, m.operand<double>(op, 0) + a, m.operand<double>(op, 1) + b, store, at);
         else if (op.mode == INT64) multiply(m, op, m.operand<int64_t>(op, 0) + a, m.operand<int64_t>(op, 1) + b, store, at);

@@ -1,6 +1,6 @@
 // Element by element, and moves. Operands repeat after their period.
 #pragma once
-#include "lanes_sums.hpp"
+#include "batch_sums.hpp"
 
 namespace lanes {
 
@@ -11,7 +11,7 @@ void pairs(Machine &m, const Op &op, Each each) {
     const int64_t a_period = op.params[1], b_period = op.params[2];
     int64_t i = 0, j = 0;
     for (int64_t e = 0; e < op.params[0]; ++e) {
-        each(e, a + i * LANES, b + j * LANES);
+        each(e, a + i * BATCH, b + j * BATCH);
         i = i + 1 == a_period ? 0 : i + 1;
         j = j + 1 == b_period ? 0 : j + 1;
     }
@@ -24,8 +24,8 @@ void add_ints(Machine &m, const Op &op, A sign) {
     Store store(m, op, op.params[5]);
     const int left = static_cast<int>(op.params[3]), right = static_cast<int>(op.params[4]);
     pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-        A sum[LANES];
-        for (int l = 0; l < LANES; ++l) sum[l] = (A(a[l]) << left) + sign * (A(b[l]) << right);
+        A sum[BATCH];
+        for (int l = 0; l < BATCH; ++l) sum[l] = (A(a[l]) << left) + sign * (A(b[l]) << right);
         store.ints(e, sum);
     });
 }
@@ -41,8 +41,8 @@ inline void add_signed(Machine &m, const Op &op, int sign) {
     const double left = power_of_two(op.params[3]), right = power_of_two(op.params[4]) * sign;
     if (op.domain == CODED) {
         pairs<double>(m, op, [&](int64_t e, const double *a, const double *b) {
-            double sum[LANES], rest[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            double sum[BATCH], rest[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 const double x = a[l] * left, y = b[l] * right, total = x + y, part = total - x;
                 sum[l] = total;
                 rest[l] = (x - (total - part)) + (y - part);
@@ -52,8 +52,8 @@ inline void add_signed(Machine &m, const Op &op, int sign) {
         return;
     }
     pairs<float>(m, op, [&](int64_t e, const float *a, const float *b) {
-        float sum[LANES];
-        for (int l = 0; l < LANES; ++l) sum[l] = scaled_float(a[l], left) + scaled_float(b[l], right);
+        float sum[BATCH];
+        for (int l = 0; l < BATCH; ++l) sum[l] = scaled_float(a[l], left) + scaled_float(b[l], right);
         store.single(e, sum);
     });
 }
@@ -64,8 +64,8 @@ template <class A>
 void mul_ints(Machine &m, const Op &op) {
     Store store(m, op, op.params[3]);
     pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-        A product[LANES];
-        for (int l = 0; l < LANES; ++l) product[l] = A(a[l]) * A(b[l]);
+        A product[BATCH];
+        for (int l = 0; l < BATCH; ++l) product[l] = A(a[l]) * A(b[l]);
         store.ints(e, product);
     });
 }
@@ -80,8 +80,8 @@ inline void mul(Machine &m, const Op &op) {
     Store store(m, op, op.params[3]);
     if (op.domain == CODED) {
         pairs<double>(m, op, [&](int64_t e, const double *a, const double *b) {
-            double product[LANES], rest[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            double product[BATCH], rest[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 product[l] = a[l] * b[l];
                 rest[l] = __builtin_fma(a[l], b[l], -product[l]);
             }
@@ -90,8 +90,8 @@ inline void mul(Machine &m, const Op &op) {
         return;
     }
     pairs<float>(m, op, [&](int64_t e, const float *a, const float *b) {
-        float product[LANES];
-        for (int l = 0; l < LANES; ++l) product[l] = a[l] * b[l];
+        float product[BATCH];
+        for (int l = 0; l < BATCH; ++l) product[l] = a[l] * b[l];
         store.single(e, product);
     });
 }
@@ -102,14 +102,14 @@ inline void prelu(Machine &m, const Op &op) {
     const double one = power_of_two(op.params[3]);
     if (op.domain == INTEGER) {
         pairs<int32_t>(m, op, [&](int64_t e, const int32_t *x, const int32_t *slope) {
-            int64_t y[LANES];
-            for (int l = 0; l < LANES; ++l) y[l] = x[l] < 0 ? int64_t(x[l]) * slope[l] : int64_t(x[l]) << op.params[3];
+            int64_t y[BATCH];
+            for (int l = 0; l < BATCH; ++l) y[l] = x[l] < 0 ? int64_t(x[l]) * slope[l] : int64_t(x[l]) << op.params[3];
             store.ints(e, y);
         });
     } else if (op.domain == CODED) {
         pairs<double>(m, op, [&](int64_t e, const double *x, const double *slope) {
-            double y[LANES], rest[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            double y[BATCH], rest[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 const double product = x[l] * slope[l], left_out = __builtin_fma(x[l], slope[l], -product);
                 y[l] = x[l] < 0 ? product : x[l] * one;
                 rest[l] = x[l] < 0 ? left_out : 0.0;
@@ -118,8 +118,8 @@ inline void prelu(Machine &m, const Op &op) {
         });
     } else {
         pairs<float>(m, op, [&](int64_t e, const float *x, const float *slope) {
-            float y[LANES];
-            for (int l = 0; l < LANES; ++l) y[l] = x[l] < 0 ? x[l] * slope[l] : scaled_float(x[l], one);
+            float y[BATCH];
+            for (int l = 0; l < BATCH; ++l) y[l] = x[l] < 0 ? x[l] * slope[l] : scaled_float(x[l], one);
             store.single(e, y);
         });
     }
@@ -131,8 +131,8 @@ inline void extreme(Machine &m, const Op &op, bool larger) {
     const double left = power_of_two(op.params[3]), right = power_of_two(op.params[4]);
     if (op.domain == INTEGER) {
         pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-            int64_t chosen[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            int64_t chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 const int64_t x = int64_t(a[l]) << op.params[3], y = int64_t(b[l]) << op.params[4];
                 chosen[l] = (x < y) == larger ? y : x;
             }
@@ -140,8 +140,8 @@ inline void extreme(Machine &m, const Op &op, bool larger) {
         });
     } else if (op.domain == CODED) {
         pairs<double>(m, op, [&](int64_t e, const double *a, const double *b) {
-            double chosen[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            double chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 const double x = a[l] * left, y = b[l] * right;
                 chosen[l] = (x < y) == larger ? y : x;
             }
@@ -149,8 +149,8 @@ inline void extreme(Machine &m, const Op &op, bool larger) {
         });
     } else {
         pairs<float>(m, op, [&](int64_t e, const float *a, const float *b) {
-            float chosen[LANES];
-            for (int l = 0; l < LANES; ++l) {
+            float chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
                 const float x = scaled_float(a[l], left), y = scaled_float(b[l], right);
                 chosen[l] = (x < y) == larger ? y : x;
             }
@@ -177,22 +177,22 @@ inline void compare(Machine &m, const Op &op) {
     Store store(m, op, 0);
     const int64_t mode = op.params[5];
     const double left = power_of_two(op.params[3]), right = power_of_two(op.params[4]);
-    double made[LANES];
+    double made[BATCH];
     if (op.domain == INTEGER) {
         pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-            for (int l = 0; l < LANES; ++l) {
+            for (int l = 0; l < BATCH; ++l) {
                 made[l] = op.reals[holds<int64_t>(mode, int64_t(a[l]) << op.params[3], int64_t(b[l]) << op.params[4])];
             }
             store.raw(e, made);
         });
     } else if (op.domain == CODED) {
         pairs<double>(m, op, [&](int64_t e, const double *a, const double *b) {
-            for (int l = 0; l < LANES; ++l) made[l] = op.reals[holds(mode, a[l] * left, b[l] * right)];
+            for (int l = 0; l < BATCH; ++l) made[l] = op.reals[holds(mode, a[l] * left, b[l] * right)];
             store.raw(e, made);
         });
     } else {
         pairs<float>(m, op, [&](int64_t e, const float *a, const float *b) {
-            for (int l = 0; l < LANES; ++l) made[l] = op.reals[holds(mode, scaled_float(a[l], left), scaled_float(b[l], right))];
+            for (int l = 0; l < BATCH; ++l) made[l] = op.reals[holds(mode, scaled_float(a[l], left), scaled_float(b[l], right))];
             store.raw(e, made);
         });
     }
@@ -216,7 +216,7 @@ struct Mover {
     const float *floats = nullptr;
 
     Mover(Machine &m, const Op &op, int input, int64_t shift)
-        : store(m, op, shift), domain(op.domain), row_bytes(LANES * number_bytes(m.tensors[op.out])) {
+        : store(m, op, shift), domain(op.domain), row_bytes(BATCH * number_bytes(m.tensors[op.out])) {
         if (op.mode == RAW) rows = raw_operand(m, op, input);
         else if (domain == INTEGER) ints = m.operand<int32_t>(op, input);
         else if (domain == CODED) doubles = m.operand<double>(op, input);
@@ -226,28 +226,28 @@ struct Mover {
         if (rows != nullptr) {
             memcpy(store.out + to * row_bytes, rows + from * row_bytes, row_bytes);
         } else if (domain == INTEGER) {
-            int64_t wide[LANES];
-            for (int l = 0; l < LANES; ++l) wide[l] = ints[from * LANES + l];
+            int64_t wide[BATCH];
+            for (int l = 0; l < BATCH; ++l) wide[l] = ints[from * BATCH + l];
             store.ints(to, wide);
         } else if (domain == CODED) {
-            store.exact(to, doubles + from * LANES, nullptr);
+            store.exact(to, doubles + from * BATCH, nullptr);
         } else {
-            store.single(to, floats + from * LANES);
+            store.single(to, floats + from * BATCH);
         }
     }
     // Lane l takes its own element.
     void gathered(int64_t to, const int64_t *from) {
         if (domain == INTEGER) {
-            int64_t chosen[LANES];
-            for (int l = 0; l < LANES; ++l) chosen[l] = ints[from[l] * LANES + l];
+            int64_t chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) chosen[l] = ints[from[l] * BATCH + l];
             store.ints(to, chosen);
         } else if (domain == CODED) {
-            double chosen[LANES];
-            for (int l = 0; l < LANES; ++l) chosen[l] = doubles[from[l] * LANES + l];
+            double chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) chosen[l] = doubles[from[l] * BATCH + l];
             store.exact(to, chosen, nullptr);
         } else {
-            float chosen[LANES];
-            for (int l = 0; l < LANES; ++l) chosen[l] = floats[from[l] * LANES + l];
+            float chosen[BATCH];
+            for (int l = 0; l < BATCH; ++l) chosen[l] = floats[from[l] * BATCH + l];
             store.single(to, chosen);
         }
     }
@@ -259,22 +259,22 @@ inline void relu(Machine &m, const Op &op) {
     if (op.domain == INTEGER) {
         const int32_t *x = m.operand<int32_t>(op, 0);
         for (int64_t e = 0; e < op.params[0]; ++e) {
-            int64_t y[LANES];
-            for (int l = 0; l < LANES; ++l) y[l] = x[e * LANES + l] > 0 ? x[e * LANES + l] : 0;
+            int64_t y[BATCH];
+            for (int l = 0; l < BATCH; ++l) y[l] = x[e * BATCH + l] > 0 ? x[e * BATCH + l] : 0;
             store.ints(e, y);
         }
     } else if (op.domain == CODED) {
         const double *x = m.operand<double>(op, 0);
         for (int64_t e = 0; e < op.params[0]; ++e) {
-            double y[LANES];
-            for (int l = 0; l < LANES; ++l) y[l] = x[e * LANES + l] > 0 ? x[e * LANES + l] : 0;
+            double y[BATCH];
+            for (int l = 0; l < BATCH; ++l) y[l] = x[e * BATCH + l] > 0 ? x[e * BATCH + l] : 0;
             store.exact(e, y, nullptr);
         }
     } else {
         const float *x = m.operand<float>(op, 0);
         for (int64_t e = 0; e < op.params[0]; ++e) {
-            float y[LANES];
-            for (int l = 0; l < LANES; ++l) y[l] = x[e * LANES + l] > 0 ? x[e * LANES + l] : 0;
+            float y[BATCH];
+            for (int l = 0; l < BATCH; ++l) y[l] = x[e * BATCH + l] > 0 ? x[e * BATCH + l] : 0;
             store.single(e, y);
         }
     }
@@ -286,8 +286,8 @@ void signs(Machine &m, const Op &op) {
     Store store(m, op, 0);
     const N *x = m.operand<N>(op, 0);
     for (int64_t e = 0; e < op.params[0]; ++e) {
-        double made[LANES];
-        for (int l = 0; l < LANES; ++l) made[l] = op.reals[x[e * LANES + l] < 0 ? 0 : x[e * LANES + l] > 0 ? 2 : 1];
+        double made[BATCH];
+        for (int l = 0; l < BATCH; ++l) made[l] = op.reals[x[e * BATCH + l] < 0 ? 0 : x[e * BATCH + l] > 0 ? 2 : 1];
         store.raw(e, made);
     }
 }
@@ -304,16 +304,16 @@ inline void truncate(Machine &m, const Op &op) {
     if (op.domain == CODED) {
         const double *x = m.operand<double>(op, 0);
         for (int64_t e = 0; e < op.params[0]; ++e) {
-            double whole[LANES];
-            for (int l = 0; l < LANES; ++l) whole[l] = std::trunc(x[e * LANES + l] * factor) + 0.0;
+            double whole[BATCH];
+            for (int l = 0; l < BATCH; ++l) whole[l] = std::trunc(x[e * BATCH + l] * factor) + 0.0;
             store.exact(e, whole, nullptr);
         }
         return;
     }
     const float *x = m.operand<float>(op, 0);
     for (int64_t e = 0; e < op.params[0]; ++e) {
-        float whole[LANES];
-        for (int l = 0; l < LANES; ++l) whole[l] = std::trunc(scaled_float(x[e * LANES + l], factor)) + 0.0f;
+        float whole[BATCH];
+        for (int l = 0; l < BATCH; ++l) whole[l] = std::trunc(scaled_float(x[e * BATCH + l], factor)) + 0.0f;
         store.single(e, whole);
     }
 }
@@ -321,14 +321,14 @@ inline void truncate(Machine &m, const Op &op) {
 // params: count; reals: the finished number
 inline void fill(Machine &m, const Op &op) {
     Store store(m, op, 0);
-    double made[LANES];
-    for (int l = 0; l < LANES; ++l) made[l] = op.reals[0];
+    double made[BATCH];
+    for (int l = 0; l < BATCH; ++l) made[l] = op.reals[0];
     for (int64_t e = 0; e < op.params[0]; ++e) store.raw(e, made);
 }
 
 inline void copy(Machine &m, const Op &op) {
     const Tensor &out = m.tensors[op.out];
-    memmove(m.at[op.out], raw_operand(m, op, 0), op.params[0] * LANES * number_bytes(out));
+    memmove(m.at[op.out], raw_operand(m, op, 0), op.params[0] * BATCH * number_bytes(out));
 }
 
 // params: count, shift; data[2]: the positions to read
@@ -341,7 +341,7 @@ inline void move(Machine &m, const Op &op) {
 // params: count of the part, shift, whether others are there already (operand 1); data[2]: the positions to write
 inline void place(Machine &m, const Op &op) {
     const Tensor &out = m.tensors[op.out];
-    const size_t bytes = out.count * LANES * number_bytes(out);
+    const size_t bytes = out.count * BATCH * number_bytes(out);
     if (!op.params[2]) memset(m.at[op.out], 0, bytes);
     else if (raw_operand(m, op, 1) != m.at[op.out]) memcpy(m.at[op.out], raw_operand(m, op, 1), bytes);
     Mover mover(m, op, 0, op.params[1]);
@@ -356,15 +356,15 @@ inline void gather_at(Machine &m, const Op &op) {
     Mover mover(m, op, 1, op.params[5]);
     for (int64_t o = 0; o < outer; ++o) {
         for (int64_t c = 0; c < chosen; ++c) {
-            int64_t row[LANES];
-            for (int l = 0; l < LANES; ++l) {
-                const int64_t given = index[c * LANES + l] >> op.params[4], wanted = given < 0 ? given + size : given;
+            int64_t row[BATCH];
+            for (int l = 0; l < BATCH; ++l) {
+                const int64_t given = index[c * BATCH + l] >> op.params[4], wanted = given < 0 ? given + size : given;
                 m.counts[l] += given < -size || given >= size;
                 row[l] = (o * size + (wanted < 0 ? 0 : wanted >= size ? size - 1 : wanted)) * inner;
             }
             for (int64_t i = 0; i < inner; ++i) {
-                int64_t from[LANES];
-                for (int l = 0; l < LANES; ++l) from[l] = row[l] + i;
+                int64_t from[BATCH];
+                for (int l = 0; l < BATCH; ++l) from[l] = row[l] + i;
                 mover.gathered((o * chosen + c) * inner + i, from);
             }
         }
@@ -374,7 +374,7 @@ inline void gather_at(Machine &m, const Op &op) {
 template <class N>
 void take(const N *x, const int32_t *counter, int64_t inner, N *out) {
     for (int64_t i = 0; i < inner; ++i) {
-        for (int l = 0; l < LANES; ++l) out[i * LANES + l] = x[(counter[l] * inner + i) * LANES + l];
+        for (int l = 0; l < BATCH; ++l) out[i * BATCH + l] = x[(counter[l] * inner + i) * BATCH + l];
     }
 }
 
@@ -392,7 +392,7 @@ inline void take_row(Machine &m, const Op &op) {
 template <class N>
 void put_row(const N *row, const int32_t *counter, int64_t inner, N *out) {
     for (int64_t i = 0; i < inner; ++i) {
-        for (int l = 0; l < LANES; ++l) out[(counter[l] * inner + i) * LANES + l] = row[i * LANES + l];
+        for (int l = 0; l < BATCH; ++l) out[(counter[l] * inner + i) * BATCH + l] = row[i * BATCH + l];
     }
 }
 
@@ -401,7 +401,7 @@ inline void place_row(Machine &m, const Op &op) {
     const Tensor &out = m.tensors[op.out];
     const uint8_t *row = raw_operand(m, op, 0), *present = raw_operand(m, op, 2);
     const int32_t *counter = m.operand<int32_t>(op, 1);
-    if (present != m.at[op.out]) memcpy(m.at[op.out], present, out.count * LANES * number_bytes(out));
+    if (present != m.at[op.out]) memcpy(m.at[op.out], present, out.count * BATCH * number_bytes(out));
     if (number_bytes(out) == 8) put_row(reinterpret_cast<const double *>(row), counter, op.params[0], m.tensor<double>(op.out));
     else put_row(reinterpret_cast<const int32_t *>(row), counter, op.params[0], m.tensor<int32_t>(op.out));
 }
@@ -410,7 +410,7 @@ inline void place_row(Machine &m, const Op &op) {
 inline void count(Machine &m, const Op &op) {
     const int32_t *x = m.operand<int32_t>(op, 0);
     int32_t *out = m.tensor<int32_t>(op.out);
-    for (int64_t n = 0; n < op.count * LANES; ++n) out[n] = x[n] + static_cast<int32_t>(op.params[0]);
+    for (int64_t n = 0; n < op.count * BATCH; ++n) out[n] = x[n] + static_cast<int32_t>(op.params[0]);
 }
 
 // params: count, c_period, a_period, b_period, a_shift, b_shift; the condition's codes decide
@@ -420,15 +420,15 @@ inline void where(Machine &m, const Op &op) {
     const Tensor &out = m.tensors[op.out];
     const size_t bytes = number_bytes(out);
     for (int64_t e = 0; e < op.params[0]; ++e) {
-        const int32_t *c = condition + e % op.params[1] * LANES;
-        uint8_t *to = m.at[op.out] + e * LANES * bytes, first[LANES * 8];
-        int32_t before[LANES], middle[LANES];
+        const int32_t *c = condition + e % op.params[1] * BATCH;
+        uint8_t *to = m.at[op.out] + e * BATCH * bytes, first[BATCH * 8];
+        int32_t before[BATCH], middle[BATCH];
         memcpy(before, m.counts, sizeof before);
         a(e, e % op.params[2]);
         memcpy(middle, m.counts, sizeof middle);
-        memcpy(first, to, LANES * bytes);
+        memcpy(first, to, BATCH * bytes);
         b(e, e % op.params[3]);
-        for (int l = 0; l < LANES; ++l) {
+        for (int l = 0; l < BATCH; ++l) {
             const bool yes = c[l] != 0;
             m.counts[l] = yes ? middle[l] : before[l] + m.counts[l] - middle[l];
             if (yes) memcpy(to + l * bytes, first + l * bytes, bytes);
@@ -446,18 +446,18 @@ void tabulated(Machine &m, const Op &op) {
     if (codes == nullptr) {
         const int32_t *x = m.operand<int32_t>(op, 0);
         const int32_t lowest = static_cast<int32_t>(op.params[1]);
-        const int64_t n = op.params[0] * LANES;
+        const int64_t n = op.params[0] * BATCH;
         for (int64_t k = 0; k < n; ++k) out[k] = table[x[k] - lowest];
         if (clipped == nullptr) return;
-        for (int64_t k = 0; k < n; ++k) m.counts[k % LANES] += clipped[x[k] - lowest];
+        for (int64_t k = 0; k < n; ++k) m.counts[k % BATCH] += clipped[x[k] - lowest];
         return;
     }
     const float *x = m.operand<float>(op, 0);  // 8-bit codes differ in the upper half of single precision
-    for (int64_t k = 0; k < op.params[0] * LANES; ++k) {
+    for (int64_t k = 0; k < op.params[0] * BATCH; ++k) {
         uint32_t bits;
         memcpy(&bits, x + k, 4);
         out[k] = table[codes[bits >> 16]];
-        if (clipped != nullptr) m.counts[k % LANES] += clipped[codes[bits >> 16]];
+        if (clipped != nullptr) m.counts[k % BATCH] += clipped[codes[bits >> 16]];
     }
 }
 inline void table(Machine &m, const Op &op) {
@@ -469,7 +469,7 @@ inline void table(Machine &m, const Op &op) {
 inline void keep_within(const Op &op, int64_t *codes) {
     if (op.reals[2] != 1) return;
     const int64_t low = static_cast<int64_t>(op.reals[0]), high = static_cast<int64_t>(op.reals[1]);
-    for (int l = 0; l < LANES; ++l) codes[l] = codes[l] < low ? low : codes[l] > high ? high : codes[l];
+    for (int l = 0; l < BATCH; ++l) codes[l] = codes[l] < low ? low : codes[l] > high ? high : codes[l];
 }
 
 // params: count, a_period, b_period, a_zero, b_zero, zero, sign, then multiplier and shift of a, b, the sum
@@ -477,8 +477,8 @@ inline void sum_affine(Machine &m, const Op &op) {
     Store store(m, op, 0);
     const int64_t *p = op.params;
     pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-        int64_t codes[LANES];
-        for (int l = 0; l < LANES; ++l) {
+        int64_t codes[BATCH];
+        for (int l = 0; l < BATCH; ++l) {
             const int64_t left = Layer::twice((a[l] - p[3]) * (1 << 20), p[7], p[8]);
             const int64_t right = Layer::twice((b[l] - p[4]) * (1 << 20), p[9], p[10]);
             codes[l] = Layer::twice(left + p[6] * right, p[11], p[12]) + p[5];
@@ -493,8 +493,8 @@ inline void mul_affine(Machine &m, const Op &op) {
     Store store(m, op, 0);
     const int64_t *p = op.params;
     pairs<int32_t>(m, op, [&](int64_t e, const int32_t *a, const int32_t *b) {
-        int64_t codes[LANES];
-        for (int l = 0; l < LANES; ++l) codes[l] = Layer::twice((a[l] - p[3]) * (b[l] - p[4]), p[6], p[7]) + p[5];
+        int64_t codes[BATCH];
+        for (int l = 0; l < BATCH; ++l) codes[l] = Layer::twice((a[l] - p[3]) * (b[l] - p[4]), p[6], p[7]) + p[5];
         keep_within(op, codes);
         store.limited(e, codes);
     });

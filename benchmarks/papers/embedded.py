@@ -1,0 +1,250 @@
+"""Embedded Deep Learning: one scale for a network against one per layer, greedy widths, sparsity, energy."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
+from tinyhil import data
+from tinyhil.assignment import MOST_OFFSET, Assignment
+from tinyhil.harness.energy.session import EnergyRequest, run_energy
+from tinyhil.harness.job import open_model
+from tinyhil.lower import formats, lower, tied_values
+from tinyhil.memplan.arena.placement import place
+from tinyhil.native import default_cache_dir
+from tinyhil.ops.integral import integral_formats
+from tinyhil.search.engine.library import load_engine
+from tinyhil.search.evaluator import Evaluator, make_examples
+from tinyhil.search.memory import Memory
+from tinyhil.search.problem import SearchProblem
+from tinyhil.search.run import search
+from tinyhil.search.space import make_space
+from tinyhil.search.strategies.layerwise import Layerwise
+
+BITS = (2, 3, 4, 5, 6, 8, 12)
+FINER = 5  # powers of two below the one that nothing exceeds, tried for the network's only scale
+WIDTHS = tuple(f"fixed{bits}" for bits in (*range(2, 9), 12))
+SAMPLES_OF_ENERGY = 10
+UNLIMITED = 1 << 30  # bytes of the arena: the method knows no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`tested` samples of the test part; `searched` of the training part; `tolerances`: shares of the accuracy."""
+
+    title: str
+    tested: int
+    searched: int
+    tolerances: tuple[str, ...]
+
+
+NETWORKS = {
+    "lenet5_mnist": Network("LeNet-5, MNIST", 1000, 500, ("0.99", "0.999")),
+    "resnet20_cifar": Network("ResNet-20, CIFAR-10", 256, 64, ("0.99",)),
+}
+QUICK, QUICK_TESTED = "lenet5_mnist", 64
+
+
+def cells() -> Iterator[Cell]:
+    for name, network in NETWORKS.items():
+        for bits in BITS:
+            yield Cell(f"scaling/{name}/{bits}", partial(_scaling, name, bits, network.tested))
+        for tolerance in network.tolerances:
+            yield Cell(f"widths/{name}/{tolerance}", partial(_widths, name, tolerance))
+
+
+def quick() -> Iterator[Cell]:
+    yield Cell(f"quick scaling/{QUICK}/4", partial(_scaling, QUICK, 4, QUICK_TESTED))
+
+
+@cache
+def _evaluator(name: str, tested: int) -> Evaluator:
+    opened = open_model(name)
+    assert opened.source.dataset is not None
+    found = data.load(opened.source.dataset)
+    labels = None if found.y_test is None else found.y_test[:tested]
+    return Evaluator(load_engine(default_cache_dir()), make_examples(opened.model.graph, found.x_test[:tested], labels))
+
+
+def _accuracy(name: str, tested: int, assignment: Assignment) -> float:
+    opened = open_model(name)
+    score = _evaluator(name, tested).score(lower(opened.model.graph, assignment, opened.required_ranges(None)))
+    assert score.correct is not None
+    return score.correct / score.samples
+
+
+def _scaling(name: str, bits: int, tested: int) -> Row:
+    """Accuracy of `bits` everywhere: a power of two for each tensor, and the best one for all of them."""
+    fmt = f"fixed{bits}"
+    offsets = {finer: _one_scale(name, fmt, finer) for finer in range(FINER + 1)}
+    uniform = {finer: _accuracy(name, tested, Assignment(fmt, offsets=moved)) for finer, moved in offsets.items()}
+    best = max(uniform, key=lambda finer: uniform[finer])
+    return {
+        "samples": tested,
+        "float": _evaluator(name, tested).examples.float_accuracy,
+        "per tensor": _accuracy(name, tested, Assignment(fmt)),
+        "uniform": uniform[best],
+        "finer": best,
+    }
+
+
+def _one_scale(name: str, fmt: str, finer: int) -> Mapping[str, int]:
+    """Offsets that give all values one exponent: that of the largest, less `finer`."""
+    opened = open_model(name)
+    graph = opened.model.graph
+    ranges = opened.required_ranges(None)
+    fitted = formats(graph, Assignment(fmt), ranges)
+    whole = integral_formats(graph, tied_values(graph), ranges.values)
+    exponents = {value: held.exponent for value, held in fitted.items() if value not in whole}
+    common = max(exponents.values()) - finer
+    return {v: min(MOST_OFFSET, max(-MOST_OFFSET, common - exponent)) for v, exponent in exponents.items()}
+
+
+def _greedy(name: str, tolerance: float) -> Assignment:
+    """What the method itself ends with, on samples of the training part."""
+    opened = open_model(name)
+    graph = opened.model.graph
+    assert opened.source.dataset is not None
+    part = data.load(opened.source.dataset)
+    labels = None if part.y_train is None else part.y_train[: NETWORKS[name].searched]
+    examples = make_examples(graph, part.x_train[: NETWORKS[name].searched], labels)
+    space = make_space(graph, opened.required_ranges(None), WIDTHS)
+    evaluator = Evaluator(load_engine(default_cache_dir()), examples)
+    problem = SearchProblem(space, Memory(space, place), evaluator, UNLIMITED)
+    return space.assignment(search(Layerwise(tolerance), problem).best.candidate)
+
+
+def _widths(name: str, tolerance: str) -> Row:
+    """Greedy widths front to back, inputs before weights; per layer widths and zeros, energy beside 16 and 8 bits."""
+    network, found = NETWORKS[name], _greedy(name, float(tolerance))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "widths.json"
+        path.write_text(json.dumps({"default": found.default, "values": dict(found.values)}))
+        energy = {
+            "widths": _energy(EnergyRequest(name, assignment=path, samples=SAMPLES_OF_ENERGY)),
+            "8": _energy(EnergyRequest(name, format="fixed8", samples=SAMPLES_OF_ENERGY)),
+            "16": _energy(EnergyRequest(name, format="fixed16", samples=SAMPLES_OF_ENERGY)),
+        }
+    layers = energy["widths"].pop("layers")
+    for other in ("8", "16"):
+        del energy[other]["layers"]
+    accuracy = _accuracy(name, network.tested, found)
+    whole = _evaluator(name, network.tested).examples.float_accuracy
+    return {"samples": network.tested, "float": whole, "accuracy": accuracy, "layers": layers, "energy": energy}
+
+
+def _energy(request: EnergyRequest) -> Row:
+    """Picojoules of products and in all, with and without products of zeros; per layer what it multiplies."""
+    found = run_energy(request, lambda line: None).energy
+    layers = [
+        {
+            "name": each.operation.name,
+            "products": each.operation.products * each.operation.executions,
+            **{
+                "weights" if factor.is_constant else "inputs": [factor.bits, round(factor.zeros, 3)]
+                for factor in each.operation.factors
+            },
+        }
+        for each in found.operations
+        if each.operation.products and any(factor.is_constant for factor in each.operation.factors)
+    ]
+    products = sum(each.product_pj for each in found.operations)
+    skipped = sum(each.skipped_pj for each in found.operations)
+    figures = {"products": products, "products skipping": products - skipped, "all": found.total_pj}
+    return {**{key: round(pj) for key, pj in figures.items()}, "layers": layers}
+
+
+def body(rows: Rows) -> str:
+    parts = [
+        "LeNet-5 and ResNet-20 of the zoo, trained in float32; no network is retrained. ResNet-20 stands for the "
+        "book's AlexNet on CIFAR-10. Integers of the host engine. *Uniform*: one power of two for all tensors, the "
+        f"best of the one that nothing exceeds and {FINER} finer ones; *per layer*: one for each tensor, from what "
+        "calibration saw."
+    ]
+    for name, network in NETWORKS.items():
+        shown = [_scaling_table({**under(rows, f"scaling/{name}"), **under(rows, f"quick scaling/{name}")})]
+        shown += [_widths_table(tolerance, row) for tolerance, row in under(rows, f"widths/{name}").items()]
+        if any(shown):
+            parts.append(f"## {network.title}\n\n" + "\n\n".join(part for part in shown if part))
+    return "\n\n".join(parts)
+
+
+def _scaling_table(rows: Mapping[str, Row]) -> str:
+    lines = [
+        (bits, *(f"{100 * row[key]:.1f}" for key in ("uniform", "per tensor", "float")), row["samples"])
+        for bits, row in rows.items()
+    ]
+    return table(("Bits", "uniform %", "per layer %", "float %", "samples"), lines) if lines else ""
+
+
+def _widths_table(tolerance: str, row: Row) -> str:
+    if "failed" in row:
+        return ""
+    energy = row["energy"]
+    ratios = [f"{energy['16'][key] / energy['widths'][key]:.1f}" for key in ("products", "products skipping", "all")]
+    eight = [f"{energy['8'][key] / energy['widths'][key]:.1f}" for key in ("products", "products skipping", "all")]
+    said = (
+        f"Greedy widths at {tolerance} of the float accuracy: {100 * row['accuracy']:.1f} % (float "
+        f"{100 * row['float']:.1f} %) on {row['samples']} samples not searched on. Energy of 16 bits over that of "
+        f"these widths: products {ratios[0]}, without those of zeros {ratios[1]}, memory included {ratios[2]}; of 8 "
+        f"bits: {', '.join(eight)} (`hil energy`, its default prices)."
+    )
+    lines = [_layer(one) for one in row["layers"]]
+    heads = ("Layer", "products", "input bits", "weight bits", "zero inputs", "zero weights")
+    return f"{said}\n\n{table(heads, lines)}"
+
+
+def _layer(one: Mapping[str, Any]) -> tuple[object, ...]:
+    inputs, weights = one.get("inputs", [None, 0.0]), one.get("weights", [None, 0.0])
+    shares = (f"{100 * factor[1]:.0f} %" for factor in (inputs, weights))
+    return (f"`{one['name']}`", f"{one['products']:,}", inputs[0], weights[0], *shares)
+
+
+def _layer_wise_is_better(rows: Rows) -> Verdict:
+    found = {key: row for key, row in under(rows, "scaling").items() if "failed" not in row}
+    if not found:
+        return Verdict("not testable here", "not measured yet")
+    four = {key: row for key, row in found.items() if key.endswith("/4")}
+    said = "; ".join(
+        f"{NETWORKS[key.split('/')[0]].title} in 4 bits {100 * row['per tensor']:.1f} and {100 * row['uniform']:.1f} %"
+        for key, row in four.items()
+    )
+    mean = sum(row["per tensor"] - row["uniform"] for row in found.values()) / len(found)
+    return Verdict("confirmed" if mean > 0 else "refuted", f"per layer and uniform: {said}")
+
+
+def _widths_save_energy(rows: Rows) -> Verdict:
+    found = {key: row for key, row in under(rows, "widths").items() if key.endswith("/0.99") and "failed" not in row}
+    if not found:
+        return Verdict("not testable here", "not measured yet")
+    ratios = {
+        NETWORKS[key.split("/")[0]].title: row["energy"]["16"]["products"] / row["energy"]["widths"]["products"]
+        for key, row in found.items()
+    }
+    lost = {NETWORKS[key.split("/")[0]].title: 100 * (row["float"] - row["accuracy"]) for key, row in found.items()}
+    said = "; ".join(f"{name}: {ratio:.1f} times less, {lost[name]:.1f} points lost" for name, ratio in ratios.items())
+    return Verdict("confirmed" if min(ratios.values()) > 2 else "refuted", f"products against 16 bits: {said}")
+
+
+PAPER = Paper(
+    "embedded",
+    "Embedded Deep Learning (Moons, Bankman, Verhelst, Springer 2019)",
+    cells,
+    quick,
+    body,
+    (
+        Claim("A scale for each layer needs fewer bits than one for the network", _layer_wise_is_better),
+        Claim("Widths per layer at 99 % of the accuracy save several times the energy of 16 bits", _widths_save_energy),
+    ),
+    absent={
+        "AlexNet-like network on CIFAR-10": "trained weights; ResNet-20 of the zoo in its place",
+        "networks retrained in few bits": "they are on the page about [training](../training.md)",
+        "silicon (Envision, BinarEye)": "energy here is a table of prices, a model",
+    },
+)
