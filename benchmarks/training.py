@@ -7,68 +7,31 @@ programs on test samples, run by the host engine; seconds are of the processor. 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-from PIL import Image
-
+from benchmarks import pruning, qnn
+from benchmarks.bench import Bench, Row, mlp, pictures
+from benchmarks.mlp import mlp_model, small_cnn
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.harness.job import open_model
-from tinyhil.native import default_cache_dir
-from tinyhil.search.engine.library import load_engine
-from tinyhil.train.arithmetic import Arithmetic, Limited
-from tinyhil.train.fit import Job, Schedule, Trained, train
-from tinyhil.train.integers import Judge
-from tinyhil.train.samples import Samples, divide
+from tinyhil.train.arithmetic import Half, Limited
+from tinyhil.train.fit import Schedule
+from tinyhil.train.samples import divide
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
-Row = dict[str, Any]
 Rows = list[Row]
-CALIBRATED = 200  # samples, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Samples to train on and to report on, and the graph they are for."""
-
-    graph: Graph
-    samples: Samples
-    x_test: np.ndarray
-    y_test: np.ndarray
-
-    def judge(self, assignment: Assignment) -> Judge:
-        return Judge(self.graph, assignment, self.samples.calibration[:CALIBRATED], load_engine(default_cache_dir()))
-
-    def trained(
-        self, assignment: Assignment, schedule: Schedule, arithmetic: Arithmetic | None = None
-    ) -> tuple[Trained, float, float]:
-        """The training, the accuracy of its integers on the test samples, and the processor's seconds."""
-        begin, judge = time.process_time(), self.judge(assignment)
-        told = lambda epoch: print(epoch, flush=True)  # noqa: E731
-        found = train(Job(judge, self.samples, schedule, told, arithmetic=arithmetic))
-        accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
-        return found, accuracy, time.process_time() - begin
-
-    def untrained(self, assignment: Assignment, constants: dict[str, np.ndarray]) -> float:
-        """Accuracy of the integers of these constants as they are."""
-        judge = self.judge(assignment)
-        return judge.correct(judge.program(constants, judge.ranges(constants)), self.x_test, self.y_test)
 
 
 def zoo_bench(name: str, seed: int) -> Bench:
@@ -108,124 +71,94 @@ def ram() -> Iterator[Row]:
         }
 
 
-# ---- networks of 1 to 8 bits from scratch
-
-QNN_SAMPLES, QNN_SIZES = 10000, (784, 128, 128, 10)
-QNN = Schedule(epochs=5, batch=100, rate=3e-2)
-WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
-
-
-def mlp(sizes: tuple[int, ...], activation: str, seed: int) -> Graph:
-    """Gemm after Gemm, weights uniform, with a hard tanh or the sign between them."""
-    random, value, nodes = np.random.default_rng(seed), "flat", []
-    constants: dict[str, Any] = {}
-    nodes.append(helper.make_node("Flatten", ["x"], ["flat"], name="flat"))
-    constants["low"], constants["high"] = np.float32(-1), np.float32(1)
-    for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
-        reach = (3 / inputs) ** 0.5
-        constants[f"fc{number}_w"] = random.uniform(-reach, reach, (inputs, outputs)).astype(np.float32)
-        constants[f"fc{number}_b"] = np.zeros(outputs, np.float32)
-        last = number == len(sizes) - 1
-        result = "logits" if last else f"fc{number}"
-        nodes.append(helper.make_node("Gemm", [value, f"fc{number}_w", f"fc{number}_b"], [result], name=result))
-        if not last:
-            more = ["low", "high"] if activation == "Clip" else []
-            nodes.append(helper.make_node(activation, [result, *more], [f"act{number}"], name=f"act{number}"))
-        value = f"act{number}"
-    ends = [("x", [1, sizes[0]]), ("logits", [1, sizes[-1]])]
-    source, output = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends)
-    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    proto = helper.make_model(helper.make_graph(nodes, "mlp", [source], [output], weights))
-    onnx.checker.check_model(proto)
-    return model_of(proto, Path("mlp.onnx"), "").graph
-
-
-def of_bits(bits: int) -> Assignment:
-    """Hidden weights and activations of `bits`; the input has 8, the last layer's weights too, sums and biases 16."""
-    values = {"x": "fixed8", "flat": "fixed8", "fc1_w": WIDTHS[bits], "fc2_w": WIDTHS[bits], "fc3_w": "fixed8"}
-    hidden = {} if bits == 1 else {"act1": WIDTHS[bits], "act2": WIDTHS[bits]}
-    return Assignment("fixed16", {**values, **hidden})
-
-
-def qnn() -> Iterator[Row]:
-    found = data.load("mnist")
-    assert found.y_train is not None
-    assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:QNN_SAMPLES], found.x_test))
-    samples = divide(x, found.y_train[:QNN_SAMPLES], QNN.seed)
-    bench = Bench(mlp(QNN_SIZES, "Clip", QNN.seed), samples, x_test, found.y_test)
-    floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
-    yield {"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}
-    for bits in WIDTHS:
-        assignment = of_bits(bits)
-        own = replace(bench, graph=mlp(QNN_SIZES, "Sign", QNN.seed)) if bits == 1 else bench
-        before = None if bits == 1 else bench.untrained(assignment, floats.constants)
-        _, accuracy, seconds = own.trained(assignment, QNN)
-        yield {"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)}
-
-
 # ---- clustered weights
 
-CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3)
-CLUSTER_FORMATS = ("kmeans16",)
+CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3, teacher=1.0)
 PICTURES = 2500
-
-
-def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first pictures (count, 3, 32, 32) of a file of JPEGs, 0 to 255, and their labels."""
-    with np.load(Path(os.environ["HIL_DATA"]) / "large" / name, allow_pickle=False) as file:
-        jpeg, offsets, labels = file["jpeg"], file["offsets"], file["y"][:count]
-    found = [Image.open(io.BytesIO(jpeg[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB") for i in range(count)]
-    return np.stack([np.asarray(image) for image in found]).transpose(0, 3, 1, 2).astype(np.float32), labels
 
 
 def clusters() -> Iterator[Row]:
     graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
     samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
     bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
-    for name in CLUSTER_FORMATS:
-        formats = Assignment(name)
-        _, after, seconds = bench.trained(formats, CLUSTERED)
-        yield {
-            "weights": name,
-            "float": bench.judge(formats).float_correct({}, bench.x_test, bench.y_test),
-            "post-training": bench.untrained(formats, {}),
-            "retrained": after,
-            "seconds": round(seconds),
-        }
+    formats = Assignment("kmeans16")
+    before = bench.judge(formats).float_correct({}, bench.x_test, bench.y_test)
+    empty = {"float": before, "post-training": bench.untrained(formats, {})}
+    for moved, schedule in (("entries", replace(CLUSTERED, entries=True)), ("weights", CLUSTERED)):
+        _, after, seconds = bench.trained(formats, schedule)
+        yield {"weights": "kmeans16", "moved": moved, **empty, "retrained": after, "seconds": round(seconds)}
 
 
 # ---- training in limited precision
 
 PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
+SLOW = replace(PLAIN, rate=0.02)
 FRACTIONS = (8, 10, 12, 14)
-TINY = 2.0**-22  # of the last layer's weights: gradients behind it are below 2^-24
+COLORED = Schedule(epochs=8, batch=50, rate=0.1)
+COLORED_PICTURES = 4000
 
 
-def arithmetic() -> Iterator[Row]:
-    """An MLP by plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+def digits_bench(graph: Graph, count: int) -> Bench:
+    """`count` digits of MNIST, each a vector, for `graph`."""
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:10000], found.x_test))
-    samples = divide(x, found.y_train[:10000], PLAIN.seed)
-    bench = Bench(mlp((784, 128, 128, 10), "Relu", PLAIN.seed), samples, x_test, found.y_test)
-    plain = bench.trained(Assignment("float32"), PLAIN, Limited(8, 16, False))[1]
-    yield {"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}
-    for fraction in FRACTIONS:
-        row: dict[str, Any] = {"arithmetic": f"fixed16:{16 - fraction}.{fraction}"}
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:count], found.x_test))
+    return Bench(graph, divide(x, found.y_train[:count], 0), x_test, found.y_test)
+
+
+def colored_bench() -> Bench:
+    """Pictures of CIFAR-10, 0 to 1."""
+    x, y = pictures("cifar10_train50k_jpeg.npz", COLORED_PICTURES)
+    x_test, y_test = pictures("cifar10_test10k_jpeg.npz", 10000)
+    graph = model_of(small_cnn(0), Path("cnn.onnx"), "").graph
+    return Bench(graph, divide(x / 255, y, 0), x_test / 255, y_test)
+
+
+def arithmetic() -> Iterator[Row]:
+    """Plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+    perceptron = digits_bench(mlp((784, 128, 128, 10), "Relu", 0), 10000)
+    for title, bench, schedule in (
+        ("MNIST, rate 0.1", perceptron, PLAIN),
+        ("MNIST, rate 0.02", perceptron, SLOW),
+        ("CIFAR-10, rate 0.1", colored_bench(), COLORED),
+    ):
+        plain, seconds = bench.trained(Assignment("float32"), schedule, Limited(8, 16, False))[1:]
+        yield {"on": title, "in": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": round(seconds)}
+        for fraction in FRACTIONS:
+            row: dict[str, Any] = {"on": title, "in": f"fixed16:{16 - fraction}.{fraction}"}
+            begin = time.process_time()
+            for way in ("nearest", "stochastic"):
+                limited = Limited(16 - fraction, fraction, way == "stochastic")
+                row[way] = bench.trained(Assignment("float32"), schedule, limited)[1]
+            yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+HALVES = Schedule(epochs=15, batch=400, rate=1e-2)
+LARGE = 2.0**13  # of values that are not normalized: gradients behind the first layers are below 2^-24
+
+
+def halves() -> Iterator[Row]:
+    """FP16 with the loss as it is and scaled; an MLP as it is, and one whose gradients float16 loses."""
+    for title, factor in (("0 to 1", 1.0), ("0 to 8192", LARGE)):
+        model = mlp_model((784, 16, 512, 10), "Relu", 0, factor)
+        bench = digits_bench(model_of(model, Path("mlp.onnx"), "").graph, 5000)
+        row: Row = {"inputs": title}
         begin = time.process_time()
-        for way in ("nearest", "stochastic"):
-            limited = Limited(16 - fraction, fraction, way == "stochastic")
-            row[way] = bench.trained(Assignment("float32"), PLAIN, limited)[1]
+        for way, own in (("float32", None), ("fp16, scale 1", Half(1.0)), ("fp16, dynamic", Half())):
+            row[way] = bench.trained(Assignment("float32"), HALVES, own)[1]
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "ram": ram,
-    "qnn": qnn,
+    "qnn": qnn.mnist,
+    "qnn_cifar": qnn.cifar,
+    "qnn_boards": qnn.boards,
     "clusters": clusters,
     "arithmetic": arithmetic,
+    "halves": halves,
+    "pruning": pruning.rows,
 }
 
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.papers import record
+from benchmarks.papers import elsewhere, record
 from benchmarks.papers.paper import Paper, Verdict, table
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
 MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
-# What stands on pages of its own: title, page, command.
-ELSEWHERE = (
-    ("Layer-wise precision on ReRAM by reinforcement learning (PPO)", "../reram.md", "python -m benchmarks.reram"),
-    ("Deep Learning with Limited Numerical Precision", "../training.md", "python -m benchmarks.training"),
-)
 
 
 def page(paper: Paper, folder: Path = record.FOLDER) -> str:
@@ -55,8 +50,9 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         rows = record.rows_of(record.read(paper.name, folder))
         parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`")
         parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
-    lines = [(f"[{title}]({link})", f"`{command}`") for title, link, command in ELSEWHERE]
-    parts += ["## On pages of their own", table(("Paper", "Command"), lines)]
+    for other in elsewhere.PAGES:
+        parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
+        parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
