@@ -21,6 +21,7 @@ class Step:
 
 
 def steps_of(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+    """The operations of a body in order, each with the loops it is in."""
     for item in body:
         if isinstance(item, Op):
             yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
