@@ -23,7 +23,12 @@ from tinyhil.search.engine.library import load_engine
 if TYPE_CHECKING:
     from tinyhil.train.fit import Epoch, Trained
 
-OF_NO_RESULT = ("out", "threads")  # options that do not change the weights
+OF_NO_RESULT = (
+    "out",
+    "threads",
+    "data",
+    "held_out",
+)  # options that do not change the weights: samples count, not their files
 
 
 @dataclass(frozen=True, slots=True)
