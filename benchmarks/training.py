@@ -14,15 +14,14 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+from benchmarks import pruning
+from benchmarks.mlp import mlp_model, small_cnn
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
@@ -31,7 +30,7 @@ from tinyhil.graph import Graph
 from tinyhil.harness.job import open_model
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
-from tinyhil.train.arithmetic import Arithmetic, Limited
+from tinyhil.train.arithmetic import Arithmetic, Half, Limited
 from tinyhil.train.fit import Job, Schedule, Trained, train
 from tinyhil.train.integers import Judge
 from tinyhil.train.samples import Samples, divide
@@ -116,28 +115,7 @@ WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
 
 
 def mlp(sizes: tuple[int, ...], activation: str, seed: int) -> Graph:
-    """Gemm after Gemm, weights uniform, with a hard tanh or the sign between them."""
-    random, value, nodes = np.random.default_rng(seed), "flat", []
-    constants: dict[str, Any] = {}
-    nodes.append(helper.make_node("Flatten", ["x"], ["flat"], name="flat"))
-    constants["low"], constants["high"] = np.float32(-1), np.float32(1)
-    for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
-        reach = (3 / inputs) ** 0.5
-        constants[f"fc{number}_w"] = random.uniform(-reach, reach, (inputs, outputs)).astype(np.float32)
-        constants[f"fc{number}_b"] = np.zeros(outputs, np.float32)
-        last = number == len(sizes) - 1
-        result = "logits" if last else f"fc{number}"
-        nodes.append(helper.make_node("Gemm", [value, f"fc{number}_w", f"fc{number}_b"], [result], name=result))
-        if not last:
-            more = ["low", "high"] if activation == "Clip" else []
-            nodes.append(helper.make_node(activation, [result, *more], [f"act{number}"], name=f"act{number}"))
-        value = f"act{number}"
-    ends = [("x", [1, sizes[0]]), ("logits", [1, sizes[-1]])]
-    source, output = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends)
-    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    proto = helper.make_model(helper.make_graph(nodes, "mlp", [source], [output], weights))
-    onnx.checker.check_model(proto)
-    return model_of(proto, Path("mlp.onnx"), "").graph
+    return model_of(mlp_model(sizes, activation, seed), Path("mlp.onnx"), "").graph
 
 
 def of_bits(bits: int) -> Assignment:
@@ -148,12 +126,7 @@ def of_bits(bits: int) -> Assignment:
 
 
 def qnn() -> Iterator[Row]:
-    found = data.load("mnist")
-    assert found.y_train is not None
-    assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:QNN_SAMPLES], found.x_test))
-    samples = divide(x, found.y_train[:QNN_SAMPLES], QNN.seed)
-    bench = Bench(mlp(QNN_SIZES, "Clip", QNN.seed), samples, x_test, found.y_test)
+    bench = digits_bench(mlp(QNN_SIZES, "Clip", QNN.seed), QNN_SAMPLES)
     floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
     yield {"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}
     for bits in WIDTHS:
@@ -198,26 +171,61 @@ def clusters() -> Iterator[Row]:
 # ---- training in limited precision
 
 PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
+SLOW = replace(PLAIN, rate=0.02)
 FRACTIONS = (8, 10, 12, 14)
-TINY = 2.0**-22  # of the last layer's weights: gradients behind it are below 2^-24
+COLORED = Schedule(epochs=8, batch=50, rate=0.1)
+COLORED_PICTURES = 4000
 
 
-def arithmetic() -> Iterator[Row]:
-    """An MLP by plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+def digits_bench(graph: Graph, count: int) -> Bench:
+    """`count` digits of MNIST, each a vector, for `graph`."""
     found = data.load("mnist")
     assert found.y_train is not None
     assert found.y_test is not None
-    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:10000], found.x_test))
-    samples = divide(x, found.y_train[:10000], PLAIN.seed)
-    bench = Bench(mlp((784, 128, 128, 10), "Relu", PLAIN.seed), samples, x_test, found.y_test)
-    plain = bench.trained(Assignment("float32"), PLAIN, Limited(8, 16, False))[1]
-    yield {"arithmetic": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": None}
-    for fraction in FRACTIONS:
-        row: dict[str, Any] = {"arithmetic": f"fixed16:{16 - fraction}.{fraction}"}
+    x, x_test = (a.reshape(len(a), -1) for a in (found.x_train[:count], found.x_test))
+    return Bench(graph, divide(x, found.y_train[:count], 0), x_test, found.y_test)
+
+
+def colored_bench() -> Bench:
+    """Pictures of CIFAR-10, 0 to 1."""
+    x, y = pictures("cifar10_train50k_jpeg.npz", COLORED_PICTURES)
+    x_test, y_test = pictures("cifar10_test10k_jpeg.npz", 10000)
+    graph = model_of(small_cnn(0), Path("cnn.onnx"), "").graph
+    return Bench(graph, divide(x / 255, y, 0), x_test / 255, y_test)
+
+
+def arithmetic() -> Iterator[Row]:
+    """Plain descent; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
+    perceptron = digits_bench(mlp((784, 128, 128, 10), "Relu", 0), 10000)
+    for title, bench, schedule in (
+        ("MNIST, rate 0.1", perceptron, PLAIN),
+        ("MNIST, rate 0.02", perceptron, SLOW),
+        ("CIFAR-10, rate 0.1", colored_bench(), COLORED),
+    ):
+        plain, seconds = bench.trained(Assignment("float32"), schedule, Limited(8, 16, False))[1:]
+        yield {"on": title, "in": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": round(seconds)}
+        for fraction in FRACTIONS:
+            row: dict[str, Any] = {"on": title, "in": f"fixed16:{16 - fraction}.{fraction}"}
+            begin = time.process_time()
+            for way in ("nearest", "stochastic"):
+                limited = Limited(16 - fraction, fraction, way == "stochastic")
+                row[way] = bench.trained(Assignment("float32"), schedule, limited)[1]
+            yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+HALVES = Schedule(epochs=15, batch=400, rate=1e-2)
+LARGE = 2.0**13  # of values that are not normalized: gradients behind the first layers are below 2^-24
+
+
+def halves() -> Iterator[Row]:
+    """FP16 with the loss as it is and scaled; an MLP as it is, and one whose gradients float16 loses."""
+    for title, factor in (("0 to 1", 1.0), ("0 to 8192", LARGE)):
+        model = mlp_model((784, 16, 512, 10), "Relu", 0, factor)
+        bench = digits_bench(model_of(model, Path("mlp.onnx"), "").graph, 5000)
+        row: Row = {"inputs": title}
         begin = time.process_time()
-        for way in ("nearest", "stochastic"):
-            limited = Limited(16 - fraction, fraction, way == "stochastic")
-            row[way] = bench.trained(Assignment("float32"), PLAIN, limited)[1]
+        for way, own in (("float32", None), ("fp16, scale 1", Half(1.0)), ("fp16, dynamic", Half())):
+            row[way] = bench.trained(Assignment("float32"), HALVES, own)[1]
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
@@ -226,6 +234,8 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "qnn": qnn,
     "clusters": clusters,
     "arithmetic": arithmetic,
+    "halves": halves,
+    "pruning": pruning.rows,
 }
 
 

@@ -9,7 +9,7 @@ def describe(plan: Plan) -> str:
     """One or more lines: peak, bound, how far apart, and what proves it."""
     lines = [f"peak {plan.peak_bytes} B, lower bound {plan.lower_bound_bytes} B, planner {plan.planner}"]
     if plan.proven:
-        lines.append(f"optimal: {_reason(plan)}")
+        lines.append(f"optimal placement: {_reason(plan)}")
     else:
         percent = 100 * plan.gap_bytes / max(1, plan.lower_bound_bytes)
         lines.append(f"not proven optimal: gap {plan.gap_bytes} B ({percent:.1f} %); bound: {_reason(plan)}")

@@ -218,7 +218,7 @@ def test_too_small_region_and_unknown_planner() -> None:
 
 def test_describe_and_record() -> None:
     found = memplan.plan(CHAIN)
-    assert "optimal: at instant 2 buffers of 8 B are live at once" in memplan.describe(found)
+    assert "optimal placement: at instant 2 buffers of 8 B are live at once" in memplan.describe(found)
     record = memplan.as_record(found, 0.5, 7)
     assert (record["peak_bytes"], record["proven"], record["fits"]) == (8, True, False)
     gap = replace(GOOD, peak_bytes=10, proven=False)

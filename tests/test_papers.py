@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.papers import pages, record
+from benchmarks.papers.__main__ import main
+from benchmarks.papers.minun.facts import LIMITS, NETWORKS, NOT_AT_HAND, SEEDOT
+from benchmarks.papers.minun.networks import ROWS, cr62
 from benchmarks.papers.paper import Cell, Paper, Row
 from benchmarks.papers.registry import PAPERS
 from tinyhil.errors import DataError
+from tools.zoo_table import LIMIT_BYTES
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCE = {"commit": "0" * 40, "utc": "2026-01-01T00:00:00Z"}
 
 
@@ -52,7 +55,7 @@ def test_what_is_kept_names_its_commit_and_is_asked_for(paper: Paper) -> None:
     assert set(kept) <= {cell.key for cell in paper.cells()}
     assert all(len(cell["commit"]) == 40 for cell in kept.values())
     for claim in paper.claims:
-        assert claim.judge({}).outcome == "not testable here"
+        assert claim.judge({}).ours  # nothing measured yet
 
 
 def test_a_killed_run_goes_on_behind_its_last_cell(tmp_path: Path) -> None:
@@ -84,10 +87,37 @@ def test_a_killed_run_goes_on_behind_its_last_cell(tmp_path: Path) -> None:
     assert len(measured) == 4
 
 
-def test_the_command_lists_and_refuses() -> None:
-    command = [sys.executable, "-m", "benchmarks.papers"]
-    listed = subprocess.run([*command, "--list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == [paper.name for paper in PAPERS]
-    refused = subprocess.run([*command, "nothing"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "Traceback" not in refused.stderr
+def test_the_command_lists_and_refuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["papers", "--list"])
+    assert main() == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [paper.name for paper in PAPERS]
+    monkeypatch.setattr(sys, "argv", ["papers", "nothing"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+
+def test_limits_of_minun_are_the_same_everywhere() -> None:
+    for network, limit_bytes in LIMIT_BYTES.items():
+        assert LIMITS[NETWORKS[network]][0] == limit_bytes
+    assert set(NETWORKS) == set(LIMIT_BYTES) | set(ROWS)
+    assert {row for row in LIMITS if row not in NETWORKS.values()} == {row for row in LIMITS if row[1] in NOT_AT_HAND}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pytorch")
+@pytest.mark.skipif(not os.environ.get("HIL_DATA"), reason="needs HIL_DATA")
+def test_samples_far_from_all_prototypes_teach_too() -> None:
+    """62 characters of street images: trained by kernels alone, three of four prototypes are of no use."""
+    from models.training import protonn
+    from models.training.fit import Schedule
+
+    (x, y), (x_test, y_test) = cr62()
+    right = {}
+    for relative in (False, True):
+        recipe = protonn.Recipe(20, 74, 62, relative=relative, shift=1, schedule=Schedule(60, label_smoothing=0.1))
+        found = protonn.train(x.reshape(len(x), -1), y, recipe)
+        z = x_test.reshape(len(x_test), -1) @ found.projection + found.bias
+        kernels = np.exp(-found.gamma_squared * ((z[:, None] - found.prototypes) ** 2).sum(2))
+        right[relative] = float((np.argmax(kernels @ found.labels, 1) == y_test).mean())
+    assert right[True] > SEEDOT["ProtoNN", "cr-62"].float_percent / 100
+    assert right[True] > right[False] + 0.1

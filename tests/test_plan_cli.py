@@ -176,7 +176,7 @@ def test_a_model_on_a_board(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["board"], found["capacity_bytes"], found["streamed"]) == ("uno", 2048, True)
     code, out, err = hil(capsys, "--model", "fastgrnn_har", "--board", "uno")
     assert (code, err) == (0, "")
-    assert "peak 192 B, lower bound 192 B, planner portfolio\noptimal: at instant " in out
+    assert "peak 192 B, lower bound 192 B, planner portfolio\noptimal placement: at instant " in out
     assert "operations reordered: " in out
     assert "uno: arena 192 B + input 252 B (streamed) of 2048 B RAM" in out
 

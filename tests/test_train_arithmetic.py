@@ -44,6 +44,13 @@ def test_gradients_and_values_are_rounded() -> None:
     assert x.grad.item() == 0.5
 
 
+def test_what_saturates_has_no_gradient() -> None:
+    x = torch.tensor([-2.5, -2.0, 1.0, 2.0, 2.5]).requires_grad_()
+    holder(Limited(2, 4, False), (0,)).value("v", x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
 def test_layers_behind_tiny_weights_learn_with_a_scaled_loss_alone() -> None:
     """Gradients of the first layer lie below 2^-24: float16 loses them, unless the loss is scaled."""
     given = job(1)

@@ -7,10 +7,11 @@ weights that are updated float32; the loss is scaled so that small gradients sta
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -29,6 +30,11 @@ class Limited:
     fraction: int
     stochastic: bool
 
+    @property
+    def end(self) -> float:
+        """Magnitude from which on values saturate."""
+        return float(2.0 ** (self.integer - 1))
+
     def converted(self, x: Tensor, random: torch.Generator) -> Tensor:
         """To the nearest number (of two the lower), or up with the probability of what is lost."""
         units = x * 2.0**self.fraction
@@ -45,6 +51,7 @@ class Half:
     """float16; `scale` of the loss: a number, or None for one that doubles until gradients overflow."""
 
     scale: float | None = None
+    end: ClassVar[float] = math.inf  # what overflows has no gradient that is finite: the loss scale sees to it
 
     def converted(self, x: Tensor, random: torch.Generator) -> Tensor:
         return x.to(torch.float16).to(x.dtype)
@@ -71,17 +78,18 @@ def parse(text: str, rounding: str, loss_scale: str) -> Arithmetic:
 
 
 class _Converted(torch.autograd.Function):
-    """Forward the value in the arithmetic, backward its gradient."""
+    """Forward the value in the arithmetic, backward its gradient; none where the value saturated."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, holder: Arithmetical) -> Tensor:
         context.holder = holder
+        context.save_for_backward(x.abs() <= holder.arithmetic.end)
         return holder.converted(x)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        holder = context.holder
-        return holder.converted(gradients[0]), None
+        (inside,) = context.saved_tensors
+        return torch.where(inside, context.holder.converted(gradients[0]), 0.0), None
 
 
 @dataclass(frozen=True, slots=True)

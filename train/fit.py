@@ -23,6 +23,7 @@ from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
+from tinyhil.train.prune import Pruning, mask, require_zeros
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
 from tinyhil.train.scales import LearnedQuantizers, ends_of, held, ranges_with, started
@@ -91,6 +92,7 @@ class Job:
     checkpoint: Path | None = None
     identity: str = ""
     arithmetic: Arithmetic | None = None  # of the training itself; None: float32, and the program's own formats
+    pruning: Pruning | None = None
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ def train(job: Job) -> Trained:
         given = {name: value.detach().numpy() for name, value in net.weights.items()}
         _judge(run, Epoch(0, math.nan, 0.0), given)
     for number in range(len(run.epochs), job.schedule.epochs + 1):
+        _prune(run, number)
         used = _quantizers(run)
         if job.schedule.entries:
             used = _with_entries(run, used)
@@ -183,8 +186,22 @@ def _learn(run: _Run, steps: Mapping[str, torch.Tensor]) -> None:
 
 
 def _best(run: _Run) -> Epoch:
-    """Of equal ones the last, whose loss is the lowest."""
-    return max(run.epochs, key=lambda epoch: (epoch.accuracy, epoch.number))
+    """Of equal ones the last, whose loss is the lowest; of those before pruning is complete the last."""
+    complete = 0 if run.job.pruning is None else run.job.pruning.complete
+    return max(run.epochs, key=lambda epoch: (epoch.number >= complete, epoch.accuracy, epoch.number))
+
+
+@torch.no_grad()
+def _prune(run: _Run, number: int) -> None:
+    """More zeros for this epoch. What the first one leaves out is looked at as the program would hold it."""
+    pruning, graph = run.job.pruning, run.job.judge.graph
+    if pruning is None:
+        return
+    pruned = {name: mask(run.net.weights[name], share) for name, share in pruning.at(number).items()}
+    for name, kept in pruned.items():
+        run.net.weights[name].mul_(kept)
+    run.masks = {**run.masks, **{name: kept * run.masks.get(name, 1) for name, kept in pruned.items()}}
+    require_zeros(on_grid(_latents(run), _quantizers(run), graph), pruned)
 
 
 def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
@@ -193,10 +210,10 @@ def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
     program = judge.program(constants, run.ranges(constants, run.ends))
     accuracy = judge.correct(program, samples.x_chosen_by, samples.y_chosen_by)
     judged = Epoch(epoch.number, epoch.loss, accuracy)
-    if not run.epochs or accuracy >= _best(run).accuracy:
+    run.epochs.append(judged)
+    if _best(run) is judged:
         run.kept = {name: array.copy() for name, array in constants.items()}
         run.kept_ends = dict(run.ends)
-    run.epochs.append(judged)
     run.job.tell(judged)
 
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.papers import record
+from benchmarks.papers import elsewhere, record
 from benchmarks.papers.paper import Paper, Verdict, table
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "papers"
 MADE = "Made by `python -m benchmarks.papers`; not edited by hand."
-# What stands on pages of its own: title, page, command.
-ELSEWHERE = (
-    ("Layer-wise precision on ReRAM by reinforcement learning (PPO)", "../reram.md", "python -m benchmarks.reram"),
-    ("Deep Learning with Limited Numerical Precision", "../training.md", "python -m benchmarks.training"),
-)
 
 
 def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     """The text of docs/papers/<name>.md."""
     cells = record.read(paper.name, folder)
     rows = record.rows_of(cells)
-    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(cells)}"]
+    parts = [f"# {paper.title}", f"`{paper.command}`. {MADE} {_measured(paper, cells)}"]
     parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
     parts.append(paper.body(rows))
     parts += [f"![{name}]({paper.name}/{name}.svg)" for name in paper.figures]
@@ -30,13 +25,12 @@ def page(paper: Paper, folder: Path = record.FOLDER) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _measured(cells: record.Record) -> str:
+def _measured(paper: Paper, cells: record.Record) -> str:
     commits = dict.fromkeys(cell["commit"][:10] for cell in cells.values())
     seconds = sum(cell["processor_s"] for cell in cells.values())
     failed = [f"`{key}`: {cell['row']['failed']}" for key, cell in cells.items() if "failed" in cell["row"]]
-    said = (
-        f"{len(cells)} cells, {seconds / 60:.1f} minutes of one processor, commit {', '.join(commits) or 'none yet'}."
-    )
+    count, spent = len(list(paper.cells())), f"{seconds / 60:.1f} minutes of one processor"
+    said = f"{len(cells)} of {count} cells, {spent}, commit {', '.join(commits) or 'none yet'}."
     return said + "".join(f"\nNot measured: {line}." for line in failed)
 
 
@@ -56,8 +50,9 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         rows = record.rows_of(record.read(paper.name, folder))
         parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`")
         parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
-    lines = [(f"[{title}]({link})", f"`{command}`") for title, link, command in ELSEWHERE]
-    parts += ["## On pages of their own", table(("Paper", "Command"), lines)]
+    for other in elsewhere.PAGES:
+        parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")
+        parts.append(_claims([(claim.text, claim.judge({})) for claim in other.claims]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

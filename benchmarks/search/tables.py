@@ -1,7 +1,7 @@
 """What the tables of docs/measured/search.md show, measured row by row.
 
-RAM limits are those MinUn was run with: arena without the model input. Searches see the training part, figures are of
-the test part.
+RAM is the arena without the model input. Searches see the training part, figures are of the test part. MinUn's own
+tables: benchmarks/papers/minun/.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
-from benchmarks.search.paper import ROWS, trained
+from benchmarks.search.large import LARGE, large
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
@@ -41,21 +40,10 @@ MIXES = (
     ("lagrange", "both", f"fixed8,fixed16,{POSITS}"),
 )
 SEARCH_SAMPLES = 1000
-# model -> bytes: fixed 8/16 and posit 8/16 (MinUn, LCTES 2023, as its authors' run scripts have them)
-LIMITS = {
-    "protonn_usps2": (60, 40),
-    "bonsai_usps2": (120, 60),
-    "fastgrnn_usps10": (512, 416),
-    "protonn_usps10": (891, 891),
-    "bonsai_usps10": (84, 43),
-    "protonn_letter26": (77, 64),
-    "bonsai_letter26": (124, 99),
-    "protonn_mnist10": (61, 41),
-    "bonsai_mnist10": (60, 45),
-    "fastgrnn_mnist10": (1280, 768),
-    "fastgrnn_har": (792, 360),
-    "fastgrnn_dsa19": (740, 493),
-}
+MODELS = (
+    "protonn_usps2", "bonsai_usps2", "fastgrnn_usps10", "protonn_usps10", "bonsai_usps10", "protonn_letter26",
+    "bonsai_letter26", "protonn_mnist10", "bonsai_mnist10", "fastgrnn_mnist10", "fastgrnn_har", "fastgrnn_dsa19",
+)  # fmt: skip
 PEERS = ("peer_protonn_usps2", "peer_bonsai_usps2", "peer_fastgrnn_usps10")
 # Points of accuracy that Shiftry loses with these weights at these limits: its compiler run on the same 2007 points.
 SHIFTRY_LOSES = {"peer_protonn_usps2": 1.35, "peer_bonsai_usps2": 0.45, "peer_fastgrnn_usps10": 1.04}
@@ -96,13 +84,6 @@ def _request(model: str, limit: int, strategy: str, evaluations: int) -> SearchR
     return SearchRequest(model, limit, name, tuple(options), evaluations=evaluations, samples=SEARCH_SAMPLES)
 
 
-def table1(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Every strategy at MinUn's limits for fixed point."""
-    for model in models:
-        for strategy in STRATEGIES:
-            yield measured(_request(model, LIMITS[model][0], strategy, evaluations))
-
-
 def tight(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """HAUNTER and ours where memory is short: the least feasible arena plus a quarter and a half of what is saved."""
     for model in models:
@@ -139,13 +120,6 @@ def truth(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
             for strategy in ("exhaustive", "haunter", "lagrange"):
                 budget = 5000 if strategy == "exhaustive" else evaluations
                 yield measured(SearchRequest(model, limit, strategy, evaluations=budget, samples=SEARCH_SAMPLES))
-
-
-def posit(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The same with posits, at MinUn's limits for posits."""
-    for model in models:
-        for strategy in STRATEGIES:
-            yield measured(replace(_request(model, LIMITS[model][1], strategy, evaluations), formats=POSITS))
 
 
 def mixed(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -186,21 +160,6 @@ def peers(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]
                 limit = min(found["ram"] - 1, limit * 9 // 10)
 
 
-def paper(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Rows of the paper without a model in the zoo: networks trained here once, at MinUn's limits."""
-    folder = default_cache_dir() / "paper"
-    folder.mkdir(parents=True, exist_ok=True)
-    for model in models:
-        path = trained(model, folder)
-        for limit, formats in zip(ROWS[model].limits, ("fixed8,fixed16", POSITS), strict=True):
-            train = folder / f"{model}_train.npz"
-            request = SearchRequest(
-                str(path), limit, formats=formats, evaluations=evaluations, samples=SEARCH_SAMPLES, inputs=train,
-                held_out=folder / f"{model}.npz", calibrate=train,
-            )  # fmt: skip
-            yield {**measured(request), "offer": formats}
-
-
 def _peer_request(folder: Path, peer: str, limit: int, evaluations: int) -> SearchRequest:
     train = folder / f"{peer}_train.npz"
     return SearchRequest(
@@ -220,11 +179,9 @@ SHORT = ("fastgrnn_har", "protonn_usps2", "bonsai_usps2", "fastgrnn_usps10", "bo
 # name -> how it is measured, on which models, with how many evaluations per search
 TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "peers": (peers, PEERS, 20),
-    "paper": (paper, tuple(ROWS), 30),
-    "table1": (table1, tuple(LIMITS), 200),
-    "posit": (posit, tuple(LIMITS), 200),
     "tight": (tight, SHORT, 30),
-    "mixed": (mixed, tuple(LIMITS), 60),
+    "mixed": (mixed, MODELS, 60),
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
+    "large": (large, LARGE, 10),
 }

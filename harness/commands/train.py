@@ -36,6 +36,12 @@ from tinyhil.harness.commands.common import say
     help="Of --arithmetic fixed16.",
 )
 @click.option("--loss-scale", default="dynamic", show_default=True, help="Of --arithmetic fp16: a number, or dynamic.")
+@click.option(
+    "--prune",
+    multiple=True,
+    metavar="[NAME=]SHARE",
+    help="So much of each matrix, or of this one, becomes zero, the smallest weights first; may be repeated.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--samples", type=click.IntRange(min=10), help="Train on so many samples, evenly spread.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Of torch.")

@@ -20,8 +20,10 @@ from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
 from tinyhil.harness.zoo import ModelSource
 from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.preference import input_bytes
+from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
@@ -127,6 +129,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     source, assignment, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     placed, notes = _placed(wanted, arranged, board)
+    proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
     asked = wanted.ram or wanted.capacity
     capacity = asked if board is None or asked is not None else board.chip.ram_bytes
@@ -134,6 +137,9 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     if placed.program is not arranged:
         notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
     extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
+    extra["schedule_proven"] = proof is not None
+    if proof is not None:
+        notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
         chip = board.chip.model_copy(update={"ram_bytes": capacity})
@@ -180,6 +186,12 @@ def _placed(wanted: Wanted, program: Program, board: BoardSpec | None) -> tuple[
     found = cheapest_within(program, limit_bytes, wanted.without, wanted.planner, budget)
     products, more_time = 100 * found.more_products, 100 * found.more_time
     return found.placed, [f"fastest schedule found: {products:+.1f} % products, {more_time:+.1f} % time as modelled"]
+
+
+def _proof(wanted: Wanted, program: Program, placed: Placement) -> ScheduleProof | None:
+    """That no schedule needs less, where that was asked for and can be shown."""
+    is_least = wanted.ram is None and ROWS.name not in wanted.without and placed.plan.proven
+    return prove_schedule(program, placed.plan.peak_bytes) if is_least else None
 
 
 def arranged_without(program: Program, board: BoardSpec, without: Collection[str]) -> Program:

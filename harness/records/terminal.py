@@ -86,4 +86,4 @@ def _memory(memory: Mapping[str, Any]) -> str:
 
 
 def _plan(plan: Mapping[str, Any]) -> str:
-    return "proven optimal" if plan["proven"] else f"lower bound {plan['lower_bound_bytes']} B"
+    return "optimal placement" if plan["proven"] else f"lower bound {plan['lower_bound_bytes']} B"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,12 @@ from tinyhil.search.engine.library import load_engine
 if TYPE_CHECKING:
     from tinyhil.train.fit import Epoch, Trained
 
-OF_NO_RESULT = ("out", "threads")  # options that do not change the weights
+OF_NO_RESULT = (
+    "out",
+    "threads",
+    "data",
+    "held_out",
+)  # options that do not change the weights: samples count, not their files
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class TrainRequest:
     arithmetic: str | None = None
     rounding: str = "nearest"
     loss_scale: str = "dynamic"
+    prune: tuple[str, ...] = ()
 
     def check(self) -> None:
         if self.out.suffix.lower() != ".onnx":
@@ -81,6 +87,7 @@ class TrainOutcome:
     trained: Trained
     tested: Tested | None
     cpu_seconds: float
+    zeros: Mapping[str, float]  # of each matrix that was pruned, the share
 
     @property
     def printed(self) -> dict[str, Any]:
@@ -93,6 +100,7 @@ class TrainOutcome:
             "epochs": [
                 {**asdict(epoch), "loss": epoch.loss if epoch.number else None} for epoch in self.trained.epochs
             ],
+            "zeros": dict(self.zeros),
             "cpu_seconds": round(self.cpu_seconds, 1),
         }
 
@@ -104,6 +112,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     from tinyhil.train.arithmetic import parse
     from tinyhil.train.fit import Job, Schedule, train
     from tinyhil.train.integers import Judge
+    from tinyhil.train.prune import parse_pruning
     from tinyhil.train.samples import divide
 
     begin = time.process_time()
@@ -116,7 +125,8 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)
     own = None if request.arithmetic is None else parse(request.arithmetic, request.rounding, request.loss_scale)
-    job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment), own)
+    pruning = parse_pruning(request.prune, opened.model.graph, request.epochs)
+    job = Job(judge, samples, schedule, tell, checkpoint, _identity(request, opened, split, assignment), own, pruning)
     trained = train(job)
     _write(request, opened, trained, split)
     checkpoint.unlink(missing_ok=True)
@@ -129,7 +139,8 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
             judge.correct(judge.program(trained.constants, trained.ranges), x, y),
             judge.float_correct({}, x, y),
         )
-    return TrainOutcome(request, trained, tested, time.process_time() - begin)
+    zeros = {name: float(np.mean(trained.constants[name] == 0)) for name in (() if pruning is None else pruning.shares)}
+    return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
 
 
 def _require_torch() -> None:

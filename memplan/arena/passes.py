@@ -30,9 +30,9 @@ ORDER = Pass(
 )
 ROWS = Pass(
     "rows",
-    "convolutions, pools, sums, parts of a whole and element-wise operations go row by row through line buffers",
-    "program already planned",
-    "each row made once, same integers; loops over rows of tables",
+    "windows, sums, parts of a whole and element-wise operations go row by row, layers before a mean by channels",
+    "program",
+    "each row made once, same integers; loops over rows of tables, groups of channels",
 )
 PASSES: tuple[Pass, ...] = (IN_PLACE, VIEWS, GAPS, ORDER, ROWS)
 ALL_NAMES = frozenset(one.name for one in PASSES)

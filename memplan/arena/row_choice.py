@@ -77,7 +77,7 @@ def _bound(program: Program) -> Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Bytes that a part needs at once, and the products that its rows cost."""
 
     needs: int
@@ -93,7 +93,7 @@ class Cut:
     products: int
     chosen: tuple[Chosen, ...]
 
-    def with_part(self, span: Span, part: _Part) -> Cut:
+    def with_part(self, span: Span, part: Part) -> Cut:
         first, end = span
         chosen = ((first, end, part.strips),) if end - first > 1 else ()
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
@@ -125,9 +125,9 @@ class Cuts:
         self._rings: dict[tuple[str, int], int] = {}
 
     @cached_property
-    def parts(self) -> dict[Span, list[_Part]]:
+    def parts(self) -> dict[Span, list[Part]]:
         """Of each span of the body the ways to carry it out."""
-        found = {(i, i + 1): [_Part(self._single(i), 0)] for i in range(len(self._items))}
+        found = {(i, i + 1): [Part(self._single(i), 0)] for i in range(len(self._items))}
         longest = max(4, min(MOST_STAGES, MOST_PARTS // max(1, len(self.stages))))
         for first in self.stages:
             end = first + 1
@@ -142,7 +142,7 @@ class Cuts:
         """The least possible maximum over the parts."""
         best = [0]
         for end in range(1, len(self._items) + 1):
-            best.append(min(max(best[first], part.needs) for first, part in self._last[end]))
+            best.append(min(max(best[first], part.needs) for first, part in self.ending(end)))
         return best[-1]
 
     def cheapest(self, limit_bytes: int = EVEN) -> Cut:
@@ -151,7 +151,7 @@ class Cuts:
         best: list[Cut | None] = [Cut(0, 0, ())]
         for end in range(1, len(self._items) + 1):
             options = []
-            for first, part in self._last[end]:
+            for first, part in self.ending(end):
                 before = best[first]
                 if before is not None and part.needs <= limit_bytes:
                     options.append(before.with_part((first, end), part))
@@ -164,10 +164,13 @@ class Cuts:
         limits = sorted({part.needs for ways in self.parts.values() for part in ways if part.needs >= least})
         return limits[bisect_left(limits, True, key=lambda limit: self.cheapest(limit).products <= most_products)]
 
-    @cached_property
-    def _last(self) -> dict[int, list[tuple[int, _Part]]]:
+    def ending(self, end: int) -> list[tuple[int, Part]]:
         """The parts that end there, and where they begin."""
-        found: dict[int, list[tuple[int, _Part]]] = {}
+        return self._last[end]
+
+    @cached_property
+    def _last(self) -> dict[int, list[tuple[int, Part]]]:
+        found: dict[int, list[tuple[int, Part]]] = {}
         for (first, end), ways in self.parts.items():
             found.setdefault(end, []).extend((first, part) for part in ways)
         return found
@@ -209,7 +212,7 @@ class Cuts:
         dying = [name for name in overwritable(self.program, item) if self._alone or self._uses[name][1] == index]
         return live - (self._size(item.output) if dying else 0)
 
-    def _of_rows(self, first: int, end: int) -> list[_Part]:
+    def _of_rows(self, first: int, end: int) -> list[Part]:
         """A loop over the rows of these stages, in strips, too; none if they do not all lead to the last one's
         result."""
         part = joined_parts([self.stages[i] for i in range(first, end)])
@@ -225,7 +228,7 @@ class Cuts:
         overheads = [stage.out.height * products_per_row(self.program, stage.op) for stage in part]
         whole = strips_of(part, (), 1)
         needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
-        found = [_Part(around + needs, sum(overheads))]
+        found = [Part(around + needs, sum(overheads))]
         kept = [name for name in links.makers if name not in inner]
         for count in self._counts:
             if count > part[-1].whole.width:
@@ -233,10 +236,10 @@ class Cuts:
             strips = strips_of(part, kept, count)
             again = sum(map(self._products_again, part, repeat(strips)))
             needs = self._needs(part, links, lines, strips)
-            found.append(_Part(around + needs, count * sum(overheads) + again, count))
+            found.append(Part(around + needs, count * sum(overheads) + again, count))
         return found
 
-    def _in_groups(self, first: int, end: int) -> Iterator[_Part]:
+    def _in_groups(self, first: int, end: int) -> Iterator[Part]:
         """A layer and what follows it channel by channel, some channels at a time."""
         part = [self.stages[i] for i in range(first, end)]
         inner = {stage.target for stage in part[:-1]}
@@ -262,7 +265,7 @@ class Cuts:
                     made = max(made, self._size(source) + made - self._size(result) // channels * each)
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
             calls = (len(share) - 1) * (len(part) * EXECUTION_PRODUCTS + copies)
-            yield _Part(around + most, calls, -groups)
+            yield Part(around + most, calls, -groups)
 
     def _patch(self, op: Op) -> int:
         """Elements that a layer gathers for one pixel."""

@@ -67,7 +67,7 @@ def demand_order(part: Sequence[Rows]) -> list[Made]:
 
     for at in range(len(part) - 1, -1, -1):  # the last result first; what nobody reads counts all the same
         while made[at] < part[at].out.height:
-            make(at)
+            make(min(producers[part[at].target], key=made.__getitem__))  # parts of a whole take turns
     return order
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from models.training.fit import Pruning, Scaling, Schedule, centred, fit, standard, start
 from models.training.graphs import Bonsai, bonsai
+from models.training.nets import moved
 from models.training.publish import About, publish
 from models.training.words import BONSAI
 from tinyhil.data import load
@@ -19,7 +20,8 @@ from tinyhil.data import load
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """`classes` of 1 asks for the sign of one score. `density` is the share of the projection that stays."""
+    """`classes` of 1 asks for the sign of one score. `density` is the share of the projection that stays.
+    `shift`: pictures moved by up to so many pixels."""
 
     dimensions: int
     depth: int
@@ -27,6 +29,7 @@ class Recipe:
     density: float = 1.0
     per_feature: bool = False
     hard_from: float = 0.6
+    shift: int = 0
     schedule: Schedule = field(default_factory=Schedule)
 
 
@@ -61,9 +64,12 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Bonsai:
     scaling: Scaling = (standard if recipe.per_feature else centred)(x)
     model = Network(x.shape[1], recipe)
     smoothing = recipe.schedule.label_smoothing
+    moves = torch.Generator().manual_seed(recipe.schedule.seed + 1)
 
     def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
         sharpness = None if progress >= recipe.hard_from else float(4.0 ** (4 * progress / recipe.hard_from))
+        if recipe.shift:
+            inputs = moved(inputs, recipe.shift, moves)
         scores = model(inputs, sharpness)
         if recipe.classes == 1:
             scores = torch.cat([-scores, scores], 1)

@@ -5,6 +5,7 @@ A network is a tuple of layers, which drives training, the file and the count of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -106,6 +107,12 @@ def shifted(x: torch.Tensor, most: int, random: torch.Generator) -> torch.Tensor
     down, right = (int(v) for v in torch.randint(-most, most + 1, (2,), generator=random))
     padded = functional.pad(x, (most, most, most, most))
     return padded[:, :, most + down : most + down + x.shape[2], most + right : most + right + x.shape[3]]
+
+
+def moved(x: torch.Tensor, most: int, random: torch.Generator) -> torch.Tensor:
+    """The same of square pictures as rows of (n, pixels)."""
+    side = math.isqrt(x.shape[1])
+    return shifted(x.reshape(len(x), 1, side, -1), most, random).reshape(len(x), -1)
 
 
 def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Built:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from models.training.fit import Pruning, Scaling, Schedule, centred, fit, standard, start
 from models.training.graphs import ProtoNn, protonn
+from models.training.nets import moved
 from models.training.publish import About, publish
 from models.training.words import PROTONN
 from tinyhil.data import load
@@ -19,14 +20,25 @@ from tinyhil.data import load
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """`density` is the share of the projection that stays; the rest is zero."""
+    """`density` is the share of the projection that stays; the rest is zero.
+
+    `relative`: shares of the kernels instead of the kernels, exp(-d_j^2) / sum exp(-d_i^2). Decisions are the same, as
+    every score has the one positive factor, but gradients are those of a softmax: a sample far from all prototypes
+    still moves the nearest, where its kernels alone are nearly 0 and teach nothing. What formats then could not hold is
+    kept away by `near`, a penalty on nearest distances beyond NEAR. `shift`: pictures moved by up to so many pixels."""
 
     dimensions: int
     prototypes: int
     classes: int
     density: float = 1.0
     per_feature: bool = False
+    relative: bool = False
+    near: float = 0.3
+    shift: int = 0
     schedule: Schedule = field(default_factory=Schedule)
+
+
+NEAR = 2.0  # of d^2: a kernel of 0.14
 
 
 class Network(nn.Module):
@@ -38,9 +50,13 @@ class Network(nn.Module):
         self.prototypes = nn.Parameter(prototypes)
         self.labels = nn.Parameter(labels)
 
+    def distances(self, x: torch.Tensor) -> torch.Tensor:
+        """Squared, (n, prototypes)."""
+        reduced = x @ self.projection
+        return torch.cdist(reduced, self.prototypes, compute_mode="donot_use_mm_for_euclid_dist").square()
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        distance = torch.cdist(x @ self.projection, self.prototypes, compute_mode="donot_use_mm_for_euclid_dist")
-        return torch.exp(-distance.square()) @ self.labels
+        return torch.exp(-self.distances(x)) @ self.labels
 
 
 def k_means(points: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
@@ -70,7 +86,7 @@ def initial(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Network:
     prototypes = np.concatenate(rows)
     nearest = np.sqrt(((z[:1000, None] - prototypes) ** 2).sum(2)).min(1)
     gamma = 1 / np.median(nearest)
-    labels = np.repeat(np.eye(recipe.classes), sizes, axis=0) * 4
+    labels = np.repeat(np.eye(recipe.classes), sizes, axis=0) * (8 if recipe.relative else 4)
     tensors = [torch.tensor(a.astype(np.float32)) for a in (projection * gamma, prototypes * gamma, labels)]
     return Network(*tensors)
 
@@ -81,9 +97,15 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> ProtoNn:
     scaling: Scaling = (standard if recipe.per_feature else centred)(x)
     model = initial(scaling(x), y, recipe)
     smoothing = recipe.schedule.label_smoothing
+    moves = torch.Generator().manual_seed(recipe.schedule.seed + 1)
 
     def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
-        return functional.cross_entropy(model(inputs), labels, label_smoothing=smoothing)
+        if not recipe.relative:
+            return functional.cross_entropy(model(inputs), labels, label_smoothing=smoothing)
+        distances = model.distances(moved(inputs, recipe.shift, moves) if recipe.shift else inputs)
+        scores = torch.softmax(-distances, 1) @ model.labels
+        far = functional.relu(distances.min(1).values - NEAR).mean()
+        return functional.cross_entropy(scores, labels, label_smoothing=smoothing) + recipe.near * far
 
     fit(model, scaling(x), y, recipe.schedule, loss, Pruning(model.projection, recipe.density))
     projection, prototypes, labels = (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.papers.minun import planning
+from benchmarks.papers.minun import figures, latency, planning, widths
+from benchmarks.papers.minun.facts import ABSENT
 from benchmarks.papers.paper import Cell, Paper, Rows
 
-SECTIONS = (planning,)
+SECTIONS = (widths, planning, latency, figures)
 
 
 def _cells() -> Iterator[Cell]:
@@ -31,4 +32,6 @@ PAPER = Paper(
     quick=_quick,
     body=_body,
     claims=tuple(claim for section in SECTIONS for claim in section.CLAIMS),
+    figures={"figure5": figures.draw_figure5, "figure6": figures.draw_figure6},
+    absent=ABSENT,
 )

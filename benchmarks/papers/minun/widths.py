@@ -1,0 +1,199 @@
+"""Table 1 and table 2: accuracy at MinUn's RAM limits, with fixed point, posits and posits of the best pair of widths.
+
+RAM is the arena without the model input. Searches see 1000 samples of the training part; figures are of the test part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.papers.minun.facts import FASTGRNN_PERCENT, KINDS, LIMITS, NETWORKS, NOT_AT_HAND, SEEDOT
+from benchmarks.papers.minun.networks import ROWS, trained
+from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, under
+from benchmarks.search.tables import POSITS, SEARCH_SAMPLES, measured
+from tinyhil.harness.search.task import SearchRequest
+from tinyhil.native import default_cache_dir
+
+OFFERS = {"fixed": "fixed8,fixed16", "posit": POSITS, "pair": "posit8,posit9,posit10,posit12,posit16"}
+OURS = "lagrange"
+ORDERS = ("haunter", "shiftry until_it_fits=true", "accuracy_only", "size_only")
+EVALUATIONS = 20  # of ours at most; the others end by themselves
+ALLOWED_POINTS = 0.2
+
+
+def cells() -> Iterator[Cell]:
+    """Choosing a pair of widths is HAUNTER's own; every order of promotion is measured on the zoo."""
+    for network, row in NETWORKS.items():
+        for strategy in (ORDERS[0], OURS, *(() if network in ROWS else ORDERS[1:])):
+            for kind, limit in zip(KINDS, LIMITS[row], strict=True):
+                if kind != "pair" or strategy == ORDERS[0]:
+                    yield Cell(f"ram/{network}/{kind}/{strategy}", partial(_searched, network, kind, limit, strategy))
+
+
+def quick() -> Iterator[Cell]:
+    return iter(())
+
+
+def request(
+    network: str, ram: int, formats: str, strategy: str = OURS, evaluations: int = EVALUATIONS
+) -> SearchRequest:
+    """For a network of the zoo, or for one of ours beside it with its own data."""
+    name, *options = strategy.split()
+    asked = SearchRequest(network, ram, name, tuple(options), formats, evaluations=evaluations, samples=SEARCH_SAMPLES)
+    if network not in ROWS:
+        return asked
+    path = trained(network, default_cache_dir() / "paper")
+    train = path.with_name(f"{network}_train.npz")
+    held_out = path.with_suffix(".npz")
+    return replace(asked, model=str(path), inputs=train, held_out=held_out, calibrate=train)
+
+
+def _searched(network: str, kind: str, limit: int, strategy: str) -> Row:
+    row = measured(request(network, limit, OFFERS[kind], strategy))
+    return {key: value for key, value in row.items() if key not in ("seconds", "model", "strategy")}
+
+
+def _found(rows: Rows, network: str, kind: str, strategy: str) -> Row | None:
+    row = rows.get(f"ram/{network}/{kind}/{strategy}")
+    return None if row is None or "failed" in row else row
+
+
+def _points(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return "not feasible" if "error" in row else f"{row['points_lost']:+.2f} ({row['ram']} B)"
+
+
+def body(rows: Rows) -> str:
+    return f"{_limits_table(rows)}\n\n{_orders_table(rows)}\n\n{_accuracies_table(rows)}"
+
+
+def _limits_table(rows: Rows) -> str:
+    shown = {kind: (ORDERS[0],) if kind == "pair" else (OURS, ORDERS[0]) for kind in KINDS}
+    heads = ["Row", "Our network", "Float"]
+    for kind, strategies in shown.items():
+        heads += [f"{kind}: limit B", *(f"{kind}, {strategy}" for strategy in strategies)]
+    lines: list[list[object]] = []
+    for row, limits in LIMITS.items():
+        for network in [network for network, of in NETWORKS.items() if of == row] or [""]:
+            line: list[object] = [
+                " ".join(row),
+                f"`{network}`" if network else "data not at hand",
+                _float(rows, network),
+            ]
+            for (kind, strategies), limit in zip(shown.items(), limits, strict=True):
+                line += [limit, *(_points(_found(rows, network, kind, strategy)) for strategy in strategies)]
+            lines.append(line)
+    return (
+        "## Table 2: at MinUn's limits of RAM\n\nPoints of accuracy lost to float on the whole test part (RAM of the "
+        "answer). *fixed* and *posit*: 8 and 16 bits; *pair*: posits of 8, 9, 10, 12 and 16 bits, of which HAUNTER "
+        "takes the best pair. In MinUn's own table every posit answer lies within 0.2 points of float.\n\n"
+        + table(heads, lines)
+    )
+
+
+def _float(rows: Rows, network: str) -> str | None:
+    found = [row["float_percent"] for row in under(rows, f"ram/{network}").values() if "float_percent" in row]
+    return f"{found[0]:.2f} %" if found else None
+
+
+def _orders_table(rows: Rows) -> str:
+    lines = []
+    for network in NETWORKS:
+        for kind in KINDS[:2]:
+            found = [_found(rows, network, kind, strategy) for strategy in (OURS, *ORDERS)]
+            if any(found[2:]):
+                lines.append([f"`{network}`", kind, *(_points(row) for row in found)])
+    return (
+        "## Table 1: orders of promotion\n\nThe same limits, points lost (RAM). `accuracy_only` and `size_only` demote "
+        "by individual accuracy or by size until the limit holds, as the paper's; Shiftry stops there, too.\n\n"
+        + table(("Network", "Formats", OURS, *ORDERS), lines)
+    )
+
+
+def _accuracies_table(rows: Rows) -> str:
+    lines = []
+    for network, row in NETWORKS.items():
+        theirs, float_percent = SEEDOT.get(row), _float(rows, network)
+        published = FASTGRNN_PERCENT.get(row[1]) if row[0] == "FastGRNN" else theirs and theirs.float_percent
+        best = _best(rows, network)
+        lines.append(
+            [" ".join(row), f"`{network}`", published, theirs and theirs.int16_percent, float_percent,
+             None if best is None else f"{best[0]:.2f} % ({best[1]} B)"]
+        )  # fmt: skip
+    heads = (
+        "Row", "Our network", "Published float %", "SeeDot in 16 bits %", "Ours, float",
+        "Ours in fixed 8/16 at MinUn's limit",
+    )  # fmt: skip
+    return f"## Accuracies beside the published\n\n{table(heads, lines)}"
+
+
+def _best(rows: Rows, network: str) -> tuple[float, int] | None:
+    """Per cent and RAM of our answer in fixed point."""
+    row = _found(rows, network, "fixed", OURS)
+    return None if row is None or "error" in row else (row["float_percent"] - row["points_lost"], row["ram"])
+
+
+def _judge_within(kind: str, rows: Rows) -> Verdict:
+    lost: dict[str, float] = {}
+    for network in NETWORKS:
+        found = [_found(rows, network, kind, strategy) for strategy in (OURS, ORDERS[0])]
+        feasible = [row["points_lost"] for row in found if row is not None and "error" not in row]
+        if any(row is not None for row in found):
+            lost[" ".join(NETWORKS[network])] = min([lost.get(" ".join(NETWORKS[network]), float("inf")), *feasible])
+    if not lost:
+        return Verdict("not testable here", "not measured yet")
+    over = {row: points for row, points in lost.items() if points > ALLOWED_POINTS}
+    said = f"{len(lost) - len(over)} of {len(lost)} rows at hand"
+    if over:
+        said += "; not " + ", ".join(f"{row} ({points:+.2f})" for row, points in over.items())
+    return Verdict("refuted" if over else "confirmed", said)
+
+
+def _judge_orders(rows: Rows) -> Verdict:
+    worse: dict[str, int] = {}
+    pairs = 0
+    for network in NETWORKS:
+        for kind in KINDS[:2]:
+            found = [_found(rows, network, kind, strategy) for strategy in ORDERS]
+            if any(row is None or "error" in row for row in found):
+                continue
+            pairs += 1
+            first, *others = [row["disagreements"] for row in found if row is not None]
+            for strategy, count in zip(ORDERS[1:], others, strict=True):
+                worse[strategy] = worse.get(strategy, 0) + (count < first)
+    if not pairs:
+        return Verdict("not testable here", "not measured yet")
+    said = ", ".join(f"`{strategy}` in {count}" for strategy, count in worse.items())
+    most = max(worse.values())
+    return Verdict(
+        "confirmed" if 2 * most < pairs else "refuted", f"of {pairs} limits fewer decisions change by {said}"
+    )
+
+
+def _judge_seedot(rows: Rows) -> Verdict:
+    found = {
+        row: max(best[0] for network, of in NETWORKS.items() if of == row and (best := _best(rows, network)))
+        for row in SEEDOT
+        if any(of == row and _best(rows, network) for network, of in NETWORKS.items())
+    }
+    if not found:
+        return Verdict("not testable here", "not measured yet")
+    below = [
+        f"{' '.join(row)} ({percent:.2f} %)" for row, percent in found.items() if percent < SEEDOT[row].float_percent
+    ]
+    said = f"{len(found) - len(below)} of {len(found)} rows at hand reach its published float accuracy in fixed point"
+    absent = len([row for row in SEEDOT if row[1] in NOT_AT_HAND])
+    said += (f"; not {', '.join(below)}" if below else "") + f"; {absent} rows have no data here"
+    return Verdict("refuted" if below else "confirmed", said)
+
+
+CLAIMS = (
+    Claim("Fixed point 8/16 at MinUn's limits: within 0.2 points of float", partial(_judge_within, "fixed")),
+    Claim("Posits 8/16 at MinUn's limits: within 0.2 points of float", partial(_judge_within, "posit")),
+    Claim("Posits of the best pair of widths: within 0.2 points of float", partial(_judge_within, "pair")),
+    Claim("HAUNTER's order of promotion beats Shiftry's, by accuracy only, by size only", _judge_orders),
+    Claim("SeeDot's accuracies (PLDI 2019) hold for integers on such boards, in MinUn's RAM", _judge_seedot),
+)

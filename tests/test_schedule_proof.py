@@ -1,0 +1,84 @@
+"""The proof that a schedule is optimal, against every schedule of its space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_rows import program_of
+from test_schedules import sizes_of
+
+from tinyhil.assignment import Assignment
+from tinyhil.harness.job import open_model
+from tinyhil.lower import lower
+from tinyhil.memplan import Budget
+from tinyhil.memplan.arena.placement import Placement, place, smallest
+from tinyhil.memplan.arena.proof import bound_of, prove_schedule
+from tinyhil.memplan.arena.row_choice import Chosen, Cuts, cut_into
+from tinyhil.program import Program
+
+WANTED = frozenset({"in-place", "views"})
+
+
+def every_cut(cuts: Cuts, at: int = 0) -> Iterator[list[Chosen]]:
+    """All ways to go from one operation to the end."""
+    if at == len(cuts.program.body):
+        yield []
+        return
+    for (first, end), ways in cuts.parts.items():
+        if first == at:
+            for rest in every_cut(cuts, end):
+                yield from ([(first, end, way.strips), *rest] for way in ways)
+
+
+def planned(program: Program, cuts: Cuts, cut: list[Chosen]) -> Placement:
+    loops = [chosen for chosen in cut if chosen[1] - chosen[0] > 1]
+    return smallest(cut_into(program, cuts, loops), WANTED, "portfolio", Budget())
+
+
+@pytest.mark.parametrize("name", ["digits", "odd", "gaps"])
+def test_no_schedule_of_the_space_undercuts_a_bound_of_its_parts(name: str, tmp_path: Path) -> None:
+    program = program_of(name, tmp_path, "fixed8")
+    cuts = Cuts(program)
+    bounds = {
+        (span, way.strips): bound_of(program, cuts, span, way) for span, ways in cuts.parts.items() for way in ways
+    }
+    peaks = []
+    for cut in every_cut(cuts):
+        found = planned(program, cuts, cut)
+        peaks.append(found.plan.peak_bytes)
+        assert max(bounds[(first, end), way] for first, end, way in cut) <= found.plan.peak_bytes, cut
+    assert len(peaks) >= 8
+    least = min(peaks)
+    assert place(program).plan.peak_bytes == least
+    proof = prove_schedule(program, least)
+    assert proof is not None
+    assert all(bounds[span, way] == bound >= least for span, way, bound in proof.bounded)
+    assert prove_schedule(program, least + 1) is None  # a byte more is not optimal
+    for cut in every_cut(cuts):
+        assert any(((first, end), way) in {one[:2] for one in proof.bounded} for first, end, way in cut)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("MobileNetV1 0.25, 96 x 96", 13_328),
+        ("MobileNetV1 0.25, 128 x 128", 20_000),
+        ("SqueezeNet 1.1, 224 x 224", 97_920),
+    ],
+)
+def test_published_networks(name: str, peak: int, tmp_path: Path) -> None:
+    program = sizes_of(name, tmp_path)
+    placed = place(program)
+    assert placed.plan.peak_bytes == peak
+    assert placed.plan.proven
+    assert prove_schedule(program, peak) is not None
+
+
+def test_nothing_is_proven_where_there_is_one_schedule() -> None:
+    opened = open_model("fastgrnn_har", None)
+    program = lower(opened.model.graph, Assignment("fixed8"), opened.required_ranges(None))
+    placed = place(program)
+    assert placed.plan.proven
+    assert prove_schedule(program, placed.plan.peak_bytes) is None
