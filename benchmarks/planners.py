@@ -240,9 +240,7 @@ SECTIONS: dict[str, Callable[[Path, int], str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--only", choices=SECTIONS, action="append", help="this section (may be repeated)"
-    )
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="may be repeated")
     parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per network")
     parser.add_argument("--write", type=Path, help="replace the tables in this Markdown file")
     options = parser.parse_args()
