@@ -107,7 +107,8 @@ Side = tuple[Trial | None, Measured | None, str]  # one format on one board, and
 
 def arena_limit(task: Task, found: Sequence[Side]) -> int:
     """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
-    narrowest format that fits the board shows there. ConfigError if that is not enough."""
+    narrowest format that fits the board shows there. ConfigError if that is not enough.
+    BuildError, ConfigError or Infeasible if none is known or left."""
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
