@@ -8,15 +8,17 @@ import numpy as np
 
 # Not times of this computer, file names, or how the link fared
 PASSING = ("wall_seconds", "provenance", "link", "flaky")
-HISTORY = 1e-3  # share of modelled cycles that depends on what ran before: what caches and buffers hold
+HISTORY = 1e-3  # share of modelled cycles that depends on what ran before: what buffers hold
 
 
 def assert_same(record: dict[str, Any], whole: dict[str, Any]) -> None:
     """Times are equal to the last where cycles are exact; on the host they are nanoseconds, and not compared."""
     assert _kept(record) == _kept(whole)
     if record["board"] != "host":
-        ticks = (np.array(one["raw"]["ticks"]) for one in (record, whole))
-        np.testing.assert_allclose(*ticks, rtol=0 if _is_exact(record) else HISTORY)
+        found, expected = (np.array(one["raw"]["ticks"]) for one in (record, whole))
+        # A restart empties caches, as the first sample of the whole run met them
+        cold = 0.0 if _is_exact(record) else abs(expected[0] - np.median(expected))
+        np.testing.assert_allclose(found, expected, rtol=0 if _is_exact(record) else HISTORY, atol=cold)
 
 
 def _is_exact(record: dict[str, Any]) -> bool:

@@ -90,6 +90,7 @@ def test_on_boards(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
 
 
+@pytest.mark.slow
 def test_published_tables_are_beaten(tmp_path: Path) -> None:
     """MobileNetV2 0.35 at 144 x 144: msf-CNN has 25.7 kB at 25 % more products and 15.3 kB at 38 %; MCUNetV2 and others
     compute halos again, too."""
