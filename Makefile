@@ -16,7 +16,7 @@ BOARD ?= due
 MODEL ?= fastgrnn_har
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup setup-dev run check test test-slow tables docs doctor clean packages emulators natives avr8js
+.PHONY: setup setup-dev run check test test-slow mutate tables docs doctor clean packages emulators natives avr8js
 
 run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
@@ -37,6 +37,11 @@ test: setup-dev
 # Slow tests compare our learners with those of stable-baselines3.
 test-slow: setup-dev $(VENV)/.slow
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# Which small changes the tests notice: a sample of each module, minutes long. MODULE=memplan/bound.py SAMPLE=40
+mutate: setup-dev
+	$(PIP) install -c .ci/constraints.txt -e '.[dev,mutate]'
+	$(BIN)/python -m tools.mutate $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE))
 
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
 tables: setup-dev

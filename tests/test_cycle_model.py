@@ -182,6 +182,18 @@ def assembled(code: str, folder: Path) -> Path:
     return folder / "x.bin"
 
 
+# PWR_CR1, RCC_PLLCFGR, FLASH_ACR and TIM2_ARR, and what a store of the byte 1 makes of their values after reset
+REGISTERS = ((0x40007000, 0x201), (0x4002100C, 0x1001), (0x40022000, 0x601), (0x4000002C, 0xFFFFFF01))
+
+
+def store_of_a_byte(register: int, word: int) -> str:
+    """Ends where nothing is modelled if `register` holds `word` then, and never otherwise."""
+    loaded = "movw r{0}, #{1}; movt r{0}, #{2}; "
+    value = loaded.format(0, register & 0xFFFF, register >> 16) + "movs r1, #1; strb r1, [r0]; ldr r2, [r0]; "
+    check = loaded.format(3, word & 0xFFFF, word >> 16) + "cmp r2, r3; 3: bne 3b; "
+    return f"{value}{check}movw r0, #8; movt r0, #0x4002; ldr r1, [r0]; 2: b 2b"
+
+
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -192,6 +204,7 @@ def assembled(code: str, folder: Path) -> Path:
             r"not modelled 0x40010800",
         ),
         ("2: adds r0, #1; b 2b", r"no end within 3,000,000 instructions"),
+        *((store_of_a_byte(*one), r"read of .* 0x40020008 at pc") for one in REGISTERS),
     ],
 )
 def test_an_image_that_cannot_be_run_is_named_and_ends(

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_models import load, samples_for
+from ops_models import ALL, proto, shape_of
 from random_models import extreme_inputs
 from search_models import host_engine
 from test_fuse_layers import MODELS as FUSED
 from test_fuse_layers import graph_of as fused_graph
-from test_ops_more import ALL, proto, shape_of
 from test_ops_shapes import MODELS as SHAPES
 from test_ops_shapes import proto as shapes_proto
 from test_ops_windows import MODELS as WINDOWS

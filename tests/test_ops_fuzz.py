@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from test_ops_more import ALL, proto
+from ops_models import ALL, proto
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
+import onnx
+import onnx.version_converter
+import onnxruntime
 import pytest
 
 from benchmarks.papers import detection
-from benchmarks.papers.fp8.fake_quantize import FORMATS, INT8, Reach, Scheme, numbers, schemes
+from benchmarks.papers.fp8.fake_quantize import (
+    FORMATS,
+    INT8,
+    Reach,
+    Scheme,
+    fake_quantized,
+    numbers,
+    operands,
+    reach,
+    reaches,
+    schemes,
+)
 from tinyhil.formats import named
 from tinyhil.formats.codec import dequantize, quantize
+from tinyhil.frontend.load import load_model
+from tinyhil.graph import Graph
+from tinyhil.harness.zoo import find_model
 
 RANDOM = np.random.default_rng(0)
 VALUES = np.concatenate([size * RANDOM.normal(size=20_000) for size in (1e-4, 1e-2, 1, 10, 300, 1e5)])
@@ -50,6 +70,45 @@ def test_weights_by_channel_reach_as_far_as_their_channel() -> None:
     assert held[False][0].tolist() == [0.0, 0.0]
     assert held[True] == pytest.approx(weights, rel=0.01)
     assert len({(one.format, one.rule, one.by_channel) for one in schemes()}) == len(schemes()) == 44
+
+
+@pytest.mark.parametrize("name", ["E4M3", "E5M2"])
+def test_a_network_is_that_of_onnxruntime_with_its_own_fp8(name: str, tmp_path: Path) -> None:
+    """Pairs of QuantizeLinear and DequantizeLinear before every layer; sums in another order may cross a tie."""
+    path = find_model("lenet5_mnist").path
+    graph, x = load_model(path).graph, RANDOM.normal(size=(8, 1, 28, 28)).astype(np.float32)
+    scheme, known = Scheme(name, "max"), reaches(graph, x)
+    ours = fake_quantized(graph, scheme, known, x)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )  # it fuses what it can not run
+    session = onnxruntime.InferenceSession(_with_pairs(path, graph, scheme, known).SerializeToString(), options)
+    given = session.get_inputs()[0].name
+    theirs = np.concatenate([session.run(None, {given: one[None]})[0].reshape(1, -1) for one in x])
+    assert np.abs(ours - fake_quantized(graph, None, {}, x)).max() > 1e-2
+    assert np.median(np.abs(ours - theirs)) < 1e-4 * np.abs(theirs).max()
+    assert (ours.argmax(axis=1) == theirs.argmax(axis=1)).all()
+
+
+def _with_pairs(path: Path, graph: Graph, scheme: Scheme, known: Mapping[str, Reach]) -> onnx.ModelProto:
+    kind = {"E4M3": onnx.TensorProto.FLOAT8E4M3FN, "E5M2": onnx.TensorProto.FLOAT8E5M2}[scheme.format]
+    proto = onnx.load(str(path))
+    read, nodes = operands(graph), []
+    for node in proto.graph.node:
+        for index, operand in enumerate(node.input[:2] if node.op_type in ("Conv", "Gemm", "MatMul") else ()):
+            of = known[operand] if operand in read.values else reach(graph.constants[operand])
+            stem = f"{node.name or node.output[0]}.{index}"
+            scale = onnx.helper.make_tensor(f"{stem}.scale", onnx.TensorProto.FLOAT, [], [scheme.scale(of)])
+            zero = onnx.helper.make_tensor(f"{stem}.zero", kind, [], [0.0])
+            proto.graph.initializer.extend([scale, zero])
+            for op, source, result in (("Quantize", operand, f"{stem}.q"), ("Dequantize", f"{stem}.q", f"{stem}.x")):
+                nodes.append(onnx.helper.make_node(f"{op}Linear", [source, scale.name, zero.name], [result]))
+            node.input[index] = f"{stem}.x"
+        nodes.append(node)
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    return onnx.version_converter.convert_version(proto, 19) if proto.opset_import[0].version < 19 else proto
 
 
 def test_boxes_that_overlap_are_one_class_by_class() -> None:

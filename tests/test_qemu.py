@@ -25,12 +25,12 @@ from test_emulator_cortexm import (
     PROGRAMS,
     Board,
     Chip,
-    check_stack_fault,
     program,
     read_words,
     skip_announcement,
     symbol,
 )
+from test_emulator_cortexm_ends import check_stack_fault
 from test_faults_devices import AT_SAMPLE, crashed_bench
 from test_faults_devices import files as files
 from test_kernels import as_cases, board_programs, more_board_programs, recurrent

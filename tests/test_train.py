@@ -14,7 +14,7 @@ from onnx_models import load, node, onnxruntime_outputs, samples_for, simple
 
 torch = pytest.importorskip("torch")
 
-from test_ops_more import ALL, proto, rnd, shape_of  # noqa: E402
+from ops_models import ALL, proto, rnd, shape_of  # noqa: E402
 
 from tinyhil import data  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
@@ -255,11 +255,21 @@ def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
         np.savez(tmp_path / f"{name}.npz", x=DIGITS.x_train[part], y=DIGITS.y_train[part])
     files = ["--inputs", tmp_path / "train.npz", "--held-out", tmp_path / "test.npz"]
     options = ["--formats", "fixed3,fixed4", "--ram", 200, "--evaluator", "reference", "--evaluations", 3, "--json"]
-    done = hil("search", "--model", "digits_mlp", *files, *options, "--train", 1, cwd=tmp_path)
+    done = hil("search", "--model", "digits_mlp", *files, *options, "--train", 2, "--rounds", 2, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {*found["trained"]["test"]} == {"samples", "before", "after", "float_before"}
     assert found["accuracy"] is not None
+    assert 1 <= len(found["rounds"]) <= 2
+    best = max(found["rounds"], key=lambda each: each["accuracy_held_back"])
+    assert (found["trained"]["out"], found["assignment_file"]) == (best["out"], best["assignment_file"])
+    for each in found["rounds"]:
+        opened = open_model(str(tmp_path / each["out"]))
+        formats = opened.assignment(tmp_path / each["assignment_file"], "fixed16")
+        program = lower(opened.model.graph, formats, opened.required_ranges(None))
+        codes, _ = quantize_inputs(program, DIGITS.x_train[200:300])
+        outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
+        assert (outputs.argmax(1) == DIGITS.y_train[200:300]).mean() == pytest.approx(each["test"]["after"])
     assert Path(tmp_path / found["trained"]["out"]).is_file()
     refused = hil("search", "--model", "digits_mlp", *files[:2], *options, "--train", 1, cwd=tmp_path)
     assert refused.returncode == 2

@@ -29,8 +29,8 @@ WARM = ("numpy", "pytest", "hypothesis", "onnx", "onnxruntime", "yaml", "pydanti
 # Changes of variables need a list of them; what replaces `is` differs only in what no sane program relies on.
 LEFT_OUT = ("Variable", "_Is", "Is_", "IsNot_")
 TARGETS = {
-    "memplan/bound.py": ("test_memplan.py",),
-    "memplan/check.py": ("test_memplan.py",),
+    "memplan/bound.py": ("test_memplan.py", "test_memplan_mutants.py"),
+    "memplan/check.py": ("test_memplan.py", "test_memplan_mutants.py"),
     "tinyhil/formats/fixed.py": ("test_formats.py", "test_format_codecs.py"),
     "tinyhil/formats/minifloat.py": ("test_formats.py", "test_format_codecs.py"),
     "harness/wire/stream.py": ("test_stream.py",),

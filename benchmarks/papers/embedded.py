@@ -28,7 +28,7 @@ from tinyhil.search.space import make_space
 from tinyhil.search.strategies.layerwise import Layerwise
 
 BITS = (2, 3, 4, 5, 6, 8, 12)
-FINER = 5  # powers of two below the one that nothing exceeds, tried for the network's only scale
+FINER_ALL, FINER_EACH = 8, 2  # powers of two below the one that nothing exceeds: for all tensors, for each
 WIDTHS = tuple(f"fixed{bits}" for bits in (*range(2, 9), 12))
 SAMPLES_OF_ENERGY = 10
 UNLIMITED = 1 << 30  # bytes of the arena: the method knows no limit
@@ -80,30 +80,32 @@ def _accuracy(name: str, tested: int, assignment: Assignment) -> float:
 
 
 def _scaling(name: str, bits: int, tested: int) -> Row:
-    """Accuracy of `bits` everywhere: a power of two for each tensor, and the best one for all of them."""
-    fmt = f"fixed{bits}"
-    offsets = {finer: _one_scale(name, fmt, finer) for finer in range(FINER + 1)}
-    uniform = {finer: _accuracy(name, tested, Assignment(fmt, offsets=moved)) for finer, moved in offsets.items()}
-    best = max(uniform, key=lambda finer: uniform[finer])
-    return {
-        "samples": tested,
-        "float": _evaluator(name, tested).examples.float_accuracy,
-        "per tensor": _accuracy(name, tested, Assignment(fmt)),
-        "uniform": uniform[best],
-        "finer": best,
+    """Accuracy of `bits` everywhere: a power of two for each tensor, and one for all of them; each the best of several,
+    which cut off ever more of the largest values."""
+    exponents = _exponents(name, f"fixed{bits}")
+    largest = max(exponents.values())
+    tried = {
+        "per tensor": [dict.fromkeys(exponents, -finer) for finer in range(FINER_EACH + 1)],
+        "uniform": [
+            {value: max(-MOST_OFFSET, largest - finer - exponent) for value, exponent in exponents.items()}
+            for finer in range(FINER_ALL + 1)
+        ],
     }
+    found: Row = {"samples": tested, "float": _evaluator(name, tested).examples.float_accuracy}
+    for kind, offsets in tried.items():
+        shares = [_accuracy(name, tested, Assignment(f"fixed{bits}", offsets=moved)) for moved in offsets]
+        found[kind] = max(shares)
+        found[f"{kind} finer"] = shares.index(max(shares))
+    return found
 
 
-def _one_scale(name: str, fmt: str, finer: int) -> Mapping[str, int]:
-    """Offsets that give all values one exponent: that of the largest, less `finer`."""
+def _exponents(name: str, fmt: str) -> dict[str, int]:
+    """Of every value whose scale may be moved, as calibration fits it."""
     opened = open_model(name)
-    graph = opened.model.graph
-    ranges = opened.required_ranges(None)
-    fitted = formats(graph, Assignment(fmt), ranges)
+    graph, ranges = opened.model.graph, opened.required_ranges(None)
     whole = integral_formats(graph, tied_values(graph), ranges.values)
-    exponents = {value: held.exponent for value, held in fitted.items() if value not in whole}
-    common = max(exponents.values()) - finer
-    return {v: min(MOST_OFFSET, max(-MOST_OFFSET, common - exponent)) for v, exponent in exponents.items()}
+    fitted = formats(graph, Assignment(fmt), ranges)
+    return {value: held.exponent for value, held in fitted.items() if value not in whole}
 
 
 def _greedy(name: str, tolerance: float) -> Assignment:
@@ -163,9 +165,9 @@ def _energy(request: EnergyRequest) -> Row:
 def body(rows: Rows) -> str:
     parts = [
         "LeNet-5 and ResNet-20 of the zoo, trained in float32; no network is retrained. ResNet-20 stands for the "
-        "book's AlexNet on CIFAR-10. Integers of the host engine. *Uniform*: one power of two for all tensors, the "
-        f"best of the one that nothing exceeds and {FINER} finer ones; *per layer*: one for each tensor, from what "
-        "calibration saw."
+        "book's AlexNet on CIFAR-10. Integers of the host engine. *Per layer*: a power of two for each tensor, the "
+        f"least that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least "
+        f"that no value exceeds or up to {FINER_ALL} below; the best of these."
     ]
     for name, network in NETWORKS.items():
         shown = [_scaling_table({**under(rows, f"scaling/{name}"), **under(rows, f"quick scaling/{name}")})]

@@ -50,9 +50,9 @@ class Network:
 
 
 NETWORKS = (
+    Network("resnet20", "ResNet-20", "resnet20_cifar10.onnx", CIFAR, 32, "imagenet"),
     Network("yolov5n", "YOLOv5n", "yolov5n_320.onnx", COCO, 320, "unit"),
     Network("squeezenet", "SqueezeNet 1.1", "squeezenet1_1.onnx", IMAGENET, 224, "imagenet"),
-    Network("resnet20", "ResNet-20", "resnet20_cifar10.onnx", CIFAR, 32, "imagenet"),
     Network("mobilenetv2", "MobileNetV2", "mobilenet_v2_1.0_224_dequantized.onnx", IMAGENET, 224, "signed", 1),
 )
 OF_THE_USER = (

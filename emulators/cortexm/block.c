@@ -74,8 +74,7 @@ static unsigned decode_all(const struct block *b, const uint8_t *code) {
 }
 
 static unsigned words_loaded(const struct insn *i) {
-    if (i->kind == LOAD_MANY) return i->registers;
-    return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD;
+    return i->kind == LOAD_MANY ? i->registers : is_load(i);
 }
 
 /* Sequential prefetch hides a line's wait behind the cycles spent in the line before it. */

@@ -2,7 +2,7 @@
 #pragma once
 #include "machine.h"
 
-enum { MAX_ACCESSES = 16, ABSOLUTE = 255, NEVER_FETCHED = ~0u };
+enum { MAX_ACCESSES = 32, ABSOLUTE = 255, NEVER_FETCHED = ~0u };
 
 /* Data of loads or stores at base + (index << shift) + offset, registers as they are when the block is entered. */
 struct access {

@@ -4,6 +4,9 @@
  * has loaded is taken for a hit. A line that was touched last time is taken to be still there. */
 #include "block.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 enum { LINE_SHIFT = 5, UNALIGNED_M7 = 3, UNALIGNED_M3 = 1 };
 
 /* Neighbours in memory are one access. */
@@ -20,7 +23,11 @@ void add_access(struct block *b, const struct access *a) {
         old->words += a->words;
         return;
     }
-    if (b->access_count < MAX_ACCESSES) b->accesses[b->access_count++] = *a;
+    if (b->access_count == MAX_ACCESSES) { /* what were left out would be cycles too few */
+        fprintf(stderr, "armsim: more than %d accesses of data in the block at 0x%08x; raise MAX_ACCESSES\n", MAX_ACCESSES, b->addr);
+        exit(1);
+    }
+    b->accesses[b->access_count++] = *a;
 }
 
 static bool in_flash(const struct machine *m, uint32_t addr) {

@@ -25,3 +25,6 @@ struct insn {
 };
 
 struct insn decode(const uint8_t *code);
+
+/* Of one register; LOAD_MANY takes another path through every core. */
+static inline bool is_load(const struct insn *i) { return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD; }

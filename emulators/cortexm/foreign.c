@@ -8,12 +8,12 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_BLOCKS = 80, MAX_READY = 12, MAX_RESETS = 6,
+    UNIT_BYTES = 0x400, PAGE_BYTES = 0x1000, MAX_UNITS = 80, MAX_READY = 12, MAX_RESETS = 6,
     TIM_CR1 = 0x00, TIM_EGR = 0x14, TIM_CNT = 0x24, TIM_PSC = 0x28, TIM_ARR = 0x2C,
     CRC_DR = 0x00, CRC_CR = 0x08, CRC_INIT = 0x10, CRC_POL = 0x14
 };
 
-enum behaviour { KEEP, USART, TIMER, CRC_UNIT, RCC, PWR, FLASH_INTERFACE };
+enum behaviour { KEEP, USART, TIMER, CRC_UNIT };
 
 struct peripheral {
     uint32_t base;
@@ -36,24 +36,24 @@ struct family {
     uint32_t (*timer_hz)(bool apb2);
 };
 
-struct block {
+struct unit {
     const struct peripheral *what;
-    uint32_t words[BLOCK_BYTES / 4];
+    uint32_t words[UNIT_BYTES / 4];
     uint64_t started; /* timers: modelled cycles at which the counter was 0 */
 };
 
-static struct block blocks[MAX_BLOCKS];
-static unsigned block_count;
+static struct unit units[MAX_UNITS];
+static unsigned unit_count;
 static struct machine *machine;
 static const struct family *family;
 
-static struct block *block_of(uint32_t addr) {
-    for (unsigned i = 0; i < block_count; ++i)
-        if (blocks[i].what->base == (addr & ~(BLOCK_BYTES - 1u))) return &blocks[i];
+static struct unit *unit_of(uint32_t addr) {
+    for (unsigned i = 0; i < unit_count; ++i)
+        if (units[i].what->base == (addr & ~(UNIT_BYTES - 1u))) return &units[i];
     return NULL;
 }
 
-static uint32_t peek(uint32_t addr) { return block_of(addr)->words[addr % BLOCK_BYTES / 4]; }
+static uint32_t peek(uint32_t addr) { return unit_of(addr)->words[addr % UNIT_BYTES / 4]; }
 
 static uint32_t field(uint32_t addr, unsigned low, unsigned count) { return peek(addr) >> low & ((1u << count) - 1); }
 
@@ -66,19 +66,19 @@ static uint32_t apb_timer_hz(uint32_t hz, uint32_t code) { return code < 4 ? hz 
 
 /* --- timers: up-counters that nobody waits for --- */
 
-static uint64_t timer_ticks(const struct block *b) {
+static uint64_t timer_ticks(const struct unit *b) {
     const uint64_t cycles = machine->cycles.typical - b->started;
     const uint32_t hz = family->timer_hz(b->what->base >= 0x40010000);
     return (uint64_t)((__uint128_t)cycles * hz / family->clock_hz()) / (b->words[TIM_PSC / 4] + 1);
 }
 
-static uint32_t timer_count(const struct block *b) {
+static uint32_t timer_count(const struct unit *b) {
     ++machine->io_count;
     if (!(b->words[TIM_CR1 / 4] & 1)) return b->words[TIM_CNT / 4];
     return (uint32_t)(timer_ticks(b) % ((uint64_t)b->words[TIM_ARR / 4] + 1));
 }
 
-static void write_timer(struct block *b, uint32_t offset, uint32_t value) {
+static void write_timer(struct unit *b, uint32_t offset, uint32_t value) {
     const bool was_on = b->words[TIM_CR1 / 4] & 1;
     b->words[offset / 4] = value;
     if (offset == TIM_EGR || offset == TIM_CNT || (offset == TIM_CR1 && !was_on)) b->started = machine->cycles.typical;
@@ -92,7 +92,7 @@ static uint32_t crc_step(uint32_t crc, uint32_t value, uint32_t polynomial) {
     return crc;
 }
 
-static const char *write_crc(struct block *b, uint32_t offset, uint32_t value, unsigned size) {
+static const char *write_crc(struct unit *b, uint32_t offset, uint32_t value, unsigned size) {
     uint32_t *words = b->words;
     if (offset == CRC_DR) {
         if (size != 4) return "a CRC of bytes or halfwords";
@@ -107,7 +107,7 @@ static const char *write_crc(struct block *b, uint32_t offset, uint32_t value, u
 
 /* --- all of them --- */
 
-static uint32_t with_ready_bits(const struct block *b, uint32_t offset, uint32_t value) {
+static uint32_t with_ready_bits(const struct unit *b, uint32_t offset, uint32_t value) {
     for (const struct ready *r = family->ready; r->base; ++r) {
         if (r->base != b->what->base || r->offset != offset) continue;
         const bool on = !r->asked || b->words[r->asked_offset / 4] & r->asked;
@@ -127,8 +127,8 @@ static void unknown(uint32_t addr, const char *why) {
 
 static uint64_t read_page(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
-    const uint32_t addr = (uint32_t)((uintptr_t)user + offset), at = addr % BLOCK_BYTES & ~3u;
-    struct block *b = block_of(addr);
+    const uint32_t addr = (uint32_t)((uintptr_t)user + offset), at = addr % UNIT_BYTES & ~3u;
+    struct unit *b = unit_of(addr);
     if (!b) {
         unknown(addr, "read of a register that is not modelled");
         return 0;
@@ -143,14 +143,14 @@ static uint64_t read_page(uc_engine *uc, uint64_t offset, unsigned size, void *u
 
 static void write_page(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
-    const uint32_t addr = (uint32_t)((uintptr_t)user + offset), at = addr % BLOCK_BYTES & ~3u;
-    struct block *b = block_of(addr);
+    const uint32_t addr = (uint32_t)((uintptr_t)user + offset), at = addr % UNIT_BYTES & ~3u;
+    struct unit *b = unit_of(addr);
     if (!b) {
         unknown(addr, "write to a register that is not modelled");
         return;
     }
     uint32_t word = (uint32_t)value;
-    if (size < 4 && b->what->behaviour == KEEP) {
+    if (size < 4 && (b->what->behaviour == KEEP || b->what->behaviour == TIMER)) { /* the rest of the register stays */
         const uint32_t mask = ((1u << 8 * size) - 1) << 8 * (addr & 3);
         word = (b->words[at / 4] & ~mask) | (word << 8 * (addr & 3) & mask);
     }
@@ -171,9 +171,9 @@ static void write_page(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
 }
 
 static uint32_t requested_irq(const struct machine *m) {
-    for (unsigned i = 0; i < block_count; ++i) {
-        const struct peripheral *p = blocks[i].what;
-        if (p->behaviour == USART && m->nvic.enabled[p->irq / 32] >> p->irq % 32 & 1 && usart_interrupt(m, blocks[i].words))
+    for (unsigned i = 0; i < unit_count; ++i) {
+        const struct peripheral *p = units[i].what;
+        if (p->behaviour == USART && m->nvic.enabled[p->irq / 32] >> p->irq % 32 & 1 && usart_interrupt(m, units[i].words))
             return p->irq;
     }
     return NO_IRQ;
@@ -186,12 +186,12 @@ static bool never_rom(const struct machine *m) {
     return false;
 }
 
-static void map_blocks(struct machine *m, const struct family *f) {
+static void map_units(struct machine *m, const struct family *f) {
     machine = m;
     family = f;
-    uint32_t mapped[MAX_BLOCKS], pages = 0;
+    uint32_t mapped[MAX_UNITS], pages = 0;
     for (const struct peripheral *p = f->peripherals; p->base; ++p) {
-        blocks[block_count++].what = p;
+        units[unit_count++].what = p;
         const uint32_t page = p->base & ~(PAGE_BYTES - 1u);
         bool known = false;
         for (uint32_t i = 0; i < pages; ++i) known |= mapped[i] == page;
@@ -203,15 +203,15 @@ static void map_blocks(struct machine *m, const struct family *f) {
 }
 
 static void reset(struct machine *m) {
-    for (unsigned i = 0; i < block_count; ++i) {
-        memset(blocks[i].words, 0, sizeof blocks[i].words);
-        if (blocks[i].what->behaviour == TIMER) blocks[i].words[TIM_ARR / 4] = ~0u;
-        if (blocks[i].what->behaviour != CRC_UNIT) continue;
-        blocks[i].words[CRC_DR / 4] = blocks[i].words[CRC_INIT / 4] = ~0u;
-        blocks[i].words[CRC_POL / 4] = 0x04C11DB7;
+    for (unsigned i = 0; i < unit_count; ++i) {
+        memset(units[i].words, 0, sizeof units[i].words);
+        if (units[i].what->behaviour == TIMER) units[i].words[TIM_ARR / 4] = ~0u;
+        if (units[i].what->behaviour != CRC_UNIT) continue;
+        units[i].words[CRC_DR / 4] = units[i].words[CRC_INIT / 4] = ~0u;
+        units[i].words[CRC_POL / 4] = 0x04C11DB7;
     }
     for (unsigned i = 0; i < MAX_RESETS && family->resets[i].addr; ++i)
-        block_of(family->resets[i].addr)->words[family->resets[i].addr % BLOCK_BYTES / 4] = family->resets[i].value;
+        unit_of(family->resets[i].addr)->words[family->resets[i].addr % UNIT_BYTES / 4] = family->resets[i].value;
     m->flash_wait_states = peek(family->flash) & 15;
     m->uart.keep_old_on_overrun = true;
 }
@@ -237,7 +237,7 @@ static const struct peripheral l4_peripherals[] = {
     {0x40014000, TIMER, 0}, {0x40014400, TIMER, 0}, {0x40014800, TIMER, 0},
     {0x40004400, USART, 38}, {0x40004800, USART, 39}, {0x40004C00, USART, 52}, {0x40005000, USART, 53},
     {0x40008000, USART, 70}, {0x40013800, USART, 37},
-    {L4_PWR, PWR, 0}, {0x40010000, KEEP, 0}, {0x40010400, KEEP, 0}, {L4_RCC, RCC, 0}, {L4_FLASH, FLASH_INTERFACE, 0},
+    {L4_PWR, KEEP, 0}, {0x40010000, KEEP, 0}, {0x40010400, KEEP, 0}, {L4_RCC, KEEP, 0}, {L4_FLASH, KEEP, 0},
     {0x40023000, CRC_UNIT, 0},
     {0x48000000, KEEP, 0}, {0x48000400, KEEP, 0}, {0x48000800, KEEP, 0}, {0x48000C00, KEEP, 0}, {0x48001000, KEEP, 0},
     {0x48001400, KEEP, 0}, {0x48001800, KEEP, 0}, {0x48001C00, KEEP, 0}, {0x48002000, KEEP, 0}, {0, KEEP, 0},
@@ -255,7 +255,7 @@ static const struct family l4 = {
     .clock_hz = l4_clock_hz, .timer_hz = l4_timer_hz,
 };
 
-static void map_l4(struct machine *m) { map_blocks(m, &l4); }
+static void map_l4(struct machine *m) { map_units(m, &l4); }
 
 const struct chip stm32l4r5_foreign = {
     .name = "stm32l4r5-foreign", .cpu_model = UC_CPU_ARM_CORTEX_M4, .core = CORTEX_M4,
@@ -290,7 +290,7 @@ static uint32_t f7_timer_hz(bool apb2) { return apb_timer_hz(f7_clock_hz(), fiel
 
 static const struct peripheral f7_peripherals[] = {
     COMMON_OF_F7_AND_H7,
-    {F7_PWR, PWR, 0}, {0x40013800, KEEP, 0}, {0x40013C00, KEEP, 0}, {F7_RCC, RCC, 0}, {F7_FLASH, FLASH_INTERFACE, 0},
+    {F7_PWR, KEEP, 0}, {0x40013800, KEEP, 0}, {0x40013C00, KEEP, 0}, {F7_RCC, KEEP, 0}, {F7_FLASH, KEEP, 0},
     {0x40023000, CRC_UNIT, 0},
     {0x40020000, KEEP, 0}, {0x40020400, KEEP, 0}, {0x40020800, KEEP, 0}, {0x40020C00, KEEP, 0}, {0x40021000, KEEP, 0},
     {0x40021400, KEEP, 0}, {0x40021800, KEEP, 0}, {0x40021C00, KEEP, 0}, {0x40022000, KEEP, 0}, {0x40022400, KEEP, 0},
@@ -306,7 +306,7 @@ static const struct family f7 = {
     .resets = {{F7_RCC, 0x83}, {F7_RCC + 4, 0x24003010}}, .clock_hz = f7_clock_hz, .timer_hz = f7_timer_hz,
 };
 
-static void map_f7(struct machine *m) { map_blocks(m, &f7); }
+static void map_f7(struct machine *m) { map_units(m, &f7); }
 
 const struct chip stm32f746 = {
     .name = "stm32f746", .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,
@@ -343,7 +343,7 @@ static uint32_t h7_timer_hz(bool apb2) {
 static const struct peripheral h7_peripherals[] = {
     COMMON_OF_F7_AND_H7,
     {0x40011800, USART, 140}, {0x40011C00, USART, 141}, {0x58000C00, USART, 142},
-    {H7_PWR, PWR, 0}, {0x58000400, KEEP, 0}, {H7_RCC, RCC, 0}, {H7_FLASH, FLASH_INTERFACE, 0}, {0x40023000, CRC_UNIT, 0},
+    {H7_PWR, KEEP, 0}, {0x58000400, KEEP, 0}, {H7_RCC, KEEP, 0}, {H7_FLASH, KEEP, 0}, {0x40023000, CRC_UNIT, 0},
     {0x58024000, KEEP, 0}, {0x52004000, KEEP, 0}, {0x51008000, KEEP, 0}, {0x51008400, KEEP, 0}, {0x5C001000, KEEP, 0},
     {0x58020000, KEEP, 0}, {0x58020400, KEEP, 0}, {0x58020800, KEEP, 0}, {0x58020C00, KEEP, 0}, {0x58021000, KEEP, 0},
     {0x58021400, KEEP, 0}, {0x58021800, KEEP, 0}, {0x58021C00, KEEP, 0}, {0x58022000, KEEP, 0}, {0x58022400, KEEP, 0},
@@ -360,7 +360,7 @@ static const struct family h7 = {
     .resets = {{H7_FLASH, 0x13}, {H7_RCC, 0x25}}, .clock_hz = h7_clock_hz, .timer_hz = h7_timer_hz,
 };
 
-static void map_h7(struct machine *m) { map_blocks(m, &h7); }
+static void map_h7(struct machine *m) { map_units(m, &h7); }
 
 const struct chip stm32h7a3 = {
     .name = "stm32h7a3", .cpu_model = UC_CPU_ARM_CORTEX_M7, .core = CORTEX_M7,

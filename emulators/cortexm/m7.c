@@ -26,7 +26,6 @@ void issue_begin(struct issue *s) { memset(s, 0, sizeof *s); }
 
 static bool multiplies(const struct insn *i) { return i->kind >= MUL && i->kind <= MLAL; }
 
-static bool loads(const struct insn *i) { return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD; }
 
 static bool stores(const struct insn *i) { return i->kind == STORE || i->kind == STORE_REGISTER || i->kind == FP_STORE; }
 
@@ -51,7 +50,7 @@ static bool pairs(const struct issue *s, const struct insn *y, const struct oper
     if (multiplies(o) && multiplies(y)) return false;
     if ((multiplies(o) && stores(y)) || (stores(o) && multiplies(y))) return false;
     if (stores(o) && stores(y)) return false;
-    if (loads(o) && loads(y) && (bank == UNKNOWN_BANK || s->older_bank == UNKNOWN_BANK || bank == s->older_bank))
+    if (is_load(o) && is_load(y) && (bank == UNKNOWN_BANK || s->older_bank == UNKNOWN_BANK || bank == s->older_bank))
         return false;                                                       /* [J]: even and odd words */
     if (branches(o) && branches(y)) return false;
     if (fp_arithmetic(o) && fp_arithmetic(y)) return false;

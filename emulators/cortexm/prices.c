@@ -40,8 +40,6 @@ struct price price_of_taken(const struct insn *i, enum core core) {
     return direct ? m3_taken : m3_taken_indirect;
 }
 
-static bool is_load(const struct insn *i) { return i->kind == LOAD || i->kind == LOAD_LITERAL || i->kind == FP_LOAD; }
-
 /* Neighbouring single loads, and a store behind a load, overlap on M3 and M4 unless an address waits for the load. */
 bool overlaps(const struct insn *i, const struct insn *before) {
     const bool moves = i->kind >= LOAD && i->kind <= STORE_REGISTER;

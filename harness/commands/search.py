@@ -98,6 +98,13 @@ from tinyhil.preference import RAM
 @click.option(
     "--train", "epochs", type=click.IntRange(min=1), help="Then train the weights for what was found, so many epochs."
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10),
+    default=1,
+    show_default=True,
+    help="With --train: search and train in turn so often, unless the formats stay.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
 @click.option(
     "--workers",
@@ -115,6 +122,7 @@ def search(
     bench_file: Path | None,
     boards: tuple[str, ...],
     epochs: int | None,
+    rounds: int,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
@@ -124,9 +132,9 @@ def search(
 
     from tinyhil.harness import calls
     from tinyhil.harness.search.report import print_outcome, search_progress
-    from tinyhil.harness.search.session import SearchOutcome, SearchRequest
-    from tinyhil.harness.train.after_search import request_after, require_trainable
-    from tinyhil.harness.train.show import lines_of, told
+    from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
+    from tinyhil.harness.train.show import lines_of_rounds, told
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     known = boards_for(request.board, boards_file, bench_file)
@@ -136,16 +144,22 @@ def search(
         return
     if epochs is not None:
         require_trainable(request)
-    with search_progress(Console(stderr=True), request.evaluations) as progress:
-        ask = calls.pareto if request.pareto is not None else calls.search
-        outcome = ask(request, known, say, progress)
-    trained = None
-    if epochs is not None and isinstance(outcome, SearchOutcome):
-        wanted = request_after(request, outcome.record, epochs)
-        trained = calls.train(wanted, say, lambda epoch: say(told(epoch)))
+
+    def ask(wanted: SearchRequest) -> Any:
+        with search_progress(Console(stderr=True), wanted.evaluations) as progress:
+            return (calls.pareto if wanted.pareto is not None else calls.search)(wanted, known, say, progress)
+
+    found: tuple[Round, ...] = ()
+    if epochs is None:
+        outcome = ask(request)
+    else:
+        found = alternate(request, epochs, rounds, ask, lambda asked: calls.train(asked, say, lambda e: say(told(e))))
+        outcome = best_of(found).searched
     if as_json:
-        click.echo(json.dumps({**outcome.printed, **({} if trained is None else {"trained": trained.printed})}))
+        of_rounds = {"rounds": [each.printed for each in found]} if found else {}
+        trained = {"trained": best_of(found).trained.printed} if found else {}
+        click.echo(json.dumps({**outcome.printed, **trained, **of_rounds}))
         return
     print_outcome(outcome, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
-    for line in () if trained is None else lines_of(trained):
+    for line in lines_of_rounds(found) if found else ():
         click.echo(line)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tinyhil.harness.train.session import TrainOutcome
 
 if TYPE_CHECKING:
+    from tinyhil.harness.train.after_search import Round
     from tinyhil.train.fit import Epoch
 
 
@@ -31,3 +32,17 @@ def lines_of(outcome: TrainOutcome) -> Iterator[str]:
         yield f"zeros         {', '.join(f'{name} {100 * share:.1f} %' for name, share in outcome.zeros.items())}"
     yield f"processor     {outcome.cpu_seconds:.1f} s"
     yield f"model         {outcome.request.out}"
+
+
+def lines_of_rounds(rounds: Sequence[Round]) -> Iterator[str]:
+    """What each round came to where there are several, then the best one."""
+    from tinyhil.harness.train.after_search import best_of
+
+    best = best_of(rounds)
+    for number, found in enumerate(rounds, 1) if len(rounds) > 1 else ():
+        searched, tested = found.searched.record["accuracy"], found.trained.tested
+        parts = [f"searched {100 * searched:.2f} %"] if searched is not None else []
+        parts += [f"trained {100 * tested.after:.2f} %"] if tested is not None else []
+        parts += [f"{100 * found.trained.trained.best.accuracy:.2f} % held back"]
+        yield f"round {number:<7} {', '.join(parts)}{' (best)' if found is best else ''}"
+    yield from lines_of(best.trained)

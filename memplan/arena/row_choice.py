@@ -17,7 +17,7 @@ from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
 from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.row_costs import EXECUTION_PRODUCTS, WORTH, products_of, products_of_op, products_per_row
-from tinyhil.memplan.arena.row_schedule import Links, demand_order, overwritten, rings_of
+from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
@@ -308,15 +308,12 @@ class Cuts:
     def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""
         saved = 0
-        for stage in part:
-            if stage.is_part_of_more or self._uses[stage.target][1] < end:
+        for at, stage in enumerate(part):
+            if self._uses[stage.target][1] < end or stage.is_part_of_more or overwritten(stage, links) is not None:
                 continue
             for name in stage.overwrites:
-                if (
-                    name not in links.makers
-                    and len(links.readers[name]) == 1
-                    and self._uses.get(name, (0, end))[1] < end
-                ):
+                dies = name not in links.makers and self._uses.get(name, (0, end))[1] < end
+                if dies and dies_row_by_row(part, at, name):
                     saved += self._size(stage.target)
                     break
         return saved

@@ -102,10 +102,11 @@ def _on_engine(rows: Rows) -> str:
             lines.append((networks.network(name).title, fmt, rule, *counts, f"{row['apart']:.0e}"))
     heads = ("Network", "Format", "Scale", "pictures", "engine", "fake", "outputs equal", "furthest apart")
     text = (
-        "## The same in integers\n\nThe host engine runs the programs that boards get, products and sums exact. Fake "
-        "quantisation with the same biases and sums of float64 is the same to the bit where nothing but layers, sums "
-        "of two and limits computes; elsewhere the order of a mean's additions (SqueezeNet) or a sigmoid that is "
-        "rounded otherwise in its last place (YOLOv5n, whose boxes then move, its score hardly) makes the difference. "
+        "## The same in integers\n\nThe host engine runs the programs that boards get: exact products and sums, one "
+        "rounding. Fake quantisation with the same biases and sums of float64 is the same to the bit where nothing but "
+        "layers, sums of two and limits computes, except where float32 makes a tie of a sum before it is rounded again "
+        "(an element of MobileNetV2 in E5M2: one picture of 16 then differs). Elsewhere the order of additions "
+        "(SqueezeNet's mean) or a sigmoid's last place (YOLOv5n: boxes move, the score hardly) makes the difference. "
         "The same pictures for both."
     )
     single = under(rows, "engine").get(f"yolov5n/{scores.SINGLE}")
@@ -129,8 +130,8 @@ def _everywhere(rows: Rows) -> str:
 
 
 def _users() -> str:
-    files = ", ".join(f"`models/{one.file}`" for one in networks.OF_THE_USER)
-    return f"Networks of yours join in where their files lie in HIL_DATA: {files} (float32, inputs as above)."
+    files = ", ".join(one.file for one in networks.OF_THE_USER)
+    return f"Networks of yours join in from the folder models of HIL_DATA: {files} (float32, inputs as above)."
 
 
 def _best(found: Totals, fmt: str) -> float:

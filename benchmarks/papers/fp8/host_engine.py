@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.papers.fp8.fake_quantize import FORMATS, Scheme, operands
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
+from tinyhil.formats.codec import dequantize
 from tinyhil.graph import Graph
 from tinyhil.lower import formats, lower
 from tinyhil.native import default_cache_dir
@@ -60,7 +61,8 @@ def with_stored_biases(graph: Graph, program: Program) -> Graph:
         if len(node.inputs) == 3 and node.inputs[1] in read.weights:
             op = ops[node.name]
             unit = op.low + sum(program.tensors[name].format.exponent for name in op.inputs[:2])
-            bias = graph.constants[node.inputs[2]].astype(np.float64)
+            held = program.tensors[op.inputs[2]]
+            bias = dequantize(program.constants[held.name], held.format).reshape(graph.constants[node.inputs[2]].shape)
             found[node.inputs[2]] = np.ldexp(np.floor(np.ldexp(bias, -unit)), unit)
     return replace(graph, constants={**graph.constants, **found})
 
