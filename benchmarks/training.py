@@ -7,20 +7,17 @@ programs on test samples, run by the host engine; seconds are of the processor. 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
-from benchmarks import pruning
+from benchmarks import pruning, qnn
+from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
 from tinyhil import data
 from tinyhil.assignment import Assignment
@@ -28,46 +25,13 @@ from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.harness.job import open_model
-from tinyhil.native import default_cache_dir
-from tinyhil.search.engine.library import load_engine
-from tinyhil.train.arithmetic import Arithmetic, Half, Limited
-from tinyhil.train.fit import Job, Schedule, Trained, train
-from tinyhil.train.integers import Judge
-from tinyhil.train.samples import Samples, divide
+from tinyhil.train.arithmetic import Half, Limited
+from tinyhil.train.fit import Schedule
+from tinyhil.train.samples import divide
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
-Row = dict[str, Any]
 Rows = list[Row]
-CALIBRATED = 200  # samples, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Samples to train on and to report on, and the graph they are for."""
-
-    graph: Graph
-    samples: Samples
-    x_test: np.ndarray
-    y_test: np.ndarray
-
-    def judge(self, assignment: Assignment) -> Judge:
-        return Judge(self.graph, assignment, self.samples.calibration[:CALIBRATED], load_engine(default_cache_dir()))
-
-    def trained(
-        self, assignment: Assignment, schedule: Schedule, arithmetic: Arithmetic | None = None
-    ) -> tuple[Trained, float, float]:
-        """The training, the accuracy of its integers on the test samples, and the processor's seconds."""
-        begin, judge = time.process_time(), self.judge(assignment)
-        told = lambda epoch: print(epoch, flush=True)  # noqa: E731
-        found = train(Job(judge, self.samples, schedule, told, arithmetic=arithmetic))
-        accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
-        return found, accuracy, time.process_time() - begin
-
-    def untrained(self, assignment: Assignment, constants: dict[str, np.ndarray]) -> float:
-        """Accuracy of the integers of these constants as they are."""
-        judge = self.judge(assignment)
-        return judge.correct(judge.program(constants, judge.ranges(constants)), self.x_test, self.y_test)
 
 
 def zoo_bench(name: str, seed: int) -> Bench:
@@ -107,65 +71,22 @@ def ram() -> Iterator[Row]:
         }
 
 
-# ---- networks of 1 to 8 bits from scratch
-
-QNN_SAMPLES, QNN_SIZES = 10000, (784, 128, 128, 10)
-QNN = Schedule(epochs=5, batch=100, rate=3e-2)
-WIDTHS = {8: "fixed8", 4: "fixed4", 2: "fixed2", 1: "binary"}
-
-
-def mlp(sizes: tuple[int, ...], activation: str, seed: int) -> Graph:
-    return model_of(mlp_model(sizes, activation, seed), Path("mlp.onnx"), "").graph
-
-
-def of_bits(bits: int) -> Assignment:
-    """Hidden weights and activations of `bits`; the input has 8, the last layer's weights too, sums and biases 16."""
-    values = {"x": "fixed8", "flat": "fixed8", "fc1_w": WIDTHS[bits], "fc2_w": WIDTHS[bits], "fc3_w": "fixed8"}
-    hidden = {} if bits == 1 else {"act1": WIDTHS[bits], "act2": WIDTHS[bits]}
-    return Assignment("fixed16", {**values, **hidden})
-
-
-def qnn() -> Iterator[Row]:
-    bench = digits_bench(mlp(QNN_SIZES, "Clip", QNN.seed), QNN_SAMPLES)
-    floats, accuracy, seconds = bench.trained(Assignment("float32"), QNN)
-    yield {"bits": "float32", "post-training": None, "trained": accuracy, "seconds": round(seconds)}
-    for bits in WIDTHS:
-        assignment = of_bits(bits)
-        own = replace(bench, graph=mlp(QNN_SIZES, "Sign", QNN.seed)) if bits == 1 else bench
-        before = None if bits == 1 else bench.untrained(assignment, floats.constants)
-        _, accuracy, seconds = own.trained(assignment, QNN)
-        yield {"bits": str(bits), "post-training": before, "trained": accuracy, "seconds": round(seconds)}
-
-
 # ---- clustered weights
 
-CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3)
-CLUSTER_FORMATS = ("kmeans16",)
+CLUSTERED = Schedule(epochs=2, batch=32, rate=2e-3, teacher=1.0)
 PICTURES = 2500
-
-
-def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first pictures (count, 3, 32, 32) of a file of JPEGs, 0 to 255, and their labels."""
-    with np.load(Path(os.environ["HIL_DATA"]) / "large" / name, allow_pickle=False) as file:
-        jpeg, offsets, labels = file["jpeg"], file["offsets"], file["y"][:count]
-    found = [Image.open(io.BytesIO(jpeg[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB") for i in range(count)]
-    return np.stack([np.asarray(image) for image in found]).transpose(0, 3, 1, 2).astype(np.float32), labels
 
 
 def clusters() -> Iterator[Row]:
     graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
     samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
     bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
-    for name in CLUSTER_FORMATS:
-        formats = Assignment(name)
-        _, after, seconds = bench.trained(formats, CLUSTERED)
-        yield {
-            "weights": name,
-            "float": bench.judge(formats).float_correct({}, bench.x_test, bench.y_test),
-            "post-training": bench.untrained(formats, {}),
-            "retrained": after,
-            "seconds": round(seconds),
-        }
+    formats = Assignment("kmeans16")
+    before = bench.judge(formats).float_correct({}, bench.x_test, bench.y_test)
+    empty = {"float": before, "post-training": bench.untrained(formats, {})}
+    for moved, schedule in (("entries", replace(CLUSTERED, entries=True)), ("weights", CLUSTERED)):
+        _, after, seconds = bench.trained(formats, schedule)
+        yield {"weights": "kmeans16", "moved": moved, **empty, "retrained": after, "seconds": round(seconds)}
 
 
 # ---- training in limited precision
@@ -235,7 +156,9 @@ def halves() -> Iterator[Row]:
 
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "ram": ram,
-    "qnn": qnn,
+    "qnn": qnn.mnist,
+    "qnn_cifar": qnn.cifar,
+    "qnn_boards": qnn.boards,
     "clusters": clusters,
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,

@@ -24,7 +24,10 @@ class Account:
     def seconds_left(self) -> float | None:
         if self.budget.seconds is None:
             return None
-        return self.started + self.budget.seconds - monotonic()
+        return self.budget.seconds - self.elapsed()
+
+    def elapsed(self) -> float:
+        return monotonic() - self.started
 
     def left(self) -> Budget:
         """What a planner may use up that is asked now."""

@@ -95,13 +95,18 @@ def bits(program: Program) -> int:
     return sum(tensor.blocks is not None and tensor.blocks.word > 0 for tensor in program.tensors.values())
 
 
-def test_binary_weights_beside_bytes_are_rows_of_bits(tmp_path: Path) -> None:
+def test_on_the_desktop_with_sanitizers(tmp_path: Path) -> None:
+    """As the desktop and as an ARM chip have them."""
     cases = []
     for name in CHAINS:
         program = with_bytes(name, tmp_path, "fixed16")
         arranged = arrange(program, "cortex-m3")
         assert bits(arranged) == {"windows": 3, "matrices": 3}.get(name, 1 if name == "grouped" else 2)
-        cases.append(Case(name, arranged, inputs_of(program)))
+        cases.append(Case(f"{name} bytes", arranged, inputs_of(program)))
+        for wide in ("fixed8", "posit8es0"):
+            program = program_of(name, tmp_path, wide)
+            cases.append(Case(f"{name} {wide} m3", arrange(program, "cortex-m3"), inputs_of(program)))
+        cases.append(Case(name, program, inputs_of(program)))
     flags = ("-O0", "-fsanitize=undefined,address")
     assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
 
@@ -109,7 +114,6 @@ def test_binary_weights_beside_bytes_are_rows_of_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CHAINS)
 def test_layers_of_signs_count_bits_and_change_nothing(name: str, tmp_path: Path) -> None:
     engine = host_engine(default_cache_dir())
-    cases = []
     for wide in WIDE:
         program = program_of(name, tmp_path, wide)
         inputs = inputs_of(program)
@@ -122,12 +126,6 @@ def test_layers_of_signs_count_bits_and_change_nothing(name: str, tmp_path: Path
             arranged = arrange(program, core)
             assert counting(arranged) == CHAINS[name][1]
             assert np.array_equal(run_reference(arranged, inputs).outputs, wanted.outputs)
-        cases += [
-            Case(f"{name} {wide}", program, inputs),
-            Case(f"{name} {wide} m3", arrange(program, "cortex-m3"), inputs),
-        ]
-    flags = ("-O0", "-fsanitize=undefined,address")
-    assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
 
 
 @pytest.mark.parametrize(("board", "core"), [("uno", "avr"), ("due", "cortex-m3"), ("h747", "cortex-m7")])

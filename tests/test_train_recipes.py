@@ -11,10 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from onnx_models import onnxruntime_outputs  # noqa: E402
 from test_train import DIGITS, graph_of  # noqa: E402
 
 from tinyhil.assignment import Assignment  # noqa: E402
-from tinyhil.errors import DataError  # noqa: E402
+from tinyhil.errors import ConfigError, DataError  # noqa: E402
 from tinyhil.formats.fixed import Fixed  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
@@ -146,3 +147,35 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     with pytest.raises(DataError, match="No such file"):
         save_checkpoint(tmp_path / "gone" / "a.npz", state)
+
+
+@pytest.mark.parametrize(
+    ("options", "fmt", "what"),
+    [
+        ({"entries": True}, "fixed8", "no weights have a codebook"),
+        ({"scales": True}, "posit8es0", "nothing is fixed point of at most 8 bits"),
+        pytest.param(
+            {"device": "cuda"},
+            "fixed8",
+            "torch has no GPU here",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is one"),
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused(options: dict[str, object], fmt: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        train(job(fmt, epochs=1, **options))
+
+
+def test_normalisation_is_folded_into_the_layer_before_it() -> None:
+    from models.training.nets import Conv, Dense, HardTanh, Norm, Pool, build, to_onnx
+
+    torch.manual_seed(0)
+    built = build((2, 6, 6), (Conv(3, 3, 1), Norm(), HardTanh(), Pool(), Dense(5), Norm(), HardTanh(), Dense(4)))
+    x = torch.randn(40, 2, 6, 6) * 2 + 1
+    for _ in range(20):
+        built.network(x)  # moves the means and variances
+    built.network.eval()
+    proto = to_onnx("folded", built.network, (2, 6, 6))
+    wanted = built.network(x).detach().numpy()
+    assert np.abs(onnxruntime_outputs(proto, x.numpy()[:, None]) - wanted).max() < 1e-4

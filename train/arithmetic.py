@@ -39,7 +39,9 @@ class Limited:
         """To the nearest number (of two the lower), or up with the probability of what is lost."""
         units = x * 2.0**self.fraction
         if self.stochastic:
-            whole = torch.floor(units + torch.rand(units.shape, generator=random))
+            whole = torch.floor(
+                units + torch.rand(units.shape, generator=random, device=random.device).to(units.device)
+            )
         else:
             whole = torch.ceil(units - 0.5)
         end = 2.0 ** (self.integer - 1 + self.fraction)
@@ -137,6 +139,7 @@ class LossScale:
 
 
 def first_scale(arithmetic: Arithmetic | None) -> LossScale:
+    """The scale of the loss that training begins with."""
     if not isinstance(arithmetic, Half):
         return LossScale()
     return LossScale(FIRST_SCALE if arithmetic.scale is None else arithmetic.scale)

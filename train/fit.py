@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tinyhil.calibrate import Ranges
-from tinyhil.errors import TrainingError
+from tinyhil.errors import ConfigError, TrainingError
 from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.fixed import Fixed
@@ -23,17 +23,19 @@ from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
+from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
-from tinyhil.train.scales import LearnedQuantizers, ends_of, held, ranges_with, started
+from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
 
 EXPLODED = 1e3  # times the first loss
 LEAST_SCALE = 2.0**-24  # of a loss: gradients that overflow below it are no matter of scale
+AUTO = "auto"  # device: a GPU if torch has one
+STEP_SIZE = 0.1  # of the logarithm of a step, to which rates are relative
 STEP = "step of "  # before the name of a tensor
 TOGETHER = 256  # samples that the teacher sees at once
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # samples, labels, scores of the teacher
-SPARSE = 0.2  # zeros of a matrix from which on they stay zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Schedule:
     teacher: float = 0.0
     entries: bool = False
     scales: bool = False
+    device: str = AUTO
 
     def rate_at(self, progress: float) -> float:
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
@@ -126,13 +129,26 @@ class _Run:
 def train(job: Job) -> Trained:
     """Move the weights of the judge's graph; the best epoch. TrainingError for values that are not finite."""
     torch.set_num_threads(job.schedule.threads)
+    with device_of(job.schedule):
+        return _train(job)
+
+
+def device_of(schedule: Schedule) -> torch.device:
+    """Where tensors are made; ConfigError if torch does not have it."""
+    has_gpu = torch.cuda.is_available()
+    if schedule.device == "cuda" and not has_gpu:
+        raise ConfigError("--device cuda: torch has no GPU here; leave it to auto, or say cpu")
+    return torch.device("cuda" if has_gpu and schedule.device != "cpu" else "cpu")
+
+
+def _train(job: Job) -> Trained:
     net = network(job.judge.graph)
-    run = _Run(job, net, torch.optim.Adam(_groups(net)), _masks(net), scale=first_scale(job.arithmetic))
+    run = _Run(job, net, torch.optim.Adam(groups_of(net)), masks_of(net), scale=first_scale(job.arithmetic))
     if job.schedule.teacher > 0:
         run.teacher = _taught(net, job)
     _resume(run)
     if not run.epochs:
-        given = {name: value.detach().numpy() for name, value in net.weights.items()}
+        given = {name: value.detach().cpu().numpy() for name, value in net.weights.items()}
         _judge(run, Epoch(0, math.nan, 0.0), given)
     for number in range(len(run.epochs), job.schedule.epochs + 1):
         _prune(run, number)
@@ -169,6 +185,8 @@ def _with_entries(run: _Run, used: Quantizers) -> Quantizers:
         run.entries = clustered(run.net.weights, used)
     elif not run.entries:
         run.entries = entries_of({name: run.net.weights[name] for name in names})
+    if not run.entries:
+        raise ConfigError("--entries: no weights have a codebook in these formats; choose kmeans16, nf4 or another one")
     return replace(used, constants={name: fmt for name, fmt in used.constants.items() if name not in names})
 
 
@@ -176,13 +194,15 @@ def _with_scales(run: _Run, used: Quantizers) -> Quantizers:
     """Steps as they are learned; those there are none of yet begin."""
     new = {name: step for name, step in started(used, run.net.weights).items() if name not in run.steps}
     _learn(run, new)
+    if not run.steps:
+        raise ConfigError(f"--learn-scales: nothing is fixed point of at most {FEW_BITS} bits in these formats")
     return held(used, run.steps)
 
 
 def _learn(run: _Run, steps: Mapping[str, torch.Tensor]) -> None:
     for name, step in steps.items():
         run.steps[name] = step
-        run.optimizer.add_param_group({"params": [step], "size": 1.0})
+        run.optimizer.add_param_group({"params": [step], "size": STEP_SIZE})
 
 
 def _best(run: _Run) -> Epoch:
@@ -218,7 +238,7 @@ def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
 
 
 def _latents(run: _Run) -> Arrays:
-    return {name: value.detach().numpy().copy() for name, value in run.net.weights.items()}
+    return {name: value.detach().cpu().numpy().copy() for name, value in run.net.weights.items()}
 
 
 def _quantizers(run: _Run) -> Quantizers:
@@ -323,21 +343,6 @@ def _project(run: _Run, used: Quantizers) -> None:
             weights.mul_(run.masks[name])
 
 
-def _groups(net: Network) -> list[dict[str, Any]]:
-    """Each tensor with its root mean square, of small ones at least a tenth of the usual."""
-    sizes = [float(weights.detach().square().mean().sqrt()) for weights in net.weights.values()]
-    least = 0.1 * float(np.mean(sizes))
-    return [
-        {"params": [weights], "size": max(size, least)}
-        for weights, size in zip(net.weights.values(), sizes, strict=True)
-    ]
-
-
-def _masks(net: Network) -> dict[str, torch.Tensor]:
-    zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
-    return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}
-
-
 def _first_strange(run: _Run, x: torch.Tensor, used: Holder) -> str:
     """The first tensor that is not finite."""
     found = [name for name, weights in run.net.weights.items() if not torch.isfinite(weights).all()]
@@ -371,10 +376,10 @@ def _state(run: _Run) -> Checkpoint:
     moments: Arrays = {}
     for name, weights in run.moved.items():
         for key, value in run.optimizer.state.get(weights, {}).items():
-            moments[f"{key}/{name}"] = value.numpy()
+            moments[f"{key}/{name}"] = value.cpu().numpy()
     epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
     scale = np.array([run.scale.factor, run.scale.steps])
-    latents = {name: value.detach().numpy().copy() for name, value in run.moved.items()}
+    latents = {name: value.detach().cpu().numpy().copy() for name, value in run.moved.items()}
     ends = {name: np.array([end, run.kept_ends.get(name, 0.0)]) for name, end in run.ends.items()}
     return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.kept, moments, ends)
 

@@ -54,7 +54,7 @@ class Flowing(NDArrayOperatorsMixin):
 
     def numpy(self) -> np.ndarray:
         """The values, without their gradient."""
-        array: np.ndarray = self.tensor.detach().numpy()
+        array: np.ndarray = self.tensor.detach().cpu().numpy()
         return array
 
     def astype(self, dtype: Any, **_: Any) -> Any:

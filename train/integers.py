@@ -62,7 +62,7 @@ def on_grid(weights: Arrays, quantizers: Quantizers, graph: Graph) -> Arrays:
     others = {name: torch.as_tensor(array) for name, array in {**graph.all_constants(), **weights}.items()}
     made = {}
     for name, array in weights.items():
-        held = quantizers.constant(name, torch.as_tensor(array), others).detach().numpy().astype(np.float32)
+        held = quantizers.constant(name, torch.as_tensor(array), others).detach().cpu().numpy().astype(np.float32)
         row = quantizers.rows.get(name)
         fmt = quantizers.constants.get(name) if row is None else row.format
         axes = None if row is None else tuple(axis for axis in range(held.ndim) if axis != row.axis)

@@ -60,7 +60,7 @@ def _held(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
         return torch.ldexp(clipped, torch.tensor(fmt.exponent)), clipped == whole
     if fmt == FLOAT32 and x.dtype == torch.float32:
         return x.clone(), torch.isfinite(x)
-    codes, saturated = quantize(x.detach().numpy(), fmt)
+    codes, saturated = quantize(x.detach().cpu().numpy(), fmt)
     return torch.as_tensor(dequantize(codes, fmt)).to(x.dtype), torch.as_tensor(~saturated)
 
 
@@ -78,7 +78,7 @@ class RowWise:
 
         def by_rows(value: Tensor) -> tuple[Tensor, Tensor]:
             rows = value.detach().movedim(self.axis, 0)
-            held, _ = self._rows(rows.reshape(len(rows), -1).numpy(), bias)
+            held, _ = self._rows(rows.reshape(len(rows), -1).cpu().numpy(), bias)
             made = torch.as_tensor(held).to(value.dtype).reshape(rows.shape).movedim(0, self.axis)
             return made, torch.ones_like(value, dtype=torch.bool)
 
@@ -88,7 +88,7 @@ class RowWise:
     def bias(self, given: Tensor, weights: np.ndarray) -> Tensor:
         """As the layer holds it: in units of the sums."""
         rows = np.moveaxis(weights, self.axis, 0)
-        _, units = self._rows(rows.reshape(len(rows), -1), given.detach().numpy())
+        _, units = self._rows(rows.reshape(len(rows), -1), given.detach().cpu().numpy())
         if units is None:
             return given
 

@@ -11,18 +11,20 @@ from benchmarks.peers_models import RAM_LIMIT_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "search"
+PAGE = ROOT / "docs" / "measured" / "search.md"
 Rows = list[dict[str, Any]]
 
 
-def write(name: str, rows: Rows) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    text = "[\n" + ",\n".join(" " + json.dumps(row) for row in rows) + "\n]\n"
+def write(name: str, measured_at: dict[str, str], rows: Rows) -> None:
+    """results/search/`name`.json, a row a line; `measured_at` is `provenance()` from before the measurement."""
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    text = f'{{\n "provenance": {json.dumps(measured_at)},\n "rows": [\n{lines}\n ]\n}}\n'
     (RESULTS / f"{name}.json").write_text(text)
 
 
 def read(name: str) -> Rows:
-    path = RESULTS / f"{name}.json"
-    found: Rows = json.loads(path.read_text()) if path.is_file() else []
+    """The rows of a committed table; those of `committed_with` were measured before records named their commit."""
+    found: Rows = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
     return found
 
 
@@ -88,12 +90,16 @@ PAGES: dict[str, Callable[[Rows], str]] = {
 
 
 def update_docs() -> None:
-    """Replace what is between the markers of each table."""
-    path = ROOT / "docs" / "measured" / "search.md"
-    text = path.read_text()
+    """Write the tables of PAGE anew."""
+    PAGE.write_text(with_tables(PAGE.read_text()))
+
+
+def with_tables(text: str) -> str:
+    """The page with each table between its markers, and nothing else changed; ValueError where a marker is missing."""
     for name, page in PAGES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
-        if begin in text:
-            head, _, rest = text.partition(begin)
-            text = head + begin + page(read(name)) + end + rest.partition(end)[2]
-    path.write_text(text)
+        if (text.count(begin), text.count(end)) != (1, 1) or text.index(end) < text.index(begin):
+            raise ValueError(f"{PAGE}: the table '{name}' must stand between one pair of markers, begin and end")
+        head, _, rest = text.partition(begin)
+        text = head + begin + page(read(name)) + end + rest.partition(end)[2]
+    return text

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
+from benchmarks.search.large import LARGE, large
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
@@ -182,4 +183,5 @@ TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "mixed": (mixed, MODELS, 60),
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
+    "large": (large, LARGE, 10),
 }

@@ -37,6 +37,22 @@ from tinyhil.harness.commands.common import say
 )
 @click.option("--loss-scale", default="dynamic", show_default=True, help="Of --arithmetic fp16: a number, or dynamic.")
 @click.option(
+    "--teacher",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of the loss that the scores of the model as it was have.",
+)
+@click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
+@click.option("--learn-scales", is_flag=True, help="Train exponents, too, of fixed point of at most 8 bits.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="auto: a GPU if torch has one.",
+)
+@click.option(
     "--prune",
     multiple=True,
     metavar="[NAME=]SHARE",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from tinyhil import data
 from tinyhil.errors import DataError
+from tinyhil.graph import Graph
 from tinyhil.harness.inputs import Inputs, read_inputs
 from tinyhil.harness.job import Opened
 from tinyhil.notice import telling
+from tinyhil.search.evaluator import Examples, make_examples
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """Samples to search on, and others to report on. `name` and `sha256` say where they come from. `all_x`: the whole
-    of --inputs, on whose first half `hil run` calibrates as well."""
+    of --inputs, on whose first half `hil run` calibrates as well. `judged`: what the float model makes of the others,
+    once it was asked."""
 
     name: str
     source: str
@@ -28,6 +31,13 @@ class Split:
     x_held_out: np.ndarray
     y_held_out: np.ndarray | None
     all_x: np.ndarray
+    judged: dict[str, Examples] = field(default_factory=dict, compare=False, repr=False)
+
+    def held_out(self, graph: Graph) -> Examples:
+        """The samples that no search has looked at."""
+        if not self.judged:
+            self.judged["held out"] = make_examples(graph, self.x_held_out, self.y_held_out)
+        return self.judged["held out"]
 
     def as_inputs(self) -> Inputs:
         return Inputs(self.name, self.source, self.sha256, self.x, self.y, all_x=self.all_x)
@@ -46,7 +56,10 @@ class Split:
 
 
 def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
-    """Training and test part of the data set, two files, or the two halves of one (said)."""
+    """Training and test part of the data set, two files, or the two halves of one (said).
+
+    DataError without inputs, or with one sample.
+    """
     source, model = opened.source, opened.model
     if inputs is not None and held_out is not None:
         seen, unseen = read_inputs(inputs, model), read_inputs(held_out, model)

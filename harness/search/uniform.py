@@ -11,7 +11,7 @@ from tinyhil.errors import BuildError, ConfigError, Infeasible, ModelError
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.accelerator import AcceleratorCosts
-from tinyhil.search.evaluator import Evaluator, make_examples
+from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.run import Found
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.slim import ROUNDED
@@ -107,7 +107,8 @@ Side = tuple[Trial | None, Measured | None, str]  # one format on one board, and
 
 def arena_limit(task: Task, found: Sequence[Side]) -> int:
     """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
-    narrowest format that fits the board shows there. ConfigError if that is not enough."""
+    narrowest format that fits the board shows there. ConfigError if that is not enough.
+    BuildError, ConfigError or Infeasible if none is known or left."""
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
@@ -189,8 +190,8 @@ def _resources(task: Task, trial: Trial, measured: Sequence[Measured]) -> tuple[
 
 def held_out(task: Task, candidate: Candidate) -> dict[str, Any]:
     """Figures on the samples that no search has looked at."""
-    space, split = task.problem.space, task.split
-    examples = make_examples(space.graph, split.x_held_out, split.y_held_out)
+    space = task.problem.space
+    examples = task.split.held_out(space.graph)
     score = Evaluator(task.problem.evaluator.executor, examples).score(space.lower(candidate))
     return {
         "accuracy": None if score.correct is None else score.correct / score.samples,

@@ -50,11 +50,20 @@ class TrainRequest:
     arithmetic: str | None = None
     rounding: str = "nearest"
     loss_scale: str = "dynamic"
+    teacher: float = 0.0
+    entries: bool = False
+    learn_scales: bool = False
+    device: str = "auto"
     prune: tuple[str, ...] = ()
 
     def check(self) -> None:
+        """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
+        if self.arithmetic is not None and (self.entries or self.learn_scales):
+            raise ConfigError(
+                "--arithmetic: nothing is in formats while training; leave out --entries and --learn-scales"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,17 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     samples = divide(split.x, split.y, request.seed)
     assignment = opened.assignment(request.assignment, request.format)
     judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
-    schedule = Schedule(request.epochs, request.batch, request.rate, request.seed, request.threads)
+    schedule = Schedule(
+        request.epochs,
+        request.batch,
+        request.rate,
+        request.seed,
+        request.threads,
+        request.teacher,
+        request.entries,
+        request.learn_scales,
+        request.device,
+    )
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)
     own = None if request.arithmetic is None else parse(request.arithmetic, request.rounding, request.loss_scale)

@@ -130,8 +130,8 @@ def _everywhere(rows: Rows) -> str:
 
 
 def _users() -> str:
-    files = ", ".join(f"`models/{one.file}`" for one in networks.OF_THE_USER)
-    return f"Networks of yours join in where their files lie in HIL_DATA: {files} (float32, inputs as above)."
+    files = ", ".join(one.file for one in networks.OF_THE_USER)
+    return f"Networks of yours join in from the folder models of HIL_DATA: {files} (float32, inputs as above)."
 
 
 def _best(found: Totals, fmt: str) -> float:

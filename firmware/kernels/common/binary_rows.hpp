@@ -27,8 +27,9 @@ inline int32_t sum_of(Ram<int8_t> x, Size count) {
     return sum;
 }
 
-// The sum of the elements that meet a negative weight
+// For each of `rows` rows the sum of the elements that meet a negative weight
 #ifdef __AVR__
+constexpr Size rows_together = 1;
 #define HIL_IF_NEGATIVE(bit)       \
     "ld %[t], X+\n"                \
     "sbrs %[v], " bit "\n"         \
@@ -38,8 +39,8 @@ inline int32_t sum_of(Ram<int8_t> x, Size count) {
     "sbrc %[t], 7\n"               \
     "dec %B[sum]\n"
 // 8.7 cycles an element; at most seven bytes behind the last one are read, which bits of 0 leave out
-inline int32_t sum_of_negative(Flash<SignBits> row, Ram<int8_t> x, Size count) {
-    const SignBits *at = row.at;
+inline void sums_of_negative(int32_t *sums, Flash<SignBits> bits, Size, Ram<int8_t> x, Size count) {
+    const SignBits *at = bits.at;
     int32_t whole = 0;
     for (Size words = sign_words(count); words > 0;) {
         uint8_t now = words < 31 ? static_cast<uint8_t>(words) : 31;  // 248 times 128 fit 16 bits
@@ -57,12 +58,28 @@ inline int32_t sum_of_negative(Flash<SignBits> row, Ram<int8_t> x, Size count) {
             : "memory");
         whole += sum;
     }
-    return whole;
+    *sums = whole;
 }
 #undef HIL_IF_NEGATIVE
 #else
-inline int32_t sum_of_negative(Flash<SignBits> row, Ram<int8_t> x, Size count) {
-    const SignBits *at = row.at;
+constexpr Size rows_together = 64, rows_that_pay = 12;
+
+// The sums of all choices of four elements, for 32 of them; what lies behind the last one counts as 0
+struct SumsOfFour {
+    int16_t of[8][16];
+    void fill(Ram<int8_t> x, Size count) {
+        for (Size four = 0; four < 8; ++four) {
+            int16_t *const sums = of[four];
+            sums[0] = 0;
+            for (Size k = 0, known = 1; k < 4; ++k, known *= 2) {
+                const int16_t next = 4 * four + k < count ? x[4 * four + k] : int16_t(0);
+                for (Size n = 0; n < known; ++n) sums[known + n] = static_cast<int16_t>(sums[n] + next);
+            }
+        }
+    }
+};
+
+inline int32_t sum_of_negative(const SignBits *at, Ram<int8_t> x, Size count) {
     int32_t sum = 0;
     for (; count >= sign_bits; count -= sign_bits, x = x + sign_bits) {
         SignBits word = *at++;
@@ -76,40 +93,62 @@ inline int32_t sum_of_negative(Flash<SignBits> row, Ram<int8_t> x, Size count) {
     for (Size k = 0; k < count; ++k, word >>= 1) sum += x[k] & -static_cast<int32_t>(word & 1);
     return sum;
 }
+
+// A word of every row at a time: eight look-ups for 32 products. For few rows the sums of four cost more than they save.
+inline void sums_of_negative(int32_t *sums, Flash<SignBits> bits, Size rows, Ram<int8_t> x, Size count) {
+    const Size words = sign_words(count);
+    if (rows < rows_that_pay) {
+        for (Size r = 0; r < rows; ++r) sums[r] = sum_of_negative(bits.at + r * words, x, count);
+        return;
+    }
+    SumsOfFour known;
+    for (Size r = 0; r < rows; ++r) sums[r] = 0;
+    for (Size n = 0; n < words; ++n, x = x + sign_bits) {
+        known.fill(x, count - n * sign_bits);
+        const SignBits *at = bits.at + n;
+        for (Size r = 0; r < rows; ++r, at += words) {
+            const SignBits word = *at;
+            int32_t sum = sums[r];
+#pragma GCC unroll 8
+            for (Size four = 0; four < 8; ++four) sum += known.of[four][word >> (4 * four) & 15];
+            sums[r] = sum;
+        }
+    }
+}
 #endif
 
-// `all`: the sum of the elements
-template <class Acc>
-inline Acc binary_product(const BinaryRows &weights, Flash<SignBits> row, Ram<int8_t> x, int32_t all) {
-    return Multiply<Acc>::of(all - 2 * sum_of_negative(row, x, weights.inner), weights.entry);
+// `rows` rows of outputs n, n + 1, ...: out[n * stride] = sum of weights[n] * x + bias[n] * 2^bias_shift
+template <class Acc, class Out, class B, class Shift, class BiasShift>
+inline void binary_outputs(Out *out, Size stride, const BinaryRows &weights, Ram<int8_t> x, const B &bias, Size outputs, Shift shift,
+                           BiasShift bias_shift) {
+    const int32_t all = sum_of(x, weights.inner);
+    const Size words = sign_words(weights.inner);
+    Flash<SignBits> row = weights.row();
+    int32_t negative[rows_together];
+    for (Size n = 0; n < outputs;) {
+        const Size now = outputs - n < rows_together ? outputs - n : rows_together;
+        sums_of_negative(negative, row, now, x, weights.inner);
+        for (Size r = 0; r < now; ++r, ++n, out += stride) {
+            Acc sum = start_of<Acc>(bias, n, bias_shift);
+            sum += Multiply<Acc>::of(all - 2 * negative[r], weights.entry);
+            *out = requantize<Out>(sum, of_channel(shift, n));
+        }
+        row = row + now * words;
+    }
 }
 
 template <class Acc, class Out, class B, class Shift, class BiasShift>
 void dense_bias(Out *out, BinaryRows weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
                 BiasShift bias_shift) {
-    const Size words = sign_words(inner);
-    for (; rows > 0; --rows, x = x + inner, next_row(bias, outputs)) {
-        const int32_t all = sum_of(x, inner);
-        Flash<SignBits> row = weights.bits;
-        for (Size n = 0; n < outputs; ++n, row = row + words) {
-            Acc sum = start_of<Acc>(bias, n, bias_shift);
-            sum += binary_product<Acc>(weights, row, x, all);
-            *out++ = requantize<Out>(sum, of_channel(shift, n));
-        }
+    for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
+        binary_outputs<Acc>(out, 1, weights, x, bias, outputs, shift, bias_shift);
     }
 }
 
 template <class Acc, class Out, class B, class Shift, class BiasShift>
-inline void channels_of_pixel(Out *out, Size pixels, BinaryRows weights, Ram<int8_t> patch, B bias, Size outputs, Size inner, Shift shift,
+inline void channels_of_pixel(Out *out, Size pixels, BinaryRows weights, Ram<int8_t> patch, B bias, Size outputs, Size, Shift shift,
                               BiasShift bias_shift) {
-    const int32_t all = sum_of(patch, inner);
-    const Size words = sign_words(inner);
-    Flash<SignBits> row = weights.row();
-    for (Size n = 0; n < outputs; ++n, row = row + words, out += pixels) {
-        Acc sum = start_of<Acc>(bias, n, bias_shift);
-        sum += binary_product<Acc>(weights, row, patch, all);
-        *out = requantize<Out>(sum, of_channel(shift, n));
-    }
+    binary_outputs<Acc>(out, pixels, weights, patch, bias, outputs, shift, bias_shift);
 }
 
 }  // namespace hil

@@ -1,0 +1,33 @@
+"""docs/measured/search.md holds the tables of the committed figures, and `--docs` changes nothing else in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.search.pages import PAGE, PAGES, RESULTS, with_tables
+
+ROOT = Path(__file__).resolve().parent.parent
+HASH = re.compile(r"[0-9a-f]{40}")
+
+
+def test_the_page_is_that_of_the_figures() -> None:
+    assert with_tables(PAGE.read_text()) == PAGE.read_text()
+
+
+@pytest.mark.parametrize("marker", ["<!-- truth: end -->", "<!-- peers: begin -->"])
+def test_nothing_is_lost_where_a_marker_is(marker: str) -> None:
+    with pytest.raises(ValueError, match=marker.split()[1].strip(":")):
+        with_tables(PAGE.read_text().replace(marker, ""))
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_figures_say_which_commit_they_are_of(path: Path) -> None:
+    found = json.loads(path.read_text())
+    provenance = found["provenance"]
+    assert HASH.fullmatch(provenance.get("commit") or provenance["committed_with"])
+    assert found["rows"]
+    assert path.stem in PAGES or path.stem in {"op_costs", "large"}
