@@ -28,6 +28,7 @@ SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fi
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """The best plan of several planners within the budget, over one region or several."""
     if len(problem.regions) > 1:
         return replace(_several(problem, budget), planner=NAME)
     open_ended = problem.in_region(None, problem.regions[0].name)

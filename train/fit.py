@@ -23,6 +23,7 @@ from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
+from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
@@ -35,7 +36,6 @@ STEP_SIZE = 0.1  # of the logarithm of a step, to which rates are relative
 STEP = "step of "  # before the name of a tensor
 TOGETHER = 256  # samples that the teacher sees at once
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # samples, labels, scores of the teacher
-SPARSE = 0.2  # zeros of a matrix from which on they stay zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def device_of(schedule: Schedule) -> torch.device:
 
 def _train(job: Job) -> Trained:
     net = network(job.judge.graph)
-    run = _Run(job, net, torch.optim.Adam(_groups(net)), _masks(net), scale=first_scale(job.arithmetic))
+    run = _Run(job, net, torch.optim.Adam(groups_of(net)), masks_of(net), scale=first_scale(job.arithmetic))
     if job.schedule.teacher > 0:
         run.teacher = _taught(net, job)
     _resume(run)
@@ -338,21 +338,6 @@ def _project(run: _Run, used: Quantizers) -> None:
             weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
         if name in run.masks:
             weights.mul_(run.masks[name])
-
-
-def _groups(net: Network) -> list[dict[str, Any]]:
-    """Each tensor with its root mean square, of small ones at least a tenth of the usual."""
-    sizes = [float(weights.detach().square().mean().sqrt()) for weights in net.weights.values()]
-    least = 0.1 * float(np.mean(sizes))
-    return [
-        {"params": [weights], "size": max(size, least)}
-        for weights, size in zip(net.weights.values(), sizes, strict=True)
-    ]
-
-
-def _masks(net: Network) -> dict[str, torch.Tensor]:
-    zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
-    return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}
 
 
 def _first_strange(run: _Run, x: torch.Tensor, used: Holder) -> str:

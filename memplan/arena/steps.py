@@ -32,6 +32,7 @@ def steps_of(
     sequence_of: dict[str, str],
     constants: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Iterator[Step]:
+    """The operations of a body in order, each with the loops it is in."""
     for item in body:
         if isinstance(item, Op):
             table = constants.get(sequence_of[item.inputs[0]]) if item.kernel in ROWED and constants else None
