@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
 
+from benchmarks.marked import replace_between  # noqa: E402
 from tinyhil import memplan  # noqa: E402
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.calibrate import load_ranges  # noqa: E402
@@ -164,10 +165,7 @@ def main() -> None:
     lines += ["", summary(rows)]
     print(f"\n{lines[-1]}")
     if options.write is not None:
-        old = options.write.read_text(encoding="utf-8")
-        before, after = old.split(BEGIN)[0], old.split(END)[1]
-        text = "\n".join(lines)
-        options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        replace_between(options.write, BEGIN, END, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The planner tables of docs/measured/memplan.md.
+"""The planner tables of docs/measured/memplan.md, each between markers of its own.
 
-python benchmarks/planners.py [--mixes 200] [--write docs/measured/memplan.md]
+python benchmarks/planners.py [--only rows] [--mixes 200] [--write docs/measured/memplan.md]
 
 Instances come from $HIL_DATA/memplan (minimalloc's eleven hard ones, live ranges of published networks), from
 benchmarks/instances and from benchmarks/shape_graphs.py. Times are seconds of the processor, the least of REPEATS where
@@ -15,12 +15,13 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: this file has the package's name
 
+from benchmarks.marked import replace_between  # noqa: E402
 from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # noqa: E402
 from tinyhil import memplan  # noqa: E402
 from tinyhil.memplan import Budget, Buffer, Plan, Problem  # noqa: E402
@@ -36,7 +37,6 @@ from tinyhil.program import Program  # noqa: E402
 CAPACITY_BYTES = 1_048_576
 LONG = Budget(nodes=10_000_000)
 BASELINES = ("first-fit", "greedy-by-size", "greedy-by-area", "greedy-by-duration", "best-fit", "hill-climb")
-BEGIN, END = "<!-- benchmarks/planners.py begin -->", "<!-- benchmarks/planners.py end -->"
 
 
 REPEATS, QUICK_SECONDS = 3, 1.0
@@ -79,7 +79,7 @@ def hard_table(folder: Path) -> str:
         total += fit_seconds
         usual, usual_seconds = timed(problem)
         best, seconds = (usual, usual_seconds) if usual.proven else timed(problem, budget=LONG)
-        ratios = [f"{timed(problem, p)[0].peak_bytes / best.lower_bound_bytes:.2f}" for p in BASELINES]
+        ratios = [f"{memplan.plan(problem, p).peak_bytes / best.lower_bound_bytes:.2f}" for p in BASELINES]
         fit = f"{fit_seconds:.3f}" if fits.peak_bytes <= CAPACITY_BYTES else "no"
         proof = "yes" if best.proven else f"gap {best.gap_bytes}"
         count = len(problem.buffers)
@@ -104,13 +104,24 @@ def hard_table(folder: Path) -> str:
 
 
 def network_table(folder: Path) -> str:
-    rows: list[tuple[object, ...]] = []
-    for name, problem in instances(folder):
+    """Each planner over the portfolio's plan, of all networks."""
+    ratios: dict[str, list[float]] = {name: [] for name in BASELINES}
+    all_seconds, unproven = [], 0
+    for _, problem in instances(folder):
         best, seconds = timed(problem)
-        ratios = [f"{timed(problem, p)[0].peak_bytes / best.peak_bytes:.2f}" for p in BASELINES]
-        proof = "yes" if best.proven else f"gap {best.gap_bytes}"
-        rows.append((name, len(problem.buffers), best.peak_bytes, proof, f"{1000 * seconds:.1f}", *ratios))
-    return table(("network", "buffers", "peak B", "proven", "ms", *BASELINES), rows)
+        all_seconds.append(seconds)
+        unproven += not best.proven
+        for name in BASELINES:
+            ratios[name].append(memplan.plan(problem, name).peak_bytes / best.peak_bytes)
+    rows: list[tuple[object, ...]] = []
+    for name, found in ratios.items():
+        least = sum(ratio == 1 for ratio in found)
+        rows.append((name, f"{least}/{len(found)}", f"{statistics.mean(found):.2f}", f"{max(found):.2f}"))
+    summary = (
+        f"{len(all_seconds)} live ranges of published networks (8 bits, mixes, TFLM): {unproven} not proven, "
+        f"median {1000 * statistics.median(all_seconds):.1f} ms, worst {1000 * max(all_seconds):.1f} ms."
+    )
+    return f"{summary}\n\n{table(('planner', 'as low', 'mean over it', 'worst'), rows)}"
 
 
 def mixed(problem: Problem, chance: random.Random) -> Problem:
@@ -118,33 +129,22 @@ def mixed(problem: Problem, chance: random.Random) -> Problem:
     return Problem(tuple(replace(b, size_bytes=b.size_bytes * chance.choice((1, 2))) for b in problem.buffers))
 
 
-def mixes_table(folder: Path, count: int) -> str:
+def mixes_text(folder: Path, count: int) -> str:
     """First-fit over the optimum, and how the portfolio fares, over random widths."""
     chance = random.Random(1)
-    rows: list[tuple[object, ...]] = []
-    all_seconds: list[float] = []
-    unproven = 0
+    ratios, seconds, unproven = [], [], 0
     for name, problem in instances(folder):
-        if not name.endswith("_int8"):
-            continue
-        ratios, seconds, proven = [], [], 0
-        for _ in range(count):
+        for _ in range(count if name.endswith("_int8") else 0):
             mix = mixed(problem, chance)
             best, spent = timed(mix)
-            proven += best.proven
+            unproven += not best.proven
             seconds.append(spent)
-            ratios.append(timed(mix, "first-fit")[0].peak_bytes / best.lower_bound_bytes)
-        unproven += count - proven
-        all_seconds += seconds
-        spread = [f"{statistics.median(ratios):.2f}", f"{max(ratios):.2f}"]
-        times = [f"{1000 * statistics.median(seconds):.1f}", f"{1000 * max(seconds):.1f}"]
-        rows.append((name.removesuffix("_int8"), len(problem.buffers), *spread, f"{proven}/{count}", *times))
-    head = ("network", "buffers", "first-fit median", "first-fit worst", "proven", "median ms", "worst ms")
-    summary = (
-        f"{len(all_seconds)} mixes: {unproven} not proven, median {1000 * statistics.median(all_seconds):.1f} ms, "
-        f"worst {max(all_seconds):.2f} s."
+            ratios.append(memplan.plan(mix, "first-fit").peak_bytes / best.lower_bound_bytes)
+    return (
+        f"{len(seconds)} random mixes of 8 and 16 bits of these networks: {unproven} not proven, "
+        f"median {1000 * statistics.median(seconds):.1f} ms, worst {max(seconds):.2f} s; first-fit over the bound "
+        f"{statistics.median(ratios):.2f} in the median, {max(ratios):.2f} at the worst."
     )
-    return f"{table(head, rows)}\n\n{summary}"
 
 
 def small_table() -> str:
@@ -224,35 +224,34 @@ def large_table() -> str:
     return table(("longest live range", "peak B", "bound B", "gap", "s"), rows)
 
 
-def report(data: Path, mixes: int) -> str:
-    parts = [
-        f"Search core: {backend()}. Ratios are peaks over the bound (first table, mixes) or over the optimum. "
-        "Times are those of the processor, the least of three.",
-        "### minimalloc's hard instances\n\n" + hard_table(data / "minimalloc"),
-        "### Live ranges of published networks\n\n" + network_table(data / "tinyml"),
-        f"### {mixes} random mixes of 8 and 16 bits each\n\n" + mixes_table(data / "tinyml", mixes),
-        "### 10,000 random buffers\n\n" + large_table(),
-        "### Small models\n\n" + small_table(),
-        "### SqueezeNet 1.1\n\n" + squeezenet_table(),
-        "### Activations as operations of their own, 8 bits\n\n" + in_place_table(),
-    ]
-    return "\n\n".join(parts)
+def rows_tables() -> str:
+    return f"{squeezenet_table()}\n\nActivations as operations of their own, 8 bits:\n\n{in_place_table()}"
+
+
+SECTIONS: dict[str, Callable[[Path, int], str]] = {
+    "hard": lambda data, mixes: hard_table(data / "minimalloc"),
+    "networks": lambda data, mixes: network_table(data / "tinyml"),
+    "mixes": lambda data, mixes: mixes_text(data / "tinyml", mixes),
+    "large": lambda data, mixes: large_table(),
+    "small": lambda data, mixes: small_table(),
+    "rows": lambda data, mixes: rows_tables(),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="may be repeated")
     parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per network")
     parser.add_argument("--write", type=Path, help="replace the tables in this Markdown file")
     options = parser.parse_args()
-    text = report(Path(os.environ.get("HIL_DATA", "data")) / "memplan", options.mixes)
-    if options.write is None:
-        print(text)
-        return
-    old = options.write.read_text(encoding="utf-8")
-    if BEGIN not in old or END not in old:
-        sys.exit(f"{options.write}: the markers {BEGIN!r} and {END!r} are missing")
-    before, after = old.split(BEGIN)[0], old.split(END)[1]
-    options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    if backend() != "compiled":
+        sys.exit("without a C compiler these tables take hours")
+    for name in options.only or SECTIONS:
+        text = SECTIONS[name](Path(os.environ.get("HIL_DATA", "data")) / "memplan", options.mixes)
+        if options.write is None:
+            print(f"{name}\n\n{text}\n", flush=True)
+        else:
+            replace_between(options.write, f"<!-- {name}: begin -->", f"<!-- {name}: end -->", text)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class Where:
 def statements(
     program: Program, plan: Plan, body: tuple[Op | Loop, ...], names: Mapping[str, str], where: Where
 ) -> list[str]:
+    """The lines of C++ that carry out `body`, in order."""
     indent = "    " * where.depth
     lines = []
     for item in body if where.reports == VALUES else in_chains(program, plan, body):
@@ -63,6 +64,7 @@ def statements(
 
 
 def row_line(program: Program, sequence: str, row: str, counter: str, names: Mapping[str, str]) -> str:
+    """The pointer to row `counter` of a sequence that a loop reads row by row."""
     tensor = program.tensors[row]
     kind = c_type(tensor)
     if sequence == program.input and program.streamable_loop() is not None:

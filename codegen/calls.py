@@ -44,10 +44,12 @@ def loaded_operand(tensor: Tensor, name: str, as_codes: bool) -> str:
 
 
 def as_codes(op: Op, index: int) -> bool:
+    """Whether an operation takes operand `index` as codes, without decoding them."""
     return index in KERNEL_BY_NAME[op.kernel].codes
 
 
 def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
+    """An operation's kernel call, with the proof of its accumulator in front of it."""
     operands = [
         loaded_operand(program.tensors[n], _from(op, at, names[n]), as_codes(op, at)) for at, n in enumerate(op.inputs)
     ]

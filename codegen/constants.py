@@ -100,6 +100,7 @@ def numbers(values: np.ndarray) -> list[str]:
 
 
 def c_type(tensor: Tensor) -> str:
+    """The C++ type of a tensor's elements."""
     if tensor.role == Role.TABLE:
         return f"uint{8 * tensor.format.storage_bytes}_t"
     return tensor.format.c_type

@@ -103,6 +103,7 @@ def real_scale(fmt: Format) -> str:
 
 
 def zero_of(fmt: Format) -> int:
+    """The zero point of a format; 0 without one."""
     return 0 if fmt.grid is None else fmt.grid[1]
 
 
@@ -121,10 +122,12 @@ def c_string(text: str) -> str:
 
 
 def arena_parameter(library: Library) -> str:
+    """The caller's arena as a parameter in C, if it brings one."""
     return "void *arena, " if library.arena == CALLER else ""
 
 
 def own_arena(library: Library) -> list[str]:
+    """The line that takes the arena the caller brings."""
     if library.arena == STATIC:
         return []
     return ["    uint8_t *const hil_arena = static_cast<uint8_t *>(arena);"]
@@ -137,8 +140,10 @@ def codes_pointer(library: Library) -> str:
 
 
 def parameters_of(library: Library, *more: str) -> str:
+    """Parameters of an inner function: the arena, where it is the caller's, and `more`."""
     return ", ".join([*(("uint8_t *hil_arena",) if library.arena == CALLER else ()), *more])
 
 
 def arguments_of(library: Library, *more: str) -> str:
+    """What is passed for `parameters_of`."""
     return ", ".join([*(("hil_arena",) if library.arena == CALLER else ()), *more])

@@ -63,6 +63,7 @@ def _part(library: Library, names: Mapping[str, str], body: tuple[Op | Loop, ...
 
 
 def functions(library: Library, names: Mapping[str, str]) -> list[str]:
+    """The functions that the header declares, as lines of C++."""
     lines = _conversions(library)
     lines += _streaming(library, names) if library.loop else _whole(library, names)
     if library.class_names:

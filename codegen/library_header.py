@@ -17,6 +17,7 @@ from tinyhil.codegen.library import (
 
 
 def header(library: Library) -> str:
+    """Text of the header that an application includes."""
     x, up = library.prefix, library.prefix.upper()
     classes = len(library.class_names) or library.deciding
     meaning = "real = (code - zero) * scale"

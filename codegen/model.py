@@ -89,6 +89,7 @@ def _by_board(boards_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def header_of(board: str) -> str:
+    """Path of the header that says what the model is on one board."""
     return f"model/board_{board}.hpp"
 
 

@@ -21,10 +21,12 @@ def empty_number(program: Program) -> int:
 
 
 def empty_calls(program: Program) -> list[str]:
+    """Pairs of marks with nothing between them: what reading the clock costs."""
     return timed(empty_number(program), []) * EMPTY_PAIRS
 
 
 def timed(number: int, lines: list[str]) -> list[str]:
+    """`lines` between the marks of operation `number`."""
     return [f"hil::begin_operation({number});", *lines, f"hil::end_operation({number});"]
 
 

@@ -134,7 +134,7 @@ class Model:
     def export(self, kind: str, out: str | os.PathLike[str], formats: Formats | None = None, **options: Any) -> Path:
         """Write the model as a library (docs/export.md): `kind` is arduino, platformio or cmake; `out` a .zip.
 
-        `options` are those of `hil export`: name, arena, classes, sizes, board.
+        `options` are those of `hil export`: name, arena, classes, sizes, board. ConfigError for an unknown kind.
         """
         from tinyhil.codegen.packages import KINDS
         from tinyhil.harness.offline.export import Wanted

@@ -50,6 +50,8 @@ class Emulator(Record):
 
 
 class Uart(Record):
+    """The serial port through which a chip talks."""
+
     name: NonEmpty
 
 
@@ -144,7 +146,10 @@ class BoardSpec(_Board):
         return None if self.chip.crossbars is None else make_hardware(self.chip.crossbars, self.crossbars)
 
     def emulated_by(self, name: str | None) -> BoardSpec:
-        """This board with another emulator of its chip; None: the usual one."""
+        """This board with another emulator of its chip; None: the usual one.
+
+        BoardError if there is no such emulator.
+        """
         if name is None:
             return self
         known = self.chip.cross_checks
@@ -173,7 +178,10 @@ class Boards(Record):
         return tuple(self.entries)
 
     def board(self, name: str) -> BoardSpec:
-        """The kind of board that `name` means: a kind, an instance of the bench, or `kind@which`."""
+        """The kind of board that `name` means: a kind, an instance of the bench, or `kind@which`.
+
+        BoardError lists the known names.
+        """
         kind = name.partition("@")[0]
         if kind in self.bench.boards:
             kind = self.bench.boards[kind].board

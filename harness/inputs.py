@@ -35,7 +35,8 @@ class Inputs:
 
 def load_inputs(model: ModelSource, path: Path | None, limit: int | None, read: Model | None = None) -> Inputs:
     """Samples for `model`: the file at `path`, or the test part of its data set; the first `limit` of them. `read`:
-    what its file holds; labels may be the names of its classes, and arrays have the names of its inputs."""
+    what its file holds; labels may be the names of its classes, and arrays have the names of its inputs.
+    DataError if there are none."""
     if path is not None:
         inputs = read_inputs(path, read)
     elif model.dataset is not None:

@@ -36,7 +36,10 @@ class Streamed:
     samples: Path | None = None
 
     def of(self, model: Path) -> Stream:
-        """For the front end; steps are counted in the samples where they are not said."""
+        """For the front end; steps are counted in the samples where they are not said.
+
+        DataError if samples are no whole steps.
+        """
         pairs = None if self.states is None else tuple(_pair(text) for text in self.states)
         stream = Stream(pairs, self.steps)
         if self.steps is not None or self.samples is None or pairs == ():
@@ -147,7 +150,10 @@ class Opened:
         return self.source.ranges is not None and self.source.ranges.is_file()
 
     def known_ranges(self, calibration: Path | None) -> Ranges | None:
-        """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None."""
+        """Ranges observed on the samples in `calibration`, else those that lie beside the model, else None.
+
+        DataError names the calibration file.
+        """
         if calibration is not None:
             data = read_inputs(calibration, self.model)
             origin = {"name": data.name, "sha256": data.sha256, "samples": len(data.x)}

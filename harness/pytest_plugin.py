@@ -32,6 +32,7 @@ MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the plugin."""
     group = parser.getgroup("hil", "boards")
     group.addoption("--board", action="append", default=[], metavar="NAME", help="board to test on, may be repeated")
     group.addoption(
@@ -47,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Markers of the plugin; refuses what is no NAME=PORT."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     ports(config)  # complains about what is no NAME=PORT
@@ -57,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `board` runs on each board asked for."""
     definitions = metafunc._arg2fixturedefs.get("board", ())
     if (
         not definitions or definitions[-1].func.__module__ != __name__
@@ -74,7 +77,7 @@ def chosen_boards(config: pytest.Config) -> list[str]:
 
 
 def ports(config: pytest.Config) -> dict[str, str]:
-    """Board -> port of the options --board-port."""
+    """Board -> port of the options --board-port. UsageError for what is no NAME=PORT."""
     pairs = [option.partition("=") for option in config.getoption("--board-port")]
     for name, _, port in pairs:
         if not name or not port:
@@ -227,6 +230,7 @@ class ResultsFile:
 
 
 def as_json(results: list[dict[str, Any]]) -> str:
+    """Results as a JSON document."""
     return json.dumps({"schema_version": 1, "results": results}, indent=1) + "\n"
 
 

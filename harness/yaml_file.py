@@ -32,6 +32,7 @@ Content = TypeVar("Content", bound=Record)
 
 
 def read_text(source: Path, what: str) -> str:
+    """The text of a YAML file of bounded size; ConfigError if it can not be read."""
     return files.read_text(source, what, files.MOST_YAML_BYTES, ConfigError)
 
 

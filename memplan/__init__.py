@@ -64,6 +64,7 @@ __all__ = [
 
 
 def find_planner(name: str) -> Planner:
+    """The planner of this name; ConfigError lists those there are."""
     for planner in PLANNERS:
         if planner.name == name:
             return planner

@@ -66,6 +66,7 @@ class Encoding:
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Plan by exact cover within the budget; ProblemError for what it can not plan."""
     if len(problem.regions) > 1:
         raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
     open_ended = problem.in_region(None, problem.regions[0].name)

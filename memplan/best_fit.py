@@ -10,6 +10,7 @@ NAME = "best-fit"
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Place buffers in the order of their begin, each into the tightest gap."""
     order = sorted(problem.buffers, key=lambda buffer: buffer.start)
     return place_in_order(problem, order, NAME, fit="best", seconds=budget.seconds)
 

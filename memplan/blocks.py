@@ -128,6 +128,7 @@ def _events(buffers: list[Buffer], shifts: tuple[int, ...]) -> tuple[dict[int, l
 
 
 def lcm_of(values: Iterable[int]) -> int:
+    """The least common multiple; 1 of nothing."""
     result = 1
     for value in values:
         result = result * value // gcd(result, value)

@@ -39,6 +39,7 @@ class Outcome:
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Exact search within the budget; ProblemError for what it can not plan."""
     reason = unsupported(problem)
     if reason:
         raise ProblemError(f"planner {NAME}: {reason}; the portfolio and the greedy planners can")
@@ -119,7 +120,7 @@ def _variants(problem: Problem) -> list[Groups]:
 
 
 def checked_size(problem: Problem, plan: Plan) -> Plan:
-    """The plan, if its one region is large enough for it."""
+    """The plan, if its one region is large enough for it. DoesNotFit if the region is smaller."""
     limit = problem.regions[0].size_bytes
     if limit is None or plan.peak_bytes <= limit:
         return plan

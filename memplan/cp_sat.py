@@ -25,6 +25,7 @@ DEFAULT_SECONDS = 60.0
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Plan with OR-Tools within the budget; ProblemError for what it can not plan."""
     if len(problem.regions) > 1:
         raise ProblemError(f"planner {NAME}: it can not plan {len(problem.regions)} regions; the portfolio can")
     _import_solver()
@@ -35,6 +36,7 @@ def run(problem: Problem, budget: Budget) -> Plan:
 
 
 def is_installed() -> bool:
+    """Whether OR-Tools is there."""
     return importlib.util.find_spec("ortools") is not None
 
 

@@ -42,6 +42,7 @@ def read_problem(path: str | Path) -> Problem:
 
 
 def parse_problem(text: str, source: str = "CSV") -> Problem:
+    """The problem in a CSV text; DataError names line and remedy."""
     reader = csv.reader(io.StringIO(text))
     try:
         rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]

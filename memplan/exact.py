@@ -191,7 +191,7 @@ def _shaken(limit: int) -> list[Strategy]:
 def run_strategy(
     blocks: Sequence[Block], strategy: Strategy, height: int, nodes: int, seconds: float | None = None
 ) -> tuple[Result, tuple[int, ...]]:
-    """One search at one height; the offsets come back in the order of `blocks`."""
+    """One search at one height; the offsets come back in the order of `blocks`. MemoryError if tables find no room."""
     places = _ordered(blocks, strategy)
     instance, rounded = make_instance([blocks[i] for i in places], height)
     search = Search(rounded, nodes, strategy.rule, strategy.tie, seconds)

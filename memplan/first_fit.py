@@ -10,6 +10,7 @@ NAME = "first-fit"
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Place buffers in the order of their begin, each into the lowest gap."""
     order = sorted(problem.buffers, key=lambda buffer: buffer.start)
     return place_in_order(problem, order, NAME, seconds=budget.seconds)
 

@@ -10,11 +10,13 @@ NAME = "greedy-by-area"
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Place buffers in the order of bytes times instants, the largest first."""
     order = sorted(problem.buffers, key=lambda buffer: (-area(buffer), buffer.start))
     return place_in_order(problem, order, NAME, seconds=budget.seconds)
 
 
 def area(buffer: Buffer) -> int:
+    """Bytes times the instants they are live."""
     return buffer.size_bytes * sum(end - start for start, end in buffer.sections)
 
 

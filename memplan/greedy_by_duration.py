@@ -10,6 +10,7 @@ NAME = "greedy-by-duration"
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Place buffers in the order of the instants they are live, the longest first."""
     order = sorted(problem.buffers, key=lambda b: (b.start - b.end, -b.size_bytes, b.start))
     return place_in_order(problem, order, NAME, seconds=budget.seconds)
 

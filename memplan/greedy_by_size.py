@@ -10,6 +10,7 @@ NAME = "greedy-by-size"
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Place buffers in the order of their sizes, the largest first."""
     # Equal sizes: the one that is live first, as TFLM does.
     order = sorted(problem.buffers, key=lambda buffer: (-buffer.size_bytes, buffer.start))
     return place_in_order(problem, order, NAME, seconds=budget.seconds)

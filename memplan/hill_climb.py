@@ -19,6 +19,7 @@ NODES_PER_TRY = 1000  # one placing of all buffers costs about as much as this m
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """Change the order of placing while the peak falls, until the bound or the budget."""
     chance = random.Random(1)
     order = sorted(problem.buffers, key=lambda buffer: (-buffer.size_bytes, buffer.start))
     bound = lower_bound(problem)

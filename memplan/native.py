@@ -144,7 +144,7 @@ class _Order(ctypes.Structure):
 
 def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float | None = None) -> list[int] | None:
     """Offsets in this order (see placing_core.c; after `seconds` the lowest ones); None when there is no compiled
-    core here. All sizes are positive, no offset is fixed."""
+    core here. All sizes are positive, no offset is fixed. MemoryError if its tables find no room."""
     library = _library()
     if library is None:
         return None

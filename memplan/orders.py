@@ -37,7 +37,8 @@ EFFORTS = (
 def search_orders(
     blocks: Sequence[Block], height: int, effort: Effort, account: Account, kept: Sequence[int] = ()
 ) -> Result | None:
-    """One search at one height, charged to the account; None where it can not be done. `kept`: see `vary`."""
+    """One search at one height, charged to the account; None where it can not be done. `kept`: see `vary`.
+    MemoryError if tables find no room."""
     work = min(effort.work, WORK_PER_NODE * account.nodes_left())
     seconds = account.seconds_left()
     if len(blocks) > MOST_ORDERED or not work or (seconds is not None and seconds <= 0):
@@ -64,6 +65,8 @@ def improve(blocks: Sequence[Block], best: Solved, enough: int, step: int, effor
         if found.state == STOPPED:
             first = height if first is None else min(first, height)
             last = height if last is None else max(last, height)
+        elif first is not None and last is not None and (best.lower > last or best.peak <= first):
+            first = last = None
         height = _next_height(best, max(best.lower, enough), step, first, last)
     return best
 

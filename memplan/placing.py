@@ -173,7 +173,7 @@ def place_in_order(
     """The plan that placing in this order gives, with the load bound as its certificate. Where Python does it, in one
     region without a limit, the rest is placed coarsely after `seconds`: quickly, and not as low."""
     order = list(order)
-    if len(order) >= MANY and _is_plain(problem):
+    if len(order) >= MANY and is_plain(problem):
         sized = [buffer for buffer in order if buffer.size_bytes]
         placed = place_compiled(sized, fit, seconds)
         if placed is not None:
@@ -185,7 +185,7 @@ def place_in_order(
     return make_plan(problem, placing.offsets, planner, placing.regions, bound)
 
 
-def _is_plain(problem: Problem) -> bool:
+def is_plain(problem: Problem) -> bool:
     """One region without a limit, no aliases or fixed offsets: what placing_core.c can do."""
     plain = all(buffer.offset is None for buffer in problem.buffers)
     return plain and not problem.aliases and [region.size_bytes for region in problem.regions] == [None]

@@ -18,6 +18,7 @@ from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
 from tinyhil.memplan.progress import Account
+from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.several import fill_regions
 
 NAME = "portfolio"
@@ -27,13 +28,17 @@ SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fi
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
+    """The best plan of several planners within the budget, over one region or several."""
     if len(problem.regions) > 1:
         return replace(_several(problem, budget), planner=NAME)
     open_ended = problem.in_region(None, problem.regions[0].name)
     account = Account(budget)
     best = _best_simple(open_ended, budget)
     done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
-    if not done and not account.spent() and unsupported(problem) is None:
+    if not done and unsupported(problem) is not None:
+        bound = Bound(best.lower_bound_bytes, best.how, best.witness, best.witnesses)
+        best = promoted(open_ended, best, bound, account)
+    elif not done and not account.spent():
         found = search_plan(open_ended, _share(problem, account.left()), NAME)
         known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
         best = found if found.peak_bytes <= best.peak_bytes else claim(open_ended, best, known, found.statement)

@@ -24,7 +24,10 @@ class Account:
     def seconds_left(self) -> float | None:
         if self.budget.seconds is None:
             return None
-        return self.started + self.budget.seconds - monotonic()
+        return self.budget.seconds - self.elapsed()
+
+    def elapsed(self) -> float:
+        return monotonic() - self.started
 
     def left(self) -> Budget:
         """What a planner may use up that is asked now."""
@@ -48,7 +51,7 @@ class Solved:
         """What is known after a search at this height; peaks of canonical plans are multiples of `step`."""
         if state == FOUND:
             peak = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-            return Solved(offsets, peak, self.lower)
+            return Solved(offsets, peak, self.lower) if peak < self.peak else self
         if state == EXHAUSTED:
             return replace(self, lower=max(self.lower, next_peak(height, step)))
         return self

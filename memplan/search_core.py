@@ -41,6 +41,7 @@ class Frame:
 
 
 def search_python(instance: Instance, search: Search) -> Result:
+    """The search as `search_core.c` does it, in Python."""
     return _Searcher(instance, search).run()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan.bound import Bound, lower_bound
@@ -18,6 +19,7 @@ from tinyhil.memplan.planner import Budget
 from tinyhil.memplan.problem import Buffer, Plan, Problem, Region
 
 MOST_BUFFERS = 400  # beyond: simple planners alone
+FIRST_SHARE, SHARE_GROWTH = 700, 4  # nodes of the search in one region
 MOST_DROPPED = 12  # buffers that a region gives up again because they do not pack
 
 Pack = Callable[[Problem, Budget], Plan]
@@ -39,9 +41,8 @@ def fill_regions(problem: Problem, pack: Pack, budget: Budget) -> Plan | None:
     best: Plan | None = None
     by_size = sorted(problem.regions, key=lambda r: -(r.size_bytes if r.size_bytes is not None else 1 << 62))
     turns = list(dict.fromkeys((problem.regions, tuple(by_size))))
-    share = _share(budget, len(turns) * len(ORDERS) * len(problem.regions))
-    for regions in turns:
-        for order in ORDERS:
+    for share in _shares(budget, len(turns) * len(ORDERS) * len(problem.regions)):
+        for regions, order in product(turns, ORDERS):
             found = _fill(problem, regions, sorted(problem.buffers, key=order), pack, share)
             if found is None:
                 continue
@@ -53,9 +54,13 @@ def fill_regions(problem: Problem, pack: Pack, budget: Budget) -> Plan | None:
     return best
 
 
-def _share(budget: Budget, parts: int) -> Budget:
-    seconds = None if budget.seconds is None else budget.seconds / parts
-    return Budget(max(1, budget.nodes // parts), seconds)
+def _shares(budget: Budget, parts: int) -> list[Budget]:
+    """Of every part, small ones first: what a budget tries a larger one tries, too, so its plan is no worse."""
+    nodes = [FIRST_SHARE]
+    while sum(nodes) + nodes[-1] * SHARE_GROWTH <= budget.nodes // parts:
+        nodes.append(nodes[-1] * SHARE_GROWTH)
+    seconds = None if budget.seconds is None else budget.seconds / parts / len(nodes)
+    return [Budget(each, seconds) for each in nodes]
 
 
 def _fill(

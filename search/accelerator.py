@@ -103,6 +103,7 @@ class AcceleratorCosts:
 
     @cached_property
     def reference(self) -> Cost:
+        """ConfigError without a layer for crossbars."""
         cost = self._by_sites([REFERENCE_BITS] * len(self.space.groups), REFERENCE_BITS)
         if not cost.layers:
             raise ConfigError("search: the model has no layer that crossbars could hold; search it for another board")

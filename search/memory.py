@@ -71,7 +71,10 @@ class Memory:
             return False
 
     def require(self, limit_bytes: int) -> None:
-        """ConfigError when no single format everywhere fits; says what is live at the worst moment."""
+        """ConfigError when no single format everywhere fits; says what is live at the worst moment.
+
+        Infeasible names the least.
+        """
         candidate = self.least()
         least = self.planned_bytes(candidate)
         if least <= limit_bytes:

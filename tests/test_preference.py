@@ -37,8 +37,8 @@ def test_rows_where_they_are_wanted(tmp_path: Path) -> None:
         ("latency", layers + size - 1, found.rows),  # only rows fit
         ("balanced", LARGE, found.layers),
         ("balanced", None, found.layers),
-        ("balanced", 4 * layers, found.layers),
-        ("balanced", 4 * layers - 1, found.rows),  # RAM is short
+        ("balanced", 2 * layers, found.layers),
+        ("balanced", 2 * layers - 1, found.rows),  # RAM is short
     ]
     for prefer, ram_bytes, wanted in cases:
         assert preferred(found, ram_bytes, prefer) is wanted, (prefer, ram_bytes)

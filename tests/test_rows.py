@@ -15,12 +15,14 @@ from random_models import extreme_inputs
 
 from tinyhil.formats.format import INTEGER
 from tinyhil.harness.config import load_boards
-from tinyhil.memplan import check
+from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.row_schedule import schedule_of
-from tinyhil.memplan.arena.row_stages import runs
+from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise, rows_made
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
@@ -141,6 +143,17 @@ MODELS = {**CHAINS, "residual": residual, "fire": fire}
 def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
     loaded = load(MODELS[name]().model(), folder)
     return compiled(loaded, samples_for(loaded.shapes["x"]), default)
+
+
+def runs(program: Program) -> list[list[Stage]]:
+    """The longest runs of stages that follow each other at the top level."""
+    stages = stages_of(program)
+    found: list[list[Stage]] = []
+    for index in sorted(stages):
+        if index - 1 not in stages:
+            found.append([])
+        found[-1].append(stages[index])
+    return [run for run in found if len(run) > 1]
 
 
 def inputs_of(program: Program, seed: int) -> np.ndarray:
@@ -294,3 +307,28 @@ def test_on_boards(board: str, names: list[str], tmp_path: Path, monkeypatch: py
     cases = compiled_cases(found, inputs, monkeypatch)
     for some in (cases[::2], cases[1::2]):  # all at once are more than an Uno's flash
         assert first_difference(some, run_on_board(some, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+def test_a_sum_takes_the_place_of_the_operand_that_its_block_began_with(tmp_path: Path) -> None:
+    """Other layers of the loop read that operand, too; the oracle knows the rows that each step reads and writes."""
+    chain = Chain(2, 10).conv(8, 3, pad=1).add("Relu")
+    begin = chain.last
+    chain.conv(24, 1).add("Relu").conv(24, 3, pad=1, group=24).add("Relu").conv(8, 1).add("Add", begin)
+    chain.conv(8, 3, pad=1)
+    program = compiled(load(chain.model(), tmp_path), samples_for(chain.shape), "fixed8")
+    stages = stages_of(program)
+    (whole,) = [at for at, op in enumerate(program.body) if "sum" in getattr(op, "kernel", "")]
+    found = row_wise(program, [stages[at] for at in range(whole - 2, whole + 1)])
+    assert found is not None
+    problem = problem_of(found)
+    result, operand = stages[whole].target, stages[whole - 2].reads[0].name
+    assert frozenset((result, operand)) in problem.alias_pairs()
+    together = plan(problem)
+    assert together.offsets[result] == together.offsets[operand]
+    assert not list(faults_of_plan(found, together))
+    inputs = extreme_inputs(program, 4)
+    machine = Arena(Placement(found, problem, together))
+    assert np.array_equal([machine.run(x) for x in inputs], run_reference(program, inputs).outputs)
+    early = row_wise(program, [stages[at] for at in range(whole - 2, whole + 2)])  # the window behind needs older rows
+    assert early is not None
+    assert not list(faults_of_plan(early, plan(problem_of(early))))

@@ -134,7 +134,10 @@ def read_arrays(path: Path, error: type[HilError] = DataError) -> dict[str, np.n
 
 
 def parse_arrays(content: bytes, name: str, error: type[HilError] = DataError) -> dict[str, np.ndarray] | np.ndarray:
-    """As `read_arrays`, of what was read already from the file `name`."""
+    """As `read_arrays`, of what was read already from the file `name`.
+
+    What can not be read raises `error`; a ValueError within says why.
+    """
     try:
         if not content.startswith(b"PK"):
             return _array(content)

@@ -176,7 +176,10 @@ class Lowering:
         return domain_of(self._formats[value] for value in values)
 
     def emit(self, node: Node, op: Op) -> None:
-        """Append an operation in the domain of its operands, after checking that its accumulator exists."""
+        """Append an operation in the domain of its operands, after checking that its accumulator exists.
+
+        ModelError if there is no kernel or no accumulator.
+        """
         kernel = self._kernels[op.kernel]
         tensors = [self.tensors[name] for name in op.inputs]
         same = self._is_one_grid([*tensors, self.tensors[op.output]], kernel)

@@ -29,6 +29,7 @@ def rescales(node: Node) -> bool:
 
 
 def chooses(node: Node) -> bool:
+    """Whether a node only chooses among values, so that they share a format."""
     return node.op in CHOOSING or (node.op == "Pad" and node.attrs["value"] == 0)
 
 

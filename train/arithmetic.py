@@ -139,6 +139,7 @@ class LossScale:
 
 
 def first_scale(arithmetic: Arithmetic | None) -> LossScale:
+    """The scale of the loss that training begins with."""
     if not isinstance(arithmetic, Half):
         return LossScale()
     return LossScale(FIRST_SCALE if arithmetic.scale is None else arithmetic.scale)

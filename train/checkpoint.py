@@ -31,7 +31,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, state: Checkpoint) -> None:
-    """Write it whole or not at all."""
+    """Write it whole or not at all. DataError if it can not be written."""
     groups = {"latent": state.latents, "best": state.best, "moment": state.moments, "end": state.ends}
     arrays: dict[str, Any] = {
         f"{group}:{name}": array for group, found in groups.items() for name, array in found.items()

@@ -47,7 +47,7 @@ class Network:
         watch: Watch | None = None,
     ) -> Tensor:
         """Scores (samples, elements) of inputs (samples, *shape), each value as `holder` holds it: quantizers, or the
-        arithmetic of the training. `watch` sees every value."""
+        arithmetic of the training. `watch` sees every value. ModelError if the output has no gradient."""
         graph = with_constants(self.graph, {name: Flowing(weights) for name, weights in self.weights.items()})
         if holder is not None:
             graph = _held(graph, holder, assignment)

@@ -190,7 +190,10 @@ def required_tool(board: str, upload: str) -> Tool:
 
 
 def leave_boot_loader(image: Image, board: BoardSpec, port: str, log: Path) -> None:
-    """See that a Due starts the program just written; while its boot bit is still unset, set it again."""
+    """See that a Due starts the program just written; while its boot bit is still unset, set it again.
+
+    BoardRefused if the board stays in it.
+    """
     tool, log = TOOLS["sam-ba"], log.with_name(f"{log.stem}-boot.log")
     for _ in range(BOOT_TRIES):
         if runs(image, board, port):
@@ -234,7 +237,10 @@ def runs(image: Image, board: BoardSpec, port: str) -> bool:
 
 
 def touch(port: str) -> None:
-    """Open and close the port at 1200 baud: the board's USB processor then erases and resets the chip."""
+    """Open and close the port at 1200 baud: the board's USB processor then erases and resets the chip.
+
+    FlashError if the port can not be opened.
+    """
     try:
         with serial.Serial(port, TOUCH_BAUD, exclusive=True) as opened:
             with suppress(OSError):  # a pseudo terminal has no such line
@@ -288,11 +294,13 @@ def _run(tool: Tool, command: list[str], board: BoardSpec, port: str, log: Path)
 
 
 def known_complaint(tool: Tool, log: Path) -> str | None:
+    """What a known message in the log means; None without one."""
     printed = _printed(log)
     return next((means for pattern, means in tool.complaints if re.search(pattern, printed, re.IGNORECASE)), None)
 
 
 def last_line(log: Path) -> str:
+    """The last line of a log that says something, at most 200 characters."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", _printed(log)) if line.strip()]
     return lines[-1][:200] if lines else ""
 

@@ -29,7 +29,10 @@ PORT = "NetworkSerialPort"
 
 @contextmanager
 def acquired(name: str, place: Labgrid, wait_s: float) -> Iterator[str]:
-    """Acquire the place (waiting up to `wait_s` for another user), yield the URL of its serial port, release it."""
+    """Acquire the place (waiting up to `wait_s` for another user), yield the URL of its serial port, release it.
+
+    BoardError if labgrid's client is missing or refuses.
+    """
     if shutil.which(place.client) is None:
         raise BoardError(
             f"{name}: labgrid place {place.place} needs {place.client}, which is not there; install labgrid in an "

@@ -53,7 +53,10 @@ class Place:
 
 
 def locate(boards: Boards, name: str, port: str | None = None) -> Place:
-    """The board that `name` and --port mean. BoardError: none, several, or the wrong one is there."""
+    """The board that `name` and --port mean. BoardError: none, several, or the wrong one is there.
+
+    ConfigError for half a name, BoardError if several boards may be meant.
+    """
     kind, at, which = name.partition("@")
     board = boards.board(kind)
     if at and not which:

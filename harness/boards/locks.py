@@ -142,7 +142,10 @@ class LockFolder:
         return mine
 
     def release(self, names: Sequence[str], board: str, force: bool) -> bool:
-        """End a reservation, with `force` another's too; whether there was one."""
+        """End a reservation, with `force` another's too; whether there was one.
+
+        BoardError if somebody else holds the board.
+        """
         with self._changing():
             found = [claim for claim in map(self.reservation, names) if claim]
             for claim in found:

@@ -39,6 +39,7 @@ class ProcessBoard:
         self.port = self._wait_ready(command[0])
 
     def alive(self) -> None:
+        """DeviceCrashed if the program has ended or its firmware crashed."""
         for event in self.events:
             if event.get("event") == "fault":
                 why, pc = event.get("why", "?"), event.get("pc", "?")

@@ -22,7 +22,10 @@ WIRE = "wire"  # our name of the UART's other end
 
 @contextmanager
 def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
-    """Start QEMU with the image; ended when the block is left. UART bytes cost no time."""
+    """Start QEMU with the image; ended when the block is left. UART bytes cost no time.
+
+    BoardError if real time is asked for.
+    """
     if session.realtime:
         raise BoardError(f"{board.name}: QEMU with counted instructions keeps no real time; leave out --realtime")
     process = ForeignProcess("QEMU", _command(board, session.image), session.log_dir / "emulator.log")

@@ -31,7 +31,10 @@ VERSION = re.compile(r"Renode, version (\d+(?:\.\d+)+)")
 
 @contextmanager
 def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
-    """Start Renode with the image; ended when the block is left. UART bytes cost no time."""
+    """Start Renode with the image; ended when the block is left. UART bytes cost no time.
+
+    BoardError if real time is asked for.
+    """
     if session.realtime:
         raise BoardError(f"{board.name}: Renode keeps no real time here; leave out --realtime")
     port = _free_port()
@@ -43,7 +46,10 @@ def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
 
 
 def command(board: BoardSpec, image: Path, port: int) -> list[str]:
-    """The first argument of the emulator is the script; it finds its variables set."""
+    """The first argument of the emulator is the script; it finds its variables set.
+
+    BoardError if the platform's script is missing.
+    """
     assert board.chip.emulator is not None
     program = find_program(board, REMEDY)
     first, *rest = Path(board.chip.emulator.args[0]).parts

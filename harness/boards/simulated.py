@@ -40,7 +40,10 @@ def connect(board: BoardSpec, session: Session) -> Iterator[Connection]:
 
 @contextmanager
 def connect_flashed(board: BoardSpec, session: Session, image: Image) -> Iterator[Connection]:
-    """Start the emulator erased, in its boot loader, and flash the image as into a real board."""
+    """Start the emulator erased, in its boot loader, and flash the image as into a real board.
+
+    BoardError without an emulator or a boot loader in it.
+    """
     emulator = board.chip.emulator
     if emulator is not None and not emulator.loader_args:
         raise BoardError(f"{board.name}: its emulator has no boot loader to flash through; run with --load direct")

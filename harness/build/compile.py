@@ -70,7 +70,10 @@ class Recipe:
 
 
 def build(sources: Mapping[str, Source], board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
-    """The image of `sources` (project-relative path -> content) for `board`; built only if it is not there yet."""
+    """The image of `sources` (project-relative path -> content) for `board`; built only if it is not there yet.
+
+    BuildError if it fails or another build holds the project.
+    """
     compiler = find_compiler(board, cache_dir)
     recipe = _recipe(sources, board, compiler, cache_dir)
     try:

@@ -26,6 +26,8 @@ NAMED = 3  # how many symbols an error names
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
+    """One name of the linked program: where it lies, and how many bytes it takes."""
+
     name: str
     address: int
     size_bytes: int
@@ -48,6 +50,7 @@ class Image:
     rebuilt: bool
 
     def symbol(self, name: str) -> Symbol:
+        """BuildError unless there is just one."""
         found = [symbol for symbol in self.symbols if symbol.name == name]
         if len(found) != 1:
             raise BuildError(f"{self.elf}: {len(found)} symbols named {name}, need one")
@@ -56,6 +59,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
+    """What was linked: hash of the loadable bytes, sizes, symbols."""
+
     hash: bytes
     flash_bytes: int
     static_bytes: int
@@ -63,7 +68,7 @@ class Contents:
 
 
 def read_contents(elf_path: Path) -> Contents:
-    """Sizes, symbols and identity of a linked ELF."""
+    """Sizes, symbols and identity of a linked ELF. BuildError if the file is no ELF file."""
     try:
         with elf_path.open("rb") as stream:
             elf = ELFFile(stream)
@@ -102,7 +107,7 @@ def check_fits(image: Image, board: BoardSpec) -> None:
 def check_arena(image: Image, arena_bytes: int | Mapping[str, int]) -> None:
     """The linker must have given each array of the arena exactly the bytes the plan asked for, by its symbol and by its
     map file, and the ones of a region of their own a place within that memory. `arena_bytes`: of each symbol, or of the
-    only one."""
+    only one. BuildError if an arena has another size."""
     planned = {ARENA_SYMBOL: arena_bytes} if isinstance(arena_bytes, int) else arena_bytes
     map_path = image.elf.with_suffix(".map")
     text = map_path.read_text(encoding="utf-8", errors="replace") if map_path.is_file() else None  # the host has none
@@ -135,6 +140,7 @@ def _bytes_in_map(text: str, symbol: str) -> int:
 
 
 def name_largest(symbols: Iterable[Symbol], in_ram: bool) -> str:
+    """The largest symbols in RAM or flash with their sizes, as text."""
     chosen = sorted((s for s in symbols if s.in_ram == in_ram), key=lambda s: (-s.size_bytes, s.name))
     return ", ".join(f"{s.name} {s.size_bytes} B" for s in chosen[:NAMED]) or "no symbols"
 

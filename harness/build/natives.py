@@ -11,6 +11,7 @@ from tinyhil.search.engine.library import load_engine
 
 
 def main() -> int:
+    """Compile the search engine and the planners at set-up; exit code."""
     try:
         load_engine(default_cache_dir(), notice=lambda line: print(f"setup: {line}"))
     except HilError as error:

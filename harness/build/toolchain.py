@@ -58,10 +58,12 @@ def core_dir(cache_dir: Path) -> Path:
 
 
 def is_offline() -> bool:
+    """Whether nothing may be downloaded."""
     return os.environ.get("HIL_OFFLINE", "").lower() in ("1", "true", "yes")
 
 
 def policy() -> str:
+    """Where compilers are taken from, by HIL_TOOLCHAIN; ConfigError if that names no policy."""
     chosen = os.environ.get("HIL_TOOLCHAIN") or "auto"
     if chosen not in POLICIES:
         raise ConfigError(f"HIL_TOOLCHAIN is {chosen!r}, must be one of {', '.join(POLICIES)}")
@@ -92,6 +94,7 @@ def registry_answers(deadline_s: float = REGISTRY_DEADLINE_S) -> bool:
 
 @functools.lru_cache
 def version_of(program: Path) -> str:
+    """The version a compiler prints of itself; BuildError if it does not run."""
     try:
         printed = run([program, "-dumpfullversion", "-dumpversion"], 20).stdout.split()
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -102,7 +105,10 @@ def version_of(program: Path) -> str:
 
 
 def find_compiler(board: BoardSpec, cache_dir: Path) -> Compiler:
-    """The compiler that building for `board` will use, by the same rules as firmware/platform/platform.py."""
+    """The compiler that building for `board` will use, by the same rules as firmware/platform/platform.py.
+
+    BuildError says how to get it.
+    """
     name = board.chip.compiler
     package, debian = PACKAGES[name]
     chosen = policy() if package else "path"
@@ -137,7 +143,10 @@ def platformio_environment(cache_dir: Path) -> dict[str, str]:
 
 
 def platformio_command() -> list[str]:
-    """`python -m platformio` of the first interpreter that has both PlatformIO and SCons."""
+    """`python -m platformio` of the first interpreter that has both PlatformIO and SCons.
+
+    BuildError if PlatformIO is missing.
+    """
     if importlib.util.find_spec("platformio") and importlib.util.find_spec("SCons"):
         return [sys.executable, "-m", "platformio"]
     other = Path.home() / ".platformio" / "penv" / "bin" / "python"

@@ -56,6 +56,8 @@ class _Names(click.ParamType):
 
 
 class BoardNames(_Names):
+    """Completes names of boards."""
+
     def names(self, context: click.Context) -> Iterable[str]:
         """Of the files at hand and the bench, and their emulated forms."""
         from tinyhil.errors import HilError
@@ -69,6 +71,8 @@ class BoardNames(_Names):
 
 
 class ModelNames(_Names):
+    """Completes models of the zoo."""
+
     def names(self, context: click.Context) -> Iterable[str]:
         from tinyhil.harness.zoo import zoo_names
 
@@ -80,6 +84,8 @@ class ModelNames(_Names):
 
 
 class FormatNames(_Names):
+    """Completes number formats."""
+
     def names(self, context: click.Context) -> Iterable[str]:
         from tinyhil.formats import FORMATS
 

@@ -45,6 +45,7 @@ VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 def checks() -> list[Check]:
+    """What is installed, tried out one after another."""
     return [
         _python(),
         *_packages(),
@@ -65,6 +66,7 @@ def exit_code(results: Iterable[Check]) -> int:
 
 
 def report(results: Sequence[Check], console: Console) -> None:
+    """Print the checks as a table, and whether emulated runs are ready."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)

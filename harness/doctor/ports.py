@@ -20,6 +20,7 @@ with suppress(ImportError):  # on Windows ports belong to nobody
 
 
 def checks() -> list[Check]:
+    """Whether serial ports may be opened; nothing on systems without users."""
     if not hasattr(os, "geteuid"):
         return []
     ports = serial_ports()
@@ -27,10 +28,12 @@ def checks() -> list[Check]:
 
 
 def serial_ports() -> list[str]:
+    """The serial ports of this computer."""
     return sorted(glob.glob("/dev/ttyACM*") + glob.glob("/dev/ttyUSB*"))
 
 
 def permissions(ports: list[str]) -> Check:
+    """Whether all ports may be read and written."""
     refused = [port for port in ports if not os.access(port, os.R_OK | os.W_OK)]
     if refused:
         remedy = f"sudo usermod -aG {owning_group(refused[0])} $USER; log in again"
@@ -39,6 +42,7 @@ def permissions(ports: list[str]) -> Check:
 
 
 def owning_group(port: str) -> str:
+    """The group that a port belongs to."""
     try:
         return grp.getgrgid(os.stat(port).st_gid).gr_name
     except (OSError, KeyError):

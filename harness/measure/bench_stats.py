@@ -40,7 +40,10 @@ class Summary:
 
     @staticmethod
     def of(ticks: Sequence[int], warm_up: int) -> Summary:
-        """The first `warm_up` inferences are left out of all but `first`."""
+        """The first `warm_up` inferences are left out of all but `first`.
+
+        ValueError if nothing is left after warming up.
+        """
         warm = sorted(ticks[warm_up:])
         if not warm:
             raise ValueError(f"{len(ticks)} inferences, {warm_up} of them to warm up: none is left")

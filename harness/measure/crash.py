@@ -23,7 +23,10 @@ REMEDY = "finished samples are kept; fix the firmware, reset the board and run a
 
 @contextmanager
 def explain_crash(elf: Path) -> Iterator[None]:
-    """A crash with a program counter is told with the function and line of `elf` it happened in."""
+    """A crash with a program counter is told with the function and line of `elf` it happened in.
+
+    Raises the DeviceCrashed it was given, with the place.
+    """
     try:
         yield
     except DeviceCrashed as error:

@@ -76,7 +76,10 @@ class Diff:
 
 
 def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Say) -> Diff:
-    """Compare sample number `sample` of the inputs; errors as those of `hil run`."""
+    """Compare sample number `sample` of the inputs; errors as those of `hil run`.
+
+    DataError if there is no such sample.
+    """
     device = Device(request, find_place(request, boards), boards, cache_dir, say)
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     job = load_job(opened, replace(request, samples=None), say)

@@ -141,7 +141,10 @@ def model_of(order: Order, bench: Bench) -> str:
 
 
 def draw_inputs(order: Order, bench: Bench, folder: Path) -> Path:
-    """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file."""
+    """Seeded samples over the calibrated range of the model's input, the even ones small, as a .npz file.
+
+    DataError without ranges to draw from.
+    """
     opened = open_model(model_of(order, bench))
     source, model = opened.source, opened.model
     ranges = opened.known_ranges(bench.root / order.calibrate if order.calibrate else None)
@@ -181,6 +184,7 @@ def path_of(order: Order, folder: Path, physical: bool = False) -> Path:
 
 
 def write_golden(path: Path, golden: Mapping[str, Any]) -> None:
+    """Write a golden record, folder included."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, json.dumps(golden, indent=1) + "\n")
@@ -196,6 +200,7 @@ def read_golden(path: Path) -> tuple[Order, dict[str, Any]]:
 
 
 def find_golden(folder: Path) -> list[Path]:
+    """All golden records below a folder."""
     return sorted(folder.glob("*/*.json"))
 
 

@@ -31,7 +31,10 @@ class Loaded:
 
 
 def flash_model(request: Request, boards: Boards, cache_dir: Path, say: Say) -> Loaded:
-    """Build the model's image, write it into the board and wait for the HELLO that carries its hash."""
+    """Build the model's image, write it into the board and wait for the HELLO that carries its hash.
+
+    ConfigError for the host board.
+    """
     place = find_place(request, boards)
     board = place.board
     if board.is_host:

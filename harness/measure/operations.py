@@ -43,6 +43,7 @@ def executions_of(program: Program, plan: Plan) -> Counter[int]:
 
 
 def last_of(item: Op | Chain) -> Op:
+    """The operation that a chain ends with; an operation itself."""
     return item.ops[-1] if isinstance(item, Chain) else item
 
 
@@ -90,6 +91,7 @@ def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
 
 
 def ops_of(item: Op | Chain) -> tuple[Op, ...]:
+    """The operations of a chain; an operation alone."""
     return item.ops if isinstance(item, Chain) else (item,)
 
 

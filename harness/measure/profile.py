@@ -140,6 +140,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
 
 
 def with_limits(costs: Sequence[OperationCost], program: Program, core: str) -> tuple[OperationCost, ...]:
+    """Costs with what each operation's loop could take at best on this core."""
     by_output = {op.output: op for op in walk(program.body)}
     return tuple(replace(cost, limit=loop_limit(core, program, by_output[cost.output])) for cost in costs)
 
@@ -169,7 +170,10 @@ def require_equal(outcome: Outcome, outputs: np.ndarray, which: str) -> None:
 
 
 def read_costs(compiled: Compiled, reported: Reported) -> tuple[tuple[OperationCost, ...], float, float]:
-    """The operations in order, ticks outside of them per sample, and ticks of one reading of the clock."""
+    """The operations in order, ticks outside of them per sample, and ticks of one reading of the clock.
+
+    LinkError if a frame was lost.
+    """
     program, empty = compiled.program, empty_number(compiled.program)
     order = [empty] * EMPTY_PAIRS + list(executed(program, compiled.plan, program.body))
     found = [message for message in reported.messages if isinstance(message, Timed)]

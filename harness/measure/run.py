@@ -116,11 +116,15 @@ class Clock:
 
 
 def wish_of(request: Request) -> Wish:
+    """What a request asks of the plan of memory."""
     return Wish(request.prefer, overlapped=request.mode == "stream", ram_bytes=request.ram)
 
 
 def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: Progress) -> Outcome:
-    """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk."""
+    """Run one model on one board. Raises HilError of the stage that failed; finished samples survive on disk.
+
+    ConfigError for a time-out that is no number.
+    """
     if not 0 < request.timeout_s < float("inf"):
         raise ConfigError(f"--timeout {request.timeout_s}: a number of seconds is needed")
     clock = Clock(progress.enter) if isinstance(progress, Shown) else Clock()
@@ -290,7 +294,10 @@ def blame_the_dead(device: Connection) -> Iterator[None]:
 
 
 def find_place(request: Request, boards: Boards) -> Place:
-    """The board that the request means: attached, of the bench, emulated or this computer."""
+    """The board that the request means: attached, of the bench, emulated or this computer.
+
+    ConfigError for an emulator on a port.
+    """
     if not request.emulator:
         return locate(boards, request.board, request.port)
     if request.port:
@@ -319,6 +326,7 @@ def how_loaded(wanted: str | None, board: BoardSpec) -> str:
     """How an emulated board gets its image: as `wanted`, else as HIL_LOAD says, else as a real one: flashed.
 
     An emulator without a boot loader, QEMU say, is always given its image directly.
+    ConfigError if HIL_LOAD says something unknown.
     """
     usual = os.environ.get("HIL_LOAD") or "flash"
     if usual not in LOADS:

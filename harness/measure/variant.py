@@ -60,6 +60,7 @@ class TellingLink(Link):
         self.seen: list[Values | Timed] = []
 
     def receive(self, timeout_s: float) -> Message | None:
+        """The next message for the session; LinkError if what is kept aside has no end."""
         deadline, most = time.monotonic() + timeout_s, len(self.seen) + MOST_MESSAGES
         while len(self.seen) < most:
             message = super().receive(max(0.0, deadline - time.monotonic()))

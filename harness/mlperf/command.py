@@ -23,7 +23,10 @@ USUAL = (PERFORMANCE, ACCURACY)
 
 
 def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], say: Say) -> list[dict[str, Any]]:
-    """One record per model, in order. HilError of the first that fails; nothing of it is left in the submission."""
+    """One record per model, in order. HilError of the first that fails; nothing of it is left in the submission.
+
+    ConfigError if energy mode is not alone.
+    """
     modes = tuple(options["modes"]) or USUAL
     if ENERGY in modes and modes != (ENERGY,):
         raise ConfigError("--mode energy is firmware of its own (9600 Bd, timestamps on a pin): run it alone")

@@ -53,7 +53,10 @@ class Device:
         self._serial.close()
 
     def settle(self, quiet_s: float) -> None:
-        """End a command that somebody left unfinished, and throw away what comes until the line is quiet."""
+        """End a command that somebody left unfinished, and throw away what comes until the line is quiet.
+
+        LinkError if the board never stops talking.
+        """
         self._write(b"%")
         deadline = Deadline(ANSWER_S, self._board.starved_s)
         while self._read_line(quiet_s) is not None:
@@ -104,7 +107,7 @@ class Device:
             raise WrongFirmware(f"{self._board.port}: runs image {found}, not {expected.hex()}; flash again")
 
     def load(self, raw: bytes) -> None:
-        """The input of the next inferences."""
+        """The input of the next inferences. ProtocolError if the board wants more."""
         self.ask(f"db load {len(raw)}")
         answer: list[str] = []
         for at in range(0, len(raw), BYTES_PER_COMMAND):
@@ -113,6 +116,7 @@ class Device:
             raise ProtocolError(f"{self._board.port}: {len(raw)} bytes were sent and the board waits for more")
 
     def infer(self, count: int, warm_up: int, timeout_s: float) -> Inference:
+        """ProtocolError for results that are no numbers."""
         lines = self.ask(f"infer {count} {warm_up}", timeout_s)
         found = self._bracketed(lines, r"m-results-\[(.*)\]")
         laps = [int(match[1]) for line in lines if (match := re.fullmatch(r"m-lap-us-(\d+)", line))]

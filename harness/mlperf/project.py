@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 def generate_mlperf(wanted: Project, boards: Boards, say: Say) -> tuple[int, int]:
     """Write the project whose firmware answers MLPerf Tiny's runner; returns (files written, files in all).
 
-    Boards that cannot speak the protocol are left out.
+    Boards that cannot speak the protocol are left out. ConfigError if the folder holds another project.
     """
     out = wanted.out
     check_project_folder(out)

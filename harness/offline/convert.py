@@ -15,7 +15,10 @@ from tinyhil.harness.job import NO_STREAM, Streamed, open_model
 
 
 def convert_model(name: str, out: Path, streamed: Streamed = NO_STREAM) -> list[Path]:
-    """Write the model as `out`, by its suffix; returns the files written."""
+    """Write the model as `out`, by its suffix; returns the files written.
+
+    ConfigError for an unsuitable name, ModelError for inputs the language has not.
+    """
     if out.suffix.lower() not in WRITTEN:
         raise ConfigError(f"{out}: the languages are {', '.join(WRITTEN)}")
     opened = open_model(name, None, streamed)

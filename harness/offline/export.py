@@ -103,7 +103,10 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
 
 
 def prefix_of(name: str, *, given: bool) -> str:
-    """What every name of the library begins with; a name that the user gave must serve as it is."""
+    """What every name of the library begins with; a name that the user gave must serve as it is.
+
+    ConfigError if it is no name in C.
+    """
     made = next(iter(identifiers([name]).values())).lower()[:MAX_PREFIX]
     if given and (made != name or not re.fullmatch(r"[a-z]\w*", name, re.ASCII)):
         raise ConfigError(f"--name {name!r}: no name for a C library; try {made!r}")
@@ -118,7 +121,10 @@ def packed(kind: str, library: Library, about: list[str]) -> dict[str, str]:
 
 
 def write_archive(path: Path, files: Mapping[str, str]) -> None:
-    """A .zip of these files, in order and without dates; what is there already stays until it is whole."""
+    """A .zip of these files, in order and without dates; what is there already stays until it is whole.
+
+    ConfigError if the file can not be there.
+    """
     if path.suffix != ".zip":
         raise ConfigError(f"--out {path}: the library is one .zip file; name it {path.name}.zip")
     if not path.parent.is_dir():

@@ -23,6 +23,8 @@ LINK = ("-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main", "-Wl,-u,main")
 
 @dataclass(frozen=True, slots=True)
 class Processor:
+    """A core that sizes of exported libraries are measured for, and its compiler."""
+
     name: str
     core: str
     compiler: str

@@ -75,6 +75,7 @@ def values(fmt: Format) -> np.ndarray:
 
 
 def facts(fmt: NamedFormat) -> Facts:
+    """What is known of a format, fitted to a tensor of magnitude 1."""
     real = fitted(fmt)
     scale = math.ldexp(1.0, real.exponent)
     return Facts(
@@ -118,6 +119,7 @@ def units() -> Mapping[str, str]:
 
 
 def all_facts() -> list[Facts]:
+    """The facts of every format, in the order of the registry."""
     return [facts(fmt) for fmt in FORMATS]
 
 

@@ -60,6 +60,7 @@ def check_project_folder(out: Path) -> None:
 
 
 def say_left_out(name: str, boards: Boards, compiled: Compiled, say: Say) -> None:
+    """Say which boards a model does not fit, and why."""
     # an accelerator is no board of a project: `hil run` alone compiles for it
     chips = [name for name, board in boards.entries.items() if board.hardware is None]
     left_out = [board for board in chips if board not in compiled.transfers]
@@ -68,7 +69,7 @@ def say_left_out(name: str, boards: Boards, compiled: Compiled, say: Say) -> Non
 
 
 def calibrate_model(name: str, inputs: Path | None, out: Path | None, say: Say, streamed: Streamed = NO_STREAM) -> Path:
-    """Observe the values of a model and write ranges.json; returns its path."""
+    """Observe the values of a model and write ranges.json; returns its path. DataError without inputs."""
     opened = open_model(name, say, streamed)
     source, model = opened.source, opened.model
     if inputs is not None:

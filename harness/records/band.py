@@ -7,6 +7,7 @@ from typing import Any
 
 
 def time_text(us: float) -> str:
+    """A time in the unit that suits it."""
     return f"{us / 1000:.2f} ms" if us >= 1000 else f"{us:.2f} us"
 
 

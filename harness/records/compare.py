@@ -167,7 +167,7 @@ def compared(before: Path, now: Path, better_is_fine: bool = False) -> Compared:
 
 
 def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
-    """The newest record of each board, model and format under `folder`."""
+    """The newest record of each board, model and format under `folder`. DataError without a record."""
     found: dict[tuple[str, str, str], Path] = {}
     for path in sorted(folder.rglob("*.json"), key=lambda path: path.name):
         try:
@@ -180,7 +180,10 @@ def newest(folder: Path) -> dict[tuple[str, str, str], Path]:
 
 
 def pairs(before: Path, now: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
-    """Records to compare with each other: two files, or what two folders have in common. And what only one holds."""
+    """Records to compare with each other: two files, or what two folders have in common. And what only one holds.
+
+    DataError if nothing can be paired.
+    """
     if before.is_dir() != now.is_dir():
         raise DataError(f"{before} and {now}: compare two records, or two folders")
     if not before.is_dir():

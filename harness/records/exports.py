@@ -118,7 +118,10 @@ def figures_of(record: RecordLike) -> list[str]:
 
 
 def as_overlay(record: RecordLike) -> dict[str, Any]:
-    """Node data of Google's Model Explorer: ticks (else products) of what computes each tensor, by its name."""
+    """Node data of Google's Model Explorer: ticks (else products) of what computes each tensor, by its name.
+
+    DataError if the record lists no operations.
+    """
     rows = list(_lines(record))
     if not rows:
         raise DataError(f"{record['model']} on {record['board']}: this record lists no operations; measure again")

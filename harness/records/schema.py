@@ -26,17 +26,23 @@ class Part(BaseModel):
 
 
 class Emulator(Part):
+    """Which emulator ran, and what its numbers mean."""
+
     name: Word
     fidelity: Word
 
 
 class Latency(Part):
+    """Ticks of a sample, in their unit."""
+
     unit: Word
     median: FiniteFloat
     clock_hz: Count
 
 
 class Memory(Part):
+    """Bytes of RAM, by what they are for."""
+
     static_bytes: Count
     arena_bytes: Count
     heap_bytes: Count | None
@@ -45,6 +51,8 @@ class Memory(Part):
 
 
 class Raw(Part):
+    """What each sample gave, in lists of one length."""
+
     ticks: list[Count]
     instructions: list[FiniteFloat]
     inputs_crc32: list[Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}$")]]
@@ -60,20 +68,28 @@ class Raw(Part):
 
 
 class Compiler(Part):
+    """What compiled the firmware."""
+
     name: Word
     version: Word
 
 
 class Provenance(Part):
+    """What a record was made from."""
+
     compiler: Compiler
     model_sha256: Word
 
 
 class Boot(Part):
+    """Ticks from reset to HELLO."""
+
     median: FiniteFloat
 
 
 class Order(Part):
+    """The request that led to a record."""
+
     board: Word
     model: Word
     format: Word = "fixed16"
@@ -85,6 +101,8 @@ class Order(Part):
 
 
 class Layer(Part):
+    """One operation: kernel, operands, sizes, cost."""
+
     name: str
     kernel: Word
     output: str
@@ -102,6 +120,8 @@ class Layer(Part):
 
 
 class Planned(Part):
+    """One buffer with its place."""
+
     name: str
     size_bytes: Count
     offset: Count
@@ -110,6 +130,8 @@ class Planned(Part):
 
 
 class PlanOfRecord(Part):
+    """The plan of memory, with its proof."""
+
     peak_bytes: Count
     lower_bound_bytes: Count
     proven: bool
@@ -121,6 +143,8 @@ class PlanOfRecord(Part):
 
 
 class Parts(Part):
+    """Bytes of flash and RAM by part of the program."""
+
     flash: dict[str, int]
     ram: dict[str, int]
 
@@ -136,28 +160,38 @@ class Shown(Part):
 
 
 class Decisions(Part):
+    """Confusion matrix and the samples decided worst."""
+
     confusion: list[list[Count]] | None
     worst: list[Shown]
 
 
 class ProfiledOperation(Part):
+    """Ticks of one operation."""
+
     name: str
     ticks: FiniteFloat
     instructions: FiniteFloat | None
 
 
 class Profiled(Part):
+    """Ticks of all operations, and of what lies outside of them."""
+
     operations: list[ProfiledOperation]
     outside: FiniteFloat
     events: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] = Field(default_factory=list)
 
 
 class Output(Part):
+    """The tensor that a model gives, and its format."""
+
     tensor: str
     format: str
 
 
 class Issue(Part):
+    """One reason for a verdict below valid."""
+
     code: Word
     severity: Literal["degraded", "invalid"]
     text: str
@@ -193,6 +227,8 @@ class Record(Part):
 
 
 class PartialTrace(Part):
+    """Instructions and cycles of what has run so far."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     instructions: Count
@@ -214,6 +250,8 @@ class PartialLine(Part):
 
 
 class UniformFormat(Part):
+    """One format for all tensors: its quality, or why it can not be."""
+
     format: Word
     reason: str | None
     quality: Share | None = None
@@ -224,6 +262,8 @@ class UniformFormat(Part):
 
 
 class Tried(Part):
+    """One trial of a search."""
+
     number: Count
     quality: Share
     arena_bytes: Count
@@ -232,6 +272,8 @@ class Tried(Part):
 
 
 class FrontPoint(Part):
+    """One point of a Pareto front, with its assignment."""
+
     number: Count
     assignment_file: str
     quality: Share
@@ -244,6 +286,8 @@ class FrontPoint(Part):
 
 
 class TensorSensitivity(Part):
+    """What rounding one tensor alone does to the outputs."""
+
     tensor: str
     kind: Word
     elements: Count
@@ -259,6 +303,8 @@ class Sensitivities(Part):
 
 
 class Phase(Part):
+    """Seconds of one phase of a search."""
+
     phase: str
     seconds: FiniteFloat
     processor_seconds: FiniteFloat

@@ -10,6 +10,7 @@ from typing import Any
 
 
 def escape(text: object) -> str:
+    """Text as HTML."""
     return html.escape(str(text), quote=True)
 
 
@@ -61,6 +62,7 @@ def pairs(rows: Iterable[tuple[str, object]]) -> str:
 
 
 def section(title: str, body: str, about: str = "") -> str:
+    """A section with its title; nothing where there is no body."""
     said = f'<p class="about">{escape(about)}</p>' if about else ""
     return f"<section><h3>{escape(title)}</h3>{said}{body}</section>" if body else ""
 

@@ -85,7 +85,10 @@ def _document(title: str, nav: str, body: str) -> str:
 
 @cache
 def charts_library() -> str:
-    """Vega, Vega-Lite and vega-embed (BSD-3-Clause) as one script that sets window.vegaEmbed."""
+    """Vega, Vega-Lite and vega-embed (BSD-3-Clause) as one script that sets window.vegaEmbed.
+
+    ConfigError if the extra is not installed.
+    """
     try:
         import vl_convert
     except ImportError:

@@ -56,7 +56,10 @@ class Split:
 
 
 def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
-    """Training and test part of the data set, two files, or the two halves of one (said)."""
+    """Training and test part of the data set, two files, or the two halves of one (said).
+
+    DataError without inputs, or with one sample.
+    """
     source, model = opened.source, opened.model
     if inputs is not None and held_out is not None:
         seen, unseen = read_inputs(inputs, model), read_inputs(held_out, model)

@@ -38,7 +38,10 @@ def plot_search(outcome: SearchOutcome | ParetoOutcome, path: Path) -> tuple[Pat
 
 
 def draw_search(record: Mapping[str, Any], float_accuracy: float | None, of_arena: bool) -> Any:
-    """A panel per resource that the search knows; `float_accuracy` None: there are no labels."""
+    """A panel per resource that the search knows; `float_accuracy` None: there are no labels.
+
+    ConfigError without matplotlib.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -67,7 +67,8 @@ def searched_on_device(
     task: Task, meters: Sequence[Meter], limits: Sequence[Limits], required: Sequence[Limits], tag: str = ""
 ) -> tuple[Found, tuple[Measured, ...]]:
     """Search under `limits` and measure the finalists on every board; again with what was learnt from them while none
-    keeps to those `required`. Meters (none: only RAM counts) and limits are one of each board."""
+    keeps to those `required`. Meters (none: only RAM counts) and limits are one of each board.
+    Infeasible if no search keeps to the RAM."""
     request, totals = task.request, [side.ram_bytes if side.whole else None for side in task.sides]
     rams = [side.arena_bytes for side in task.sides]
     spent = _Spent()

@@ -271,6 +271,7 @@ def _ram_bytes(request: SearchRequest, board: BoardSpec | None) -> int:
 
 
 def trial_log(task: Task, stem: str) -> TrialLog:
+    """The file of trials of one search of a task."""
     return TrialLog(task.folder / f"{stem}.jsonl", task.problem.space, task.key)
 
 

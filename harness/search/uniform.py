@@ -107,7 +107,8 @@ Side = tuple[Trial | None, Measured | None, str]  # one format on one board, and
 
 def arena_limit(task: Task, found: Sequence[Side]) -> int:
     """What of the limit of RAM is the arena's: all of it, or what is left beside static data and stack, which the
-    narrowest format that fits the board shows there. ConfigError if that is not enough."""
+    narrowest format that fits the board shows there. ConfigError if that is not enough.
+    BuildError, ConfigError or Infeasible if none is known or left."""
     if not task.whole:
         return task.ram_bytes
     assert task.board is not None
@@ -155,9 +156,7 @@ def undominated(
         if good and (own := key(trial, other.on_all)) <= best[0]:
             best, name = (own, trial, other.on_all), other.format
     if name and best[1].candidate != found.best.candidate:
-        task.say(
-            f"search: {name} for all tensors is as good as what the search chose, and needs less: it is the answer"
-        )
+        task.say(f"search: {name} for all tensors is no worse than what the search chose: it is the answer")
         found = replace(found, best=best[1])
     return found, best[2]
 

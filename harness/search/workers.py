@@ -86,6 +86,7 @@ def _request(data: Mapping[str, Any]) -> SearchRequest:
 
 
 def main() -> None:
+    """A helper of a search: its request comes as one line of JSON on stdin."""
     told = json.loads(sys.stdin.read())
     boards = None if told["boards"] is None else Boards.model_validate_json(told["boards"])
     assist(_request(told["request"]), boards, lambda line: None)

@@ -57,6 +57,7 @@ class TrainRequest:
     prune: tuple[str, ...] = ()
 
     def check(self) -> None:
+        """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
         if self.arithmetic is not None and (self.entries or self.learn_scales):

@@ -124,7 +124,7 @@ class PartialRun:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """What fails in this block is the results folder's fault."""
+    """What fails in this block is the results folder's fault. ConfigError if the folder can not be written."""
     try:
         yield
     except OSError as error:

@@ -104,6 +104,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
+    """How far a board has read, and what it says of itself (docs/protocol.md)."""
+
     position: Position
     flags: int
 

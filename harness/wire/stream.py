@@ -49,7 +49,10 @@ class Distrusted(LinkError):
 
 
 def greet(link: Link, deadline_s: float, banner_s: float, alive: Alive) -> Hello:
-    """Wait for the HELLO a board sends after its reset; after `banner_s` ask for it, `deadline_s` later give up."""
+    """Wait for the HELLO a board sends after its reset; after `banner_s` ask for it, `deadline_s` later give up.
+
+    LinkTimeout without a HELLO in time.
+    """
     deadline = link.deadline(banner_s + deadline_s)
     asked = time.monotonic() + banner_s
     while not deadline.is_over():

@@ -56,6 +56,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Level:
+    """Items of one body and, as bits, which of them each waits for and which wait for it."""
+
     items: tuple[Item, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.schedules import cheapest_within, least
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
 from tinyhil.program import Program
 
-SHORT = 4  # memory is short where an arena takes more than this part of it
+SHORT = 2  # memory is short where an arena takes more than this part of it
 
 
 def chosen(

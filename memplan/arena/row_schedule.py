@@ -86,6 +86,17 @@ def rings_of(part: Sequence[Rows], order: Sequence[Made]) -> dict[str, int]:
     return rings
 
 
+def dies_row_by_row(part: Sequence[Rows], at: int, name: str) -> bool:
+    """Whether every row of an operand is needed by nobody else any more when the stage at `at` makes that row."""
+    others = [(by, one) for by, stage in enumerate(part) for one in stage.reads if one.name == name and by != at]
+    made = [0] * len(part)
+    for by, row in demand_order(part):
+        if by == at and any(made[q] < part[q].out.height and one.first(made[q]) <= row for q, one in others):
+            return False
+        made[by] = row + 1
+    return True
+
+
 def _in_steps(part: Sequence[Rows], order: Sequence[Made]) -> np.ndarray:
     steps: list[dict[int, int]] = [{}]
     last = -1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+import numpy as np
+
+from tinyhil.ops.rows import ROWED
 from tinyhil.program import Loop, Op
 
 
@@ -12,21 +16,31 @@ from tinyhil.program import Loop, Op
 class Step:
     """One operation, the loops around it, and the tensors it reads with the rows of sequences traced back to them.
 
-    Its index among the steps is its instant in the live ranges.
+    Its index among the steps is its instant in the live ranges. `rows` (steps, 2): the rows that it makes in each step
+    of a loop over rows, where the constants were given.
     """
 
     op: Op
     loops: tuple[int, ...]  # identities: names may repeat
     reads: frozenset[str]
+    rows: np.ndarray | None = None
 
 
-def steps_of(body: tuple[Op | Loop, ...], loops: tuple[int, ...], sequence_of: dict[str, str]) -> Iterator[Step]:
+def steps_of(
+    body: tuple[Op | Loop, ...],
+    loops: tuple[int, ...],
+    sequence_of: dict[str, str],
+    constants: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Iterator[Step]:
+    """The operations of a body in order, each with the loops it is in."""
     for item in body:
         if isinstance(item, Op):
-            yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs))
+            table = constants.get(sequence_of[item.inputs[0]]) if item.kernel in ROWED and constants else None
+            rows = None if table is None else table.reshape(-1, 2)
+            yield Step(item, loops, frozenset(sequence_of.get(name, name) for name in item.inputs), rows)
         else:
-            rows = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
-            yield from steps_of(item.body, (*loops, id(item)), {**sequence_of, **rows})
+            inner = {row: sequence_of.get(sequence, sequence) for sequence, row in item.slices}
+            yield from steps_of(item.body, (*loops, id(item)), {**sequence_of, **inner}, constants)
 
 
 def writers_of(steps: Sequence[Step]) -> dict[str, list[int]]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from tinyhil.memplan import Alias, Buffer, Problem
 from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
 from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
@@ -25,7 +27,7 @@ def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -
     """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes."""
     ranges = live_ranges(program)
     buffers = tuple(Buffer(r.name, r.size_bytes, r.start, r.end, alignment=r.element_bytes) for r in ranges)
-    steps = list(steps_of(program.body, (), {}))
+    steps = list(steps_of(program.body, (), {}, program.constants))
     by_name = {r.name: r for r in ranges}
     aliases: list[Alias] = []
     if in_place:
@@ -40,7 +42,7 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
     for now, step in enumerate(steps):
         op = step.op
         for line in _overwritable_lines(program, op):
-            if _dies_by_rows(steps, readers[line], writers.get(line, ()), writers[op.output], now):
+            if _dies_by_rows(steps, line, readers[line], writers.get(line, ()), writers[op.output], now):
                 yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
@@ -54,16 +56,30 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
 
 
 def _dies_by_rows(
-    steps: Sequence[Step], readers: Sequence[int], makers: Sequence[int], results: Sequence[int], now: int
+    steps: Sequence[Step], line: str, readers: Sequence[int], makers: Sequence[int], results: Sequence[int], now: int
 ) -> bool:
-    """Whether nobody but the operation at `now` needs rows of a line from its loop on, and nobody touches the result
-    (`results`: who writes it) before, but where both are line buffers of that loop."""
+    """Whether nobody needs a row of a line any more when the operation at `now` makes that row, and nobody touches its
+    result (`results`: who writes it) before its loop, but where both are line buffers of that."""
     loop = steps[now].loops[:1]
     others = [i for i in readers if i != now and i not in makers]
-    if any(i > now or steps[i].loops[:1] == loop for i in others):
+    within = [i for i in others if steps[i].loops[:1] == loop]
+    if any(i > now for i in others if i not in within) or any(not _is_past(steps, line, i, now) for i in within):
         return False
     is_buffer = any(steps[i].loops[:1] == loop for i in makers)
-    return is_buffer or all(steps[i].loops[:1] == loop for i in results)
+    return not within if is_buffer else all(steps[i].loops[:1] == loop for i in results)
+
+
+def _is_past(steps: Sequence[Step], line: str, reader: int, now: int) -> bool:
+    """Whether another operation of the same loop over rows has no need of the row that the one at `now` makes."""
+    other, spans, own = steps[reader].op, steps[reader].rows, steps[now].rows
+    if spans is None or own is None or other.kernel not in rows.ROWED:
+        return False
+    for step in np.flatnonzero(own[:, 1] > own[:, 0]):
+        later = spans[step if reader > now else step + 1 :]
+        later = later[later[:, 1] > later[:, 0]]
+        if len(later) and rows.first_needed(other, line, int(later[0, 0])) < own[step, 1]:
+            return False
+    return True
 
 
 def overwritable(program: Program, op: Op) -> Iterator[str]:

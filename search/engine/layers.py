@@ -34,7 +34,10 @@ from tinyhil.search.engine.tables import (
 
 
 def limit_of(flat: Operands, op: Op) -> tuple[int, tuple[float, ...]]:
-    """What keeps a layer's results within an activation, and its ends as codes."""
+    """What keeps a layer's results within an activation, and its ends as codes.
+
+    Unsupported for limits of coded results.
+    """
     if "low" not in op.params:
         return 0, ()
     if "high" not in op.params:

@@ -55,7 +55,10 @@ def codes_of(numbers: np.ndarray, fmt: Format) -> np.ndarray:
 
 
 def given_inputs(inputs: np.ndarray, fmt: Format) -> tuple[np.ndarray, int]:
-    """Inputs of the program as the engine reads them, and which of INT8, INT16, DECODED they are."""
+    """Inputs of the program as the engine reads them, and which of INT8, INT16, DECODED they are.
+
+    Unsupported for what is no finite number.
+    """
     if kind_of(fmt) == INTS:
         return np.ascontiguousarray(inputs, storage_dtype(fmt)), INT8 if fmt.storage_bytes == 1 else INT16
     numbers = np.ascontiguousarray(numbers_of(np.asarray(inputs, np.int64), fmt))

@@ -36,7 +36,7 @@ class Operands:
         return self.program.tensors[op.inputs[index]].format
 
     def codes(self, op: Op, index: int) -> np.ndarray:
-        """Codes of a constant operand, flat."""
+        """Codes of a constant operand, flat. Unsupported for weights that are computed."""
         name = op.inputs[index]
         if name not in self.program.constants:
             raise Unsupported(f"kernel '{op.kernel}' on weights that are computed")

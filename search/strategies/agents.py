@@ -26,6 +26,7 @@ def require_torch() -> Any:
 
 
 def perceptron(torch: Any, sizes: tuple[int, ...], activation: Any, last: Any = None) -> Any:
+    """A torch network of dense layers of these sizes."""
     parts: list[Any] = []
     for number, (inner, outer) in enumerate(pairwise(sizes)):
         parts.append(torch.nn.Linear(inner, outer))
@@ -195,6 +196,8 @@ class DdpgSettings:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
+    """What an agent did, and what came of it."""
+
     state: np.ndarray
     action: float
     reward: float

@@ -24,6 +24,7 @@ class Exhaustive:
     source: ClassVar[str] = "MinUn (LCTES 2023), section 5: what phase III approximates"
 
     def propose(self, problem: SearchProblem) -> Asking:
+        """ConfigError for too many assignments."""
         space = problem.space
         free = problem.in_ram() if self.arena_only else tuple(range(len(space.groups)))
         if len(free) > self.most_groups:

@@ -39,6 +39,7 @@ class Milp:
             raise ConfigError("milp: solutions must be 1 or more")
 
     def propose(self, problem: SearchProblem) -> Asking:
+        """ConfigError without costs by layer."""
         layers = layer_space(problem, self.name)
         if not isinstance(problem.costs, AcceleratorCosts):
             raise ConfigError("milp: needs costs by layer, which --board reram has; elsewhere use --strategy lagrange")

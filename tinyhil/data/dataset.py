@@ -33,6 +33,8 @@ class Dataset:
 
 
 class Load(Protocol):
+    """A loader of a data set; DataError where it is not there and may not be downloaded."""
+
     def __call__(self, *, allow_download: bool = True) -> Dataset: ...
 
 

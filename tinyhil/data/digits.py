@@ -24,7 +24,10 @@ CLASSES = tuple("0123456789")
 
 
 def load_digits(*, allow_download: bool = True) -> Dataset:
-    """`x_train` (1347, 8, 8), `x_test` (450, 8, 8) in 0..1; nothing is ever downloaded."""
+    """`x_train` (1347, 8, 8), `x_test` (450, 8, 8) in 0..1; nothing is ever downloaded.
+
+    DataError if the file is damaged.
+    """
     try:
         with np.load(FILE, allow_pickle=False) as archive:
             x, y, test = archive["x"], archive["y"], archive["test"]

@@ -59,7 +59,10 @@ def retrieve(url: str, name: str, known_hash: str | None) -> Path:
 
 
 def probe(url: str) -> None:
-    """Raise at once if the server can not be reached; one deadline over name resolution, connection and reply."""
+    """Raise at once if the server can not be reached; one deadline over name resolution, connection and reply.
+
+    TimeoutError if nothing answers in time.
+    """
     import pooch
 
     outcome: queue.Queue[Exception | None] = queue.Queue()

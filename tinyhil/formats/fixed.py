@@ -128,6 +128,7 @@ def exponent_for(magnitude: float, bits: int) -> int:
 
 
 def fit_channels(magnitude: float, bits: int) -> PerChannel:
+    """The format with a scale per channel that holds `magnitude`."""
     return PerChannel(bits, exponent_for(magnitude, bits))
 
 

@@ -162,6 +162,7 @@ E3M0 = Minifloat(3, 0, 3)
 
 
 def fit_channels(magnitude: float, shape: Minifloat) -> MinifloatPerChannel:
+    """The format with a scale per channel that holds `magnitude`."""
     exponent = fit(magnitude, shape).exponent
     return MinifloatPerChannel(shape.exponent_bits, shape.mantissa_bits, shape.bias, shape.policy, exponent)
 

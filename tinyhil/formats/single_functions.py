@@ -65,6 +65,7 @@ def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
 
 
 def exp(x: np.ndarray) -> np.ndarray:
+    """e**x in single precision, a fixed sequence of IEEE operations."""
     inside = np.where((x <= EXP_OVER) & (x >= EXP_UNDER), x, F(0))
     whole = (inside * LOG2_E + ROUNDER) - ROUNDER
     r = (inside - whole * LN2_HIGH) - whole * LN2_LOW
@@ -95,6 +96,7 @@ def divide(a: np.ndarray | np.float32, b: np.ndarray) -> np.ndarray:
 
 
 def reciprocal(x: np.ndarray) -> np.ndarray:
+    """1 / x in single precision, a fixed sequence of IEEE operations."""
     return divide(F(1), x)
 
 
@@ -105,15 +107,18 @@ def sqrt(x: np.ndarray) -> np.ndarray:
 
 
 def rsqrt(x: np.ndarray) -> np.ndarray:
+    """1 / sqrt(x) in single precision, a fixed sequence of IEEE operations."""
     return divide(F(1), sqrt(x))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + e**-x) in single precision, a fixed sequence of IEEE operations."""
     e = exp(-np.abs(x))
     return divide(np.where(x < 0, e, F(1)), e + F(1))
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
+    """The hyperbolic tangent in single precision, a fixed sequence of IEEE operations."""
     size = np.abs(x)
     square = size * size
     near = (_polynomial(square, TANH) * square) * size + size
@@ -124,6 +129,7 @@ def tanh(x: np.ndarray) -> np.ndarray:
 
 
 def erf(x: np.ndarray) -> np.ndarray:
+    """The error function in single precision, a fixed sequence of IEEE operations."""
     size = np.abs(x)
     inside = np.where(size < F(4), size, F(4))
     near = _polynomial(inside * inside, ERF) * inside

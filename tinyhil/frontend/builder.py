@@ -59,7 +59,7 @@ class Builder:
         self._steps = 1
 
     def value(self, wish: str, shape: Shape) -> str:
-        """A run-time value that no call computes: an input of the model or of a body."""
+        """A run-time value that no call computes: an input of the model or of a body. ModelError if it is too large."""
         if element_count(shape) > MAX_VALUE_ELEMENTS:
             raise ModelError(f"'{wish}' has {element_count(shape)} elements, the limit is {MAX_VALUE_ELEMENTS}; cut it")
         return self._new(wish, shape, self._levels[-1])
@@ -121,7 +121,10 @@ class Builder:
         self._append(node, Call(node.op, node.name, node.inputs, node.outputs, node.attrs))
 
     def loop(self, call: Call, wishes: Sequence[str], fill: Fill) -> tuple[str, ...]:
-        """Names of the results of a Scan whose body inputs are to be named `wishes`; `fill` adds the body's calls."""
+        """Names of the results of a Scan whose body inputs are to be named `wishes`; `fill` adds the body's calls.
+
+        ModelError for a loop that can not be.
+        """
         _check(call)
         node = self._with_floats(node_of(call))
         operator = LOOP_BY_NAME[call.op]

@@ -24,9 +24,11 @@ def whole(name: str, *values: int) -> onnx.TensorProto:
 
 
 def plain_node(op: str, inputs: list[str], output: str, **attrs: Any) -> onnx.NodeProto:
+    """A node with one output, named after it."""
     return helper.make_node(op, inputs, [output], name=f"{output}.{op}", **attrs)
 
 
 def text(attrs: Attributes, key: str, default: str) -> str:
+    """A text among attributes, whether bytes or str."""
     value = attrs.get(key, default)
     return value.decode() if isinstance(value, bytes) else str(value)

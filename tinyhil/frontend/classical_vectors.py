@@ -18,6 +18,7 @@ from tinyhil.frontend.classical_nodes import Attributes, Plain, constant, plain_
 
 
 def svm_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain:
+    """An SVMRegressor as plain nodes; ModelError for what is not supported."""
     out = node.output[0]
     if text(attrs, "post_transform", "NONE") != "NONE":
         raise ModelError(f"node '{node.name}': post_transform of an SVMRegressor is not supported; use NONE")
@@ -36,6 +37,7 @@ def svm_regressor(node: onnx.NodeProto, attrs: Attributes, _: set[str]) -> Plain
 
 
 def svm_classifier(node: onnx.NodeProto, attrs: Attributes, normalized: set[str]) -> Plain:
+    """An SVMClassifier as plain nodes; ModelError for what is not supported."""
     out, labels = node.output[1], attrs.get("classlabels_ints") or attrs.get("classlabels_strings") or ()
     per_class = [int(count) for count in attrs.get("vectors_per_class") or ()]
     transform = text(attrs, "post_transform", "NONE")

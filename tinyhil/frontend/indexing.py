@@ -31,6 +31,7 @@ def spans_of(e: Elaborator, indices: tuple[syntax.Index, ...], shape: Shape) -> 
 
 
 def indexed(e: Elaborator, item: syntax.Indexed, wish: str) -> str:
+    """The value that an indexed expression reads, by the cheapest operator that does it."""
     row = row_read(e, item, wish) or gathered(e, item, wish)
     if row is not None:
         return row

@@ -17,7 +17,10 @@ def standard_opset(proto: onnx.ModelProto) -> int:
 
 
 def brought_up(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """A model of `OLDEST_OPSET` or newer that means the same, and what to tell the user."""
+    """A model of `OLDEST_OPSET` or newer that means the same, and what to tell the user.
+
+    ModelError if that can not be done.
+    """
     opset, newest = standard_opset(proto), onnx.defs.onnx_opset_version()
     if opset > newest:
         raise ModelError(

@@ -59,7 +59,10 @@ Start = Callable[[], tuple[Builder, Fill]]  # a new builder, and what adds the m
 
 
 def connect(start: Start, inputs: Sequence[Port], outputs: Sequence[str], stream: Stream) -> tuple[Builder, Ends]:
-    """Build the model between one input and one output. `outputs` are the file's names of them."""
+    """Build the model between one input and one output. `outputs` are the file's names of them.
+
+    ModelError for inputs that can not be one record.
+    """
     states = state_pairs([port.name for port in inputs], outputs, stream.states)
     held = {name for name, _ in states}
     given = [port for port in inputs if port.name not in held]

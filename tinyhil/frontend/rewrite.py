@@ -79,6 +79,7 @@ class Site:
     # ---- what takes its place
 
     def constant(self, part: str, array: Any, kind: type = np.float32) -> str:
+        """ModelError if it is no finite number."""
         with np.errstate(over="ignore"):
             made: np.ndarray = np.asarray(array).astype(kind)
         if made.dtype.kind == "f" and not np.isfinite(made).all():
@@ -103,7 +104,7 @@ class Site:
 
 
 def sensible(site: Site, work: Callable[[], Made]) -> Made:
-    """What `work` returns; whatever it stumbles over is the file's fault."""
+    """What `work` returns; whatever it stumbles over is the file's fault. ModelError for what makes no sense."""
     try:
         return work()
     except (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, AttributeError) as error:
@@ -111,7 +112,10 @@ def sensible(site: Site, work: Callable[[], Made]) -> Made:
 
 
 def rewritten(builder: Builder, call: Call, rewrites: dict[str, Rewrite]) -> Results:
-    """Results of the calls that take the place of `call`; None if it stands for itself."""
+    """Results of the calls that take the place of `call`; None if it stands for itself.
+
+    ModelError for unknown attributes.
+    """
     rewrite = rewrites.get(call.op)
     if rewrite is None:
         return None

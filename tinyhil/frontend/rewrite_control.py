@@ -16,7 +16,7 @@ MOST_STEPS = 1 << 20
 
 
 def choose(site: Site, then: Branch, otherwise: Branch) -> tuple[str, ...]:
-    """Results of an If: of one branch where the condition is constant."""
+    """Results of an If: of one branch where the condition is constant. ModelError if the branches differ."""
     condition = site.value(site.input(0))
     if condition is not None:
         results = (then if bool(condition.reshape(-1)[0]) else otherwise)()
@@ -35,7 +35,7 @@ def choose(site: Site, then: Branch, otherwise: Branch) -> tuple[str, ...]:
 
 def repeat(site: Site, wishes: Sequence[str], counts: bool, fill: Fill) -> tuple[str, ...]:
     """Results of a Loop. `wishes` names its body's inputs (step number, condition, states...), `counts` says whether
-    the body reads the step number."""
+    the body reads the step number. ModelError unless the number of steps is known."""
     steps = site.value(site.input(0)) if site.input(0) else None
     if steps is None or not 0 < int(steps.reshape(-1)[0]) <= MOST_STEPS:
         given = "none" if steps is None else str(int(steps.reshape(-1)[0]))

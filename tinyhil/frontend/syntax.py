@@ -26,12 +26,16 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Name:
+    """A variable."""
+
     at: Place
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Negated:
+    """Minus an expression."""
+
     at: Place
     operand: Expression
 
@@ -48,6 +52,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
+    """A matrix transposed."""
+
     at: Place
     operand: Expression
 
@@ -63,6 +69,8 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
+    """An element, a row or a part of an expression."""
+
     at: Place
     operand: Expression
     indices: tuple[Index, ...]
@@ -191,5 +199,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Program:
+    """Inputs and the block that computes the result."""
+
     inputs: tuple[Input, ...]
     block: Block

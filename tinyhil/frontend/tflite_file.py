@@ -88,6 +88,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """Tensors and operations of a TensorFlow Lite file."""
+
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]
@@ -102,7 +104,7 @@ def read_file(data: bytes) -> File:
 
 
 def whole(read: Callable[[], Read]) -> Read:
-    """What `read` returns; whatever it stumbles over is the file's fault."""
+    """What `read` returns; whatever it stumbles over is the file's fault. ModelError if it is damaged."""
     try:
         return read()
     except ModelError:

@@ -59,7 +59,7 @@ def layer(
     node: Node, name: str, weights: tuple[np.ndarray, np.ndarray | None], bias: np.ndarray | None, x_scale: float
 ) -> Layer:
     """`weights`: outputs in front, and the scale of each element if the model states them: then its integers are
-    taken as they are, less their zero point 9 bits at most."""
+    taken as they are, less their zero point 9 bits at most. ModelError for scales along a summed axis."""
     array, steps = weights
     rows = array.reshape(len(array), -1).astype(np.float64)
     offset = np.zeros(len(rows)) if bias is None else bias

@@ -30,6 +30,7 @@ BIAS_LIFT = 8  # bits a bias may have more than the largest product
 
 
 def takes(weights: Format, x: Format) -> bool:
+    """Whether there are kernels for weights with a scale per channel beside this input."""
     return weights.is_per_channel and x.domain in (INTEGER, weights.domain)
 
 

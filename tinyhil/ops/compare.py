@@ -44,7 +44,7 @@ FUNCTIONS: tuple[Function, ...] = (
 
 
 def one_in(node: Node, fmt: Format) -> int:
-    """The code of 1."""
+    """The code of 1. ModelError if the format can not hold 1."""
     if not fmt.is_binary_point:
         raise refuse(node, f"its result is in {fmt}", "a decision needs fixed point; keep it apart from other values")
     codes, clipped = quantize(np.ones(1), fmt)

@@ -109,6 +109,7 @@ def elu(alpha: float) -> Curve:
 
 
 def curve_of(node: Node) -> Curve:
+    """The curve that an Erf, Gelu, Softplus or Elu is."""
     if node.op == "Elu":
         return elu(float(attr(node, "alpha", 1.0)))
     if node.op == "Gelu":

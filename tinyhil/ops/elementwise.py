@@ -26,6 +26,8 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
 def binary(
     function: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Callable[[Node, Arrays], list[np.ndarray]]:
+    """The float reference of a function of two operands that broadcast."""
+
     def evaluate(node: Node, arrays: Arrays) -> list[np.ndarray]:
         return [function(*align(arrays))]
 
@@ -37,6 +39,8 @@ def _evaluate_relu(node: Node, arrays: Arrays) -> list[np.ndarray]:
 
 
 def lower_aligned(kernel: Kernel) -> Callable[[Node, Lowering], None]:
+    """What lowers an operator of two operands that are brought to one scale first."""
+
     def lower(node: Node, lowering: Lowering) -> None:
         a, b = node.inputs
         names, periods = zip(*(repeated(node, lowering, value) for value in (a, b)), strict=True)

@@ -38,14 +38,17 @@ MOST_LIFT, MOST_DROP = 20, 62
 
 
 def power_table() -> np.ndarray:
+    """2**(i / STEPS) - 1 in units of 2**-16."""
     return np.floor((2.0 ** (np.arange(STEPS) / STEPS) - 1) * 65536 + 0.5).astype(np.int64)
 
 
 def log_table() -> np.ndarray:
+    """ln(1 + i / STEPS) in units of 2**-16."""
     return np.floor(np.log1p(np.arange(STEPS) / STEPS) * 65536 + 0.5).astype(np.int64)
 
 
 def infer_same(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
+    """The shape of the operand."""
     return [shapes[0]]
 
 

@@ -28,6 +28,7 @@ def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) 
 
 
 def inside(index: np.ndarray, size: int) -> np.ndarray:
+    """Indices counted from the front and clamped into the axis."""
     result: np.ndarray = np.clip(np.where(index < 0, index + size, index), 0, size - 1)
     return result
 
@@ -81,7 +82,10 @@ class Counters:
         self._names: dict[bool, str] = {}
 
     def name(self, downward: bool) -> str:
-        """Tensor of the counter; to be asked for first before the loop's body is lowered."""
+        """Tensor of the counter; to be asked for first before the loop's body is lowered.
+
+        ModelError if the sequence is too long.
+        """
         if downward not in self._names:
             if self._count >= MOST_ROWS:
                 what = f"rows of {self._count} read or written by number, the limit is {MOST_ROWS - 1}"

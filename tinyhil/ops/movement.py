@@ -25,7 +25,10 @@ FIELDS = ("offset", "size_0", "size_1", "size_2", "size_3", "stride_0", "stride_
 
 
 def ints(node: Node, values: Sequence[np.ndarray | None], index: int, name: str) -> list[int] | None:
-    """A list of integers: attribute `name` or constant input `index`; None if the node has neither."""
+    """A list of integers: attribute `name` or constant input `index`; None if the node has neither.
+
+    ModelError if it is computed.
+    """
     if name in node.attrs:
         return [int(v) for v in node.attrs[name]]
     if index >= len(node.inputs) or not node.inputs[index]:
@@ -37,6 +40,7 @@ def ints(node: Node, values: Sequence[np.ndarray | None], index: int, name: str)
 
 
 def strides_of(shape: Shape) -> list[int]:
+    """Elements from one index to the next, per axis."""
     return [element_count(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
@@ -44,7 +48,10 @@ def strides_of(shape: Shape) -> list[int]:
 
 
 def block(node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int) -> dict[str, int]:
-    """Parameters of `hil::Block`: neighbouring axes joined, axes of 1 dropped, four at most."""
+    """Parameters of `hil::Block`: neighbouring axes joined, axes of 1 dropped, four at most.
+
+    ModelError for too many axes at once.
+    """
     axes: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:

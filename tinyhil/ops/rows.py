@@ -137,6 +137,15 @@ def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
     return {name: elements.reshape(-1) for name, elements in found.items()}
 
 
+def first_needed(op: Op, name: str, row: int) -> int:
+    """The first row of an operand that a kernel of rows needs for `row` of its result and later ones."""
+    base = op.kernel.removesuffix(SUFFIX)
+    inner = op.inputs[1:-1]
+    if base not in HAS_WINDOW or name != inner[X_AT.get(base, len(inner) - 1)]:
+        return row
+    return max(0, row * op.params["stride_y"] - op.params["pad_y"])
+
+
 def written_by(op: Op, begin: int, end: int) -> np.ndarray:
     """Which elements of its result a kernel of rows writes when it makes the rows [begin, end)."""
     p = op.params

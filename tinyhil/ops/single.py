@@ -217,6 +217,7 @@ def _execute_div(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
 
 
 def lower_div(node: Node, lowering: Lowering) -> None:
+    """Div in single precision."""
     names, periods = zip(*(repeated(node, lowering, value) for value in node.inputs), strict=True)
     out = lowering.define(node.outputs[0])
     a, b = (lowering.loaded(value) for value in node.inputs)
@@ -259,6 +260,7 @@ def _execute_softmax(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, n
 
 
 def lower_softmax(node: Node, lowering: Lowering) -> None:
+    """Softmax in single precision."""
     x, shape = lowering.operand(node.inputs[0]), lowering.shape(node.inputs[0])
     axis = axis_of(node, attr(node, "axis", -1), len(shape))
     out = lowering.define(node.outputs[0])

@@ -31,6 +31,7 @@ WORST_ERROR = 5.3e-5
 
 
 def exp_table() -> np.ndarray:
+    """exp(-i / 2**STEPS_LOG2) in units of 2**-15."""
     return np.floor(np.exp(-np.arange(LAST + 1) / (1 << STEPS_LOG2)) * (1 << 15) + 0.5).astype(np.int64)
 
 

@@ -55,7 +55,7 @@ def emit_layer(
 ) -> None:
     """One call of one of `kernels` on the constant weights, the value x and the bias.
 
-    `params` lacks the shifts. The bias joins the exact sum.
+    `params` lacks the shifts. The bias joins the exact sum. ModelError for operands of two kinds.
     """
     weights, x, bias = operands
     if kernels.affine is not None and affine.is_affine(weights.format, lowering.format(x)):

@@ -38,7 +38,10 @@ def _per_axis(node: Node, name: str, rank: int, default: int) -> list[int]:
 
 
 def transposed_window(node: Node, x: Shape, kernel: Sequence[int]) -> Window:
-    """Output (y, x) takes input row i by tap k where y + pad = i * stride + k * dilation."""
+    """Output (y, x) takes input row i by tap k where y + pad = i * stride + k * dilation.
+
+    ModelError for what is not supported.
+    """
     rank = len(x) - 2
     if rank not in (1, 2) or x[0] != 1 or len(kernel) != rank or min(kernel) < 1:
         raise refuse(

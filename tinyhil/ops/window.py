@@ -94,7 +94,10 @@ def _along(outputs: int, kernel: int, stride: int, pad: int, dilation: int) -> n
 
 
 def infer_window(node: Node, shape: Shape, kernel: tuple[int, ...]) -> Window:
-    """The window of a Conv or pooling node over an input (1, channels, spatial...)."""
+    """The window of a Conv or pooling node over an input (1, channels, spatial...).
+
+    ModelError for what is not supported.
+    """
     if len(shape) not in (3, 4) or shape[0] != 1:
         raise refuse(node, f"input {list(shape)}: 1-D or 2-D with a batch of 1 is supported", "reshape it")
     rank = len(shape) - 2
@@ -152,6 +155,7 @@ def _side(node: Node, size: int, reach: int, stride: int, pads: tuple[int, int])
 
 
 def output_shape(shape: Shape, channels: int, window: Window) -> Shape:
+    """The shape of what a window over `shape` gives."""
     spatial = (window.out_height, window.out_width) if len(shape) == 4 else (window.out_width,)
     return (1, channels, *spatial)
 

@@ -85,6 +85,7 @@ def converter_mw(hardware: Hardware) -> float:
 
 
 def row_mw(hardware: Hardware) -> float:
+    """Power that drives one row of a crossbar."""
     return hardware.dac_mw * (2**hardware.dac_bits - 1) + hardware.sample_hold_mw
 
 
@@ -108,6 +109,7 @@ def executed(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, 
 
 
 def layer_cost(name: str, matrix: Matrix, hardware: Hardware, times: int = 1) -> LayerCost:
+    """What a matrix costs on the accelerator, carried out `times` per sample."""
     h, m = hardware, matrix
     row_blocks, column_blocks = -(-m.inner // h.rows), -(-m.outputs // h.rows)
     columns = h.slices(m.weight_bits) * 2  # of cells per output
