@@ -56,8 +56,13 @@ class Bench:
 
 
 def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `pictures_in`, of a file of HIL_DATA."""
+    return pictures_in(Path(os.environ["HIL_DATA"]) / "large" / name, count)
+
+
+def pictures_in(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The first pictures (count, 3, 32, 32) of a file of JPEGs, 0 to 255, and their labels."""
-    with np.load(Path(os.environ["HIL_DATA"]) / "large" / name, allow_pickle=False) as file:
+    with np.load(path, allow_pickle=False) as file:
         jpeg, offsets, labels = file["jpeg"], file["offsets"], file["y"][:count]
     found = [Image.open(io.BytesIO(jpeg[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB") for i in range(count)]
     return np.stack([np.asarray(image) for image in found]).transpose(0, 3, 1, 2).astype(np.float32), labels

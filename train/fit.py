@@ -23,6 +23,7 @@ from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
+from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
 from tinyhil.train.quantize import Quantizers, quantizers
 from tinyhil.train.samples import Samples
@@ -35,7 +36,6 @@ STEP_SIZE = 0.1  # of the logarithm of a step, to which rates are relative
 STEP = "step of "  # before the name of a tensor
 TOGETHER = 256  # samples that the teacher sees at once
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # samples, labels, scores of the teacher
-SPARSE = 0.2  # zeros of a matrix from which on they stay zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def device_of(schedule: Schedule) -> torch.device:
 
 def _train(job: Job) -> Trained:
     net = network(job.judge.graph)
-    run = _Run(job, net, torch.optim.Adam(_groups(net)), _masks(net), scale=first_scale(job.arithmetic))
+    run = _Run(job, net, torch.optim.Adam(groups_of(net)), masks_of(net), scale=first_scale(job.arithmetic))
     if job.schedule.teacher > 0:
         run.teacher = _taught(net, job)
     _resume(run)
@@ -304,8 +304,11 @@ def _step(run: _Run, at: tuple[int, int], given: Given, used: Holder) -> float:
     run.scale.after(run.job.arithmetic, not strange)
     if not strange:
         _update(run, used)
-    elif not isinstance(run.job.arithmetic, Half) or run.scale.factor < LEAST_SCALE:
-        raise _stopped(run, at, "a gradient is not finite", strange[0])
+    elif run.job.arithmetic != Half() or run.scale.factor < LEAST_SCALE:  # a dynamic scale has just been halved
+        is_scaled = isinstance(run.job.arithmetic, Half) and run.job.arithmetic.scale is not None
+        what = f"a gradient of the loss times {run.scale.factor:g}" if is_scaled else "a gradient"
+        remedy = "--loss-scale dynamic" if is_scaled else "a smaller --rate"
+        raise _stopped(run, at, f"{what} is not finite", strange[0], remedy)
     return value
 
 
@@ -340,21 +343,6 @@ def _project(run: _Run, used: Quantizers) -> None:
             weights.mul_(run.masks[name])
 
 
-def _groups(net: Network) -> list[dict[str, Any]]:
-    """Each tensor with its root mean square, of small ones at least a tenth of the usual."""
-    sizes = [float(weights.detach().square().mean().sqrt()) for weights in net.weights.values()]
-    least = 0.1 * float(np.mean(sizes))
-    return [
-        {"params": [weights], "size": max(size, least)}
-        for weights, size in zip(net.weights.values(), sizes, strict=True)
-    ]
-
-
-def _masks(net: Network) -> dict[str, torch.Tensor]:
-    zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
-    return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}
-
-
 def _first_strange(run: _Run, x: torch.Tensor, used: Holder) -> str:
     """The first tensor that is not finite."""
     found = [name for name, weights in run.net.weights.items() if not torch.isfinite(weights).all()]
@@ -374,13 +362,13 @@ def _largest(run: _Run, x: torch.Tensor, used: Holder) -> str:
     return max(sizes, key=lambda name: sizes[name])
 
 
-def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str) -> TrainingError:
+def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str, remedy: str = "a smaller --rate") -> TrainingError:
     last = len(run.epochs) - 1
     best = _best(run)
     kept = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
     return TrainingError(
         f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{kept} (best so far: epoch "
-        f"{best.number}, {100 * best.accuracy:.2f} %); try a smaller --rate"
+        f"{best.number}, {100 * best.accuracy:.2f} %); try {remedy}"
     )
 
 

@@ -8,7 +8,6 @@ The file holds the training part of CIFAR-10 as JPEG bytes (`jpeg`, `offsets`, `
 
 from __future__ import annotations
 
-import io
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +16,9 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from PIL import Image
 from torch import nn
 
+from benchmarks.bench import pictures_in
 from tinyhil.data.cifar import MEAN, SPREAD
 
 WIDTHS = (16, 16, 24, 24, 32, 32)  # a pool after every second
@@ -45,14 +44,8 @@ class Vgg(nn.Module):
 
 
 def pictures(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    with np.load(path) as data:
-        ends = data["offsets"][: PICTURES + 1]
-        jpeg = data["jpeg"]  # read once: each access unpacks it
-        files = (jpeg[a:b].tobytes() for a, b in pairwise(ends))
-        raw = [np.asarray(Image.open(io.BytesIO(one))).transpose(2, 0, 1) for one in files]
-        labels = data["y"][:PICTURES].astype(np.int64)
-    x = (np.stack(raw).astype(np.float32) / 255 - MEAN) / SPREAD
-    return torch.from_numpy(x), torch.from_numpy(labels)
+    x, labels = pictures_in(path, PICTURES)
+    return torch.from_numpy((x / 255 - MEAN) / SPREAD), torch.from_numpy(labels.astype(np.int64))
 
 
 def train(x: torch.Tensor, y: torch.Tensor) -> Vgg:
