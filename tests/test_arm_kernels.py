@@ -19,7 +19,7 @@ from direct_build import direct_build
 from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
-from test_rows import Chain, mobile, weights
+from test_rows import Chain, mobile, runs, weights
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
@@ -28,7 +28,6 @@ from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.pipeline import compile_model, project_sources
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
-from tinyhil.memplan.arena.row_stages import runs
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.preference import Wish
 from tinyhil.program import Blocks, Program, walk

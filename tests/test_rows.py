@@ -19,7 +19,7 @@ from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.row_schedule import schedule_of
-from tinyhil.memplan.arena.row_stages import runs, stages_of
+from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise, rows_made
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.verify import faults_of_plan
@@ -143,6 +143,17 @@ MODELS = {**CHAINS, "residual": residual, "fire": fire}
 def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
     loaded = load(MODELS[name]().model(), folder)
     return compiled(loaded, samples_for(loaded.shapes["x"]), default)
+
+
+def runs(program: Program) -> list[list[Stage]]:
+    """The longest runs of stages that follow each other at the top level."""
+    stages = stages_of(program)
+    found: list[list[Stage]] = []
+    for index in sorted(stages):
+        if index - 1 not in stages:
+            found.append([])
+        found[-1].append(stages[index])
+    return [run for run in found if len(run) > 1]
 
 
 def inputs_of(program: Program, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import load
 from test_kernels_formats import inputs
-from test_rows import Chain
+from test_rows import Chain, runs
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
@@ -23,7 +23,6 @@ from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
-from tinyhil.memplan.arena.row_stages import runs
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.ops import rows
 from tinyhil.ops.code_table import CODE_TABLE

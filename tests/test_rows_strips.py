@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from arena_machine import Arena, compiled_cases
 from kernel_cases import first_difference, run_natively, run_on_board
-from test_rows import MODELS, inputs_of, program_of
+from test_rows import MODELS, inputs_of, program_of, runs
 
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import check, plan
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.row_stages import runs
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.arena.verify import faults_of_plan

@@ -27,30 +27,26 @@ LARGE = tuple(TITLES)
 CIFAR_TRAINED = 2000  # of 50,000: the search looks at fewer
 PERSON, SMALLEST_AREA = 0, 0.005  # of the picture, as MLPerf Tiny's labels
 Labelled = tuple[np.ndarray, np.ndarray]
-OFFERS = (None, "fixed8,fixed16")
 
 
 def large(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The default offer, and that of one width per byte."""
+    """One row per network."""
     data = Path(os.environ["HIL_DATA"])
     for model in models:
         path = data / "models" / f"mlperftiny_{model}.onnx"
         with tempfile.TemporaryDirectory() as folder:
             folds = [_saved(Path(folder) / str(number), *fold) for number, fold in enumerate(_folds(model, data))]
-            for formats in OFFERS:
-                yield _row(model, path, folds, formats, evaluations)
+            yield _row(model, path, folds, evaluations)
 
 
-def _row(
-    model: str, path: Path, folds: list[tuple[Path, Path]], formats: str | None, evaluations: int
-) -> dict[str, Any]:
+def _row(model: str, path: Path, folds: list[tuple[Path, Path]], evaluations: int) -> dict[str, Any]:
     lost = differ = samples = 0
     rams, limits, answers, processor = list[int](), list[int](), list[str](), 0.0
     for seen, unseen in folds:
         limit = _fixed8_bytes(path, seen)
         request = SearchRequest(
-            str(path), limit, formats=formats, evaluations=evaluations, inputs=seen, held_out=unseen,
-            calibrate=seen, results=seen.parent / (formats or "default"),
+            str(path), limit, evaluations=evaluations, inputs=seen, held_out=unseen, calibrate=seen,
+            results=seen.parent / "results",
         )  # fmt: skip
         record = run_search(request, default_cache_dir(), lambda line: None, lambda *_: None).record
         count = record["samples"]
@@ -62,7 +58,6 @@ def _row(
         processor += sum(phase["processor_seconds"] for phase in record["phases"])
     row = {
         "model": model,
-        "offer": formats or "default",
         "limit": max(limits),
         "ram": max(rams),
         "answers": answers,
@@ -103,7 +98,7 @@ def _folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
     """(searched on, reported on)."""
     if model == "ic_resnet8":
         train, test = (
-            _pictures(data / "large" / f"cifar10_{name}_jpeg.npz", count)
+            pictures(data / "large" / f"cifar10_{name}_jpeg.npz", count)
             for name, count in (("train50k", CIFAR_TRAINED), ("test10k", None))
         )
         return [(train, test)]
@@ -112,7 +107,8 @@ def _folds(model: str, data: Path) -> list[tuple[Labelled, Labelled]]:
     return [(halves[0], halves[1]), (halves[1], halves[0])]
 
 
-def _pictures(path: Path, count: int | None) -> Labelled:
+def pictures(path: Path, count: int | None) -> Labelled:
+    """Images of CIFAR-10, channels first, and labels."""
     with np.load(path) as held:
         labels = held["y"][:count].astype(np.int64)
         x = _decoded(held["jpeg"], held["offsets"][: len(labels) + 1])
@@ -144,11 +140,11 @@ def _decoded(jpeg: np.ndarray, offsets: np.ndarray, size: tuple[int, int] | None
 
 
 def large_page(rows: list[dict[str, Any]]) -> str:
-    lines = ["| Network | On offer | RAM limit B | Answer | RAM B | Points lost | Differ |", "|---" * 7 + "|"]
+    lines = ["| Network | RAM limit B | Answer | RAM B | Points lost | Differ |", "|---" * 6 + "|"]
     for row in rows:
-        offer, answers = row["offer"].replace(",", ", "), ", ".join(dict.fromkeys(row["answers"]))
+        answers = ", ".join(dict.fromkeys(row["answers"]))
         lines.append(
-            f"| {TITLES[row['model']]} | {offer} | {row['limit']:,} | {answers} | {row['ram']:,} "
+            f"| {TITLES[row['model']]} | {row['limit']:,} | {answers} | {row['ram']:,} "
             f"| {row['points_lost']:+.2f} | {row['disagreements']} of {row['samples']:,} |"
         )
     return "\n".join(lines)

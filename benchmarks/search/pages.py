@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES
+from benchmarks.search.weights import weights_page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "search"
@@ -86,6 +87,7 @@ PAGES: dict[str, Callable[[Rows], str]] = {
     "tight": _plain,
     "strategies": _plain,
     "truth": _plain,
+    "weights": weights_page,
 }
 
 
@@ -98,8 +100,9 @@ def with_tables(text: str) -> str:
     """The page with each table between its markers, and nothing else changed; ValueError where a marker is missing."""
     for name, page in PAGES.items():
         begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
-        if (text.count(begin), text.count(end)) != (1, 1) or text.index(end) < text.index(begin):
-            raise ValueError(f"{PAGE}: the table '{name}' must stand between one pair of markers, begin and end")
         head, _, rest = text.partition(begin)
-        text = head + begin + page(read(name)) + end + rest.partition(end)[2]
+        _, ended, behind = rest.partition(end)
+        if not ended or (text.count(begin.strip()), text.count(end.strip())) != (1, 1):
+            raise ValueError(f"{PAGE}: table '{name}' must stand between two markers on lines of their own")
+        text = head + begin + page(read(name)) + end + behind
     return text

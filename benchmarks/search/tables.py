@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
 from benchmarks.search.large import LARGE, large
+from benchmarks.search.weights import WEIGHED, weights
 from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
 from tinyhil.frontend.load import load_model
@@ -184,4 +185,5 @@ TABLES: dict[str, tuple[Measure, tuple[str, ...], int]] = {
     "strategies": (strategies, SHORT, 200),
     "truth": (truth, SMALL, 30),
     "large": (large, LARGE, 10),
+    "weights": (weights, WEIGHED, 1),
 }

@@ -156,9 +156,7 @@ def undominated(
         if good and (own := key(trial, other.on_all)) <= best[0]:
             best, name = (own, trial, other.on_all), other.format
     if name and best[1].candidate != found.best.candidate:
-        task.say(
-            f"search: {name} for all tensors is as good as what the search chose, and needs less: it is the answer"
-        )
+        task.say(f"search: {name} for all tensors is no worse than what the search chose: it is the answer")
         found = replace(found, best=best[1])
     return found, best[2]
 

@@ -1,8 +1,9 @@
 """Which parts of a program go row by row: those that lower the most bytes live at once, and no others.
 
-The operations of the top level are cut, in their order, into parts that follow each other: single operations and loops
-over rows. A part needs what is live around it, its results and its line buffers at once. The best cut is a dynamic
-program: the least possible maximum first, then rows that cost as little as that maximum allows.
+The operations of the top level are cut, in their order, into parts that follow each other: single operations, loops
+over rows (in strips, where halos may be computed again) and groups of channels. A part needs what is live around it,
+its results and its line buffers at once. The best cut is a dynamic program: the least possible maximum first, then
+what costs as little as that maximum allows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_PARTS = 2000  # weighed per program: a long one gets shorter loops
 
 GROUPS = (2, 4, 8, 16, 32)  # of channels
 STRIPS = (2, 3, 4, 5, 6, 8, 10, 12)  # how many a loop may be carried out in
-EVEN = 1 << 62  # bytes: any part is within this limit
+NO_LIMIT = 1 << 62  # bytes: any part is within this limit
 
 Span = tuple[int, int]  # items [first, end) of a program's body
 Chosen = tuple[int, int, int]  # items [first, end) to go by rows in so many strips, or in so many groups below 0
@@ -145,7 +146,7 @@ class Cuts:
             best.append(min(max(best[first], part.needs) for first, part in self.ending(end)))
         return best[-1]
 
-    def cheapest(self, limit_bytes: int = EVEN) -> Cut:
+    def cheapest(self, limit_bytes: int = NO_LIMIT) -> Cut:
         """The parts to go by rows that cost the fewest products within the limit, of those as few as possible; none if
         there is no such cut."""
         best: list[Cut | None] = [Cut(0, 0, ())]

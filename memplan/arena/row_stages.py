@@ -125,17 +125,6 @@ class Stage:
 Rows = Stage | Outline  # what makes rows of rows
 
 
-def runs(program: Program) -> list[list[Stage]]:
-    """The longest runs of stages that follow each other at the top level."""
-    stages = stages_of(program)
-    found: list[list[Stage]] = []
-    for index in sorted(stages):
-        if index - 1 not in stages:
-            found.append([])
-        found[-1].append(stages[index])
-    return [run for run in found if len(run) > 1]
-
-
 def stages_of(program: Program) -> dict[int, Stage]:
     """The stages by their index in the program's body."""
     uses = _Uses(program)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
-from tinyhil.memplan.arena.row_choice import EVEN, Cut, Cuts, cut_into
+from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products, products_of
 from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.program import Program
@@ -95,7 +95,7 @@ class _Trials:
         self._program, self._planner, self._budget = program, planner, budget
         self._wanted = ALL_NAMES - frozenset(without)
         self.cuts = Cuts(program, again=True, whole=ROWS.name not in self._wanted)
-        self.layers = self.planned(Cut(EVEN, 0, ()))
+        self.layers = self.planned(Cut(NO_LIMIT, 0, ()))
 
     def planned(self, cut: Cut) -> Scheduled:
         made = checked(cut_into(self._program, self.cuts, cut.chosen), ROWS.name)
