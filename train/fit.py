@@ -123,7 +123,7 @@ class _Run:
 
     def ranges(self, constants: Arrays, ends: Mapping[str, float]) -> Ranges:
         found = self.job.judge.ranges(constants)
-        return ranges_with(found, self.job.judge.graph, ends) if ends else found
+        return ranges_with(found, self.job.judge.graph, ends, self.job.judge.assignment) if ends else found
 
 
 def train(job: Job) -> Trained:
