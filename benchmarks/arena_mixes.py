@@ -1,6 +1,6 @@
 """The arena of every model of the zoo at 8, at 16 and at mixed bits.
 
-python benchmarks/arena_mixes.py [--mixes 200] [--models digits_cnn,...] [--write docs/measured/memplan.md]
+python -m benchmarks.arena_mixes [--mixes 200] [--models digits_cnn,...] [--write docs/measured/memplan.md]
 
 Models with weights of others are measured where HIL_DATA has them. Peaks with the passes switched on one after the
 other, against first-fit and the lower bound. Times are those of the processor: other programs may share the machine.
@@ -17,23 +17,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
-
-from benchmarks.marked import replace_between  # noqa: E402
-from tinyhil import memplan  # noqa: E402
-from tinyhil.assignment import Assignment  # noqa: E402
-from tinyhil.calibrate import load_ranges  # noqa: E402
-from tinyhil.errors import HilError  # noqa: E402
-from tinyhil.frontend.load import load_model  # noqa: E402
-from tinyhil.harness.assets import asset  # noqa: E402
-from tinyhil.harness.zoo import find_model  # noqa: E402
-from tinyhil.lower import lower, tied_values  # noqa: E402
-from tinyhil.memplan.arena.order import order_body  # noqa: E402
-from tinyhil.memplan.arena.passes import ALL_NAMES  # noqa: E402
-from tinyhil.memplan.arena.placement import place  # noqa: E402
-from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
-from tinyhil.memplan.native import backend  # noqa: E402
-from tinyhil.program import Program  # noqa: E402
+from benchmarks.marked import replace_between
+from tinyhil import memplan
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import load_ranges
+from tinyhil.errors import HilError
+from tinyhil.frontend.load import load_model
+from tinyhil.harness.assets import asset
+from tinyhil.harness.zoo import find_model
+from tinyhil.lower import lower, tied_values
+from tinyhil.memplan.arena.order import order_body
+from tinyhil.memplan.arena.passes import ALL_NAMES
+from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.native import backend
+from tinyhil.program import Program
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
 STEPS: tuple[frozenset[str] | set[str], ...] = (

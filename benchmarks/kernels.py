@@ -1,6 +1,6 @@
 """What each kind of layer costs per product on each chip, beside what its inner loop can reach; a Markdown table.
 
-    python benchmarks/kernels.py [--board due --board h747] [--format fixed8]
+    python -m benchmarks.kernels [--board due --board h747] [--format fixed8]
 
 Cycles on the Uno, instructions on Cortex-M; one layer each, outputs compared with the reference before anything is
 printed. Limits: tinyhil/harness/measure/loop_limits.py; `hil profile` shows the same for the layers of a model.

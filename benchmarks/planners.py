@@ -1,6 +1,6 @@
 """The planner tables of docs/measured/memplan.md, each between markers of its own.
 
-python benchmarks/planners.py [--only rows] [--mixes 200] [--write docs/measured/memplan.md]
+python -m benchmarks.planners [--only rows] [--mixes 200] [--write docs/measured/memplan.md]
 
 Instances come from $HIL_DATA/memplan (minimalloc's eleven hard ones, live ranges of published networks), from
 benchmarks/instances and from benchmarks/shape_graphs.py. Times are seconds of the processor, the least of REPEATS where
@@ -19,20 +19,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: this file has the package's name
-
-from benchmarks.marked import replace_between  # noqa: E402
-from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with  # noqa: E402
-from tinyhil import memplan  # noqa: E402
-from tinyhil.memplan import Budget, Buffer, Plan, Problem  # noqa: E402
-from tinyhil.memplan.algorithm_x import CHOICES, cover, encode  # noqa: E402
-from tinyhil.memplan.arena.passes import ALL_NAMES  # noqa: E402
-from tinyhil.memplan.arena.placement import place  # noqa: E402
-from tinyhil.memplan.arena.tensors import problem_of  # noqa: E402
-from tinyhil.memplan.blocks import FOUND  # noqa: E402
-from tinyhil.memplan.csv import read_problem  # noqa: E402
-from tinyhil.memplan.native import backend  # noqa: E402
-from tinyhil.program import Program  # noqa: E402
+from benchmarks.marked import replace_between
+from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with
+from tinyhil import memplan
+from tinyhil.memplan import Budget, Buffer, Plan, Problem
+from tinyhil.memplan.algorithm_x import CHOICES, cover, encode
+from tinyhil.memplan.arena.passes import ALL_NAMES
+from tinyhil.memplan.arena.placement import place
+from tinyhil.memplan.arena.tensors import problem_of
+from tinyhil.memplan.blocks import FOUND
+from tinyhil.memplan.csv import read_problem
+from tinyhil.memplan.native import backend
+from tinyhil.program import Program
 
 CAPACITY_BYTES = 1_048_576
 LONG = Budget(nodes=10_000_000)

@@ -63,7 +63,7 @@ def rows(
 ) -> Iterator[Row]:
     """`scratch`: the same network with random weights, to be trained without a teacher."""
     accuracy = bench.judge(Assignment("float32")).float_correct({}, bench.x_test, bench.y_test)
-    empty = dict.fromkeys(("from scratch", "post-training", "trained", "learned scales"))
+    empty = dict.fromkeys((*(("from scratch",) if scratch else ()), "post-training", "trained", "learned scales"))
     yield {"bits": "float", **empty, "trained": accuracy, "seconds": round(spent)}
     for bits in widths:
         formats = of_bits(bench, bits)

@@ -1,6 +1,6 @@
 """Planner instances of ProtoNN, Bonsai and FastGRNN, tensor by tensor as their C code computes them.
 
-python benchmarks/small_models.py --write benchmarks/instances
+python -m benchmarks.small_models --write benchmarks/instances
 
 Every intermediate result is a buffer, dot products keep theirs as Shiftry does; the input stays in flash or on the
 wire.
@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder
-
-from tinyhil.memplan import Buffer, Problem, plan  # noqa: E402
-from tinyhil.memplan.csv import write_problem  # noqa: E402
+from tinyhil.memplan import Buffer, Problem, plan
+from tinyhil.memplan.csv import write_problem
 
 
 @dataclass

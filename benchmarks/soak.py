@@ -1,4 +1,4 @@
-"""Consecutive runs of fastgrnn_har on each emulated board: does any flake? `python benchmarks/soak.py --runs 100`
+"""Consecutive runs of fastgrnn_har on each emulated board: does any flake? `python -m benchmarks.soak --runs 100`
 
 Every run goes the whole way of `hil run`: it finds the build, starts the board, greets it, streams, compares. It must
 be bit-exact, without a retry, damaged frame or overrun, and give the very ticks and instructions of the first one.

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.measured import provenance
+
 ROOT = Path(__file__).resolve().parent.parent
 SWEEP = """
 models: [digits_mlp, protonn_usps2, bonsai_usps2, digits_cnn]
@@ -98,6 +100,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
+    measured_at = provenance()
     with tempfile.TemporaryDirectory() as folder:
         measured(2, Path(folder), SWEEP.replace("1000", "1"))  # builds what is not built
         with tempfile.TemporaryDirectory() as fresh:
@@ -111,7 +114,9 @@ def main() -> None:
         for name, boards in (("emulated", None), ("boards", BOARDS))
     }
     record = {"runs": runs, "speedup": round(total[0] / total[1], 2), "simulated_cells": CELLS, "simulated": found}
-    (ROOT / "results" / "sweep_scaling.json").write_text(json.dumps(record, indent=1) + "\n")
+    (ROOT / "results" / "sweep_scaling.json").write_text(
+        json.dumps({"provenance": measured_at, **record}, indent=1) + "\n"
+    )
     plot(record, ROOT / "docs" / "sweep_scaling.svg")
     print(json.dumps(record))
 

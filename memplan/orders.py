@@ -65,6 +65,8 @@ def improve(blocks: Sequence[Block], best: Solved, enough: int, step: int, effor
         if found.state == STOPPED:
             first = height if first is None else min(first, height)
             last = height if last is None else max(last, height)
+        elif first is not None and last is not None and (best.lower > last or best.peak <= first):
+            first = last = None
         height = _next_height(best, max(best.lower, enough), step, first, last)
     return best
 

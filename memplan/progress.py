@@ -51,7 +51,7 @@ class Solved:
         """What is known after a search at this height; peaks of canonical plans are multiples of `step`."""
         if state == FOUND:
             peak = max(offset + block.size_bytes for offset, block in zip(offsets, blocks, strict=True))
-            return Solved(offsets, peak, self.lower)
+            return Solved(offsets, peak, self.lower) if peak < self.peak else self
         if state == EXHAUSTED:
             return replace(self, lower=max(self.lower, next_peak(height, step)))
         return self

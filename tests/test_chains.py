@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,20 @@ def test_no_store_reaches_what_a_later_round_loads(b_period: int, widths: dict[s
         assert not found or right, y
         chained += bool(found)
     assert chained >= 4
+
+
+def test_what_others_read_is_stored() -> None:
+    """An operation behind the chain that is no loop over elements, and reads what the chain's first one made."""
+    offsets = {"p": 16, "q": 32, "a": 60, "y": 70, "z": 80}
+    program, placed = moved_chain(offsets, COUNT, {})
+    alone = [item for item in in_chains(program, placed, program.body) if isinstance(item, Chain)]
+    assert [(chain.name, chain.count, chain.stored) for chain in alone] == [("first..second", COUNT, {"y"})]
+    tensors = {**program.tensors, "z": replace(program.tensors["y"], name="z")}
+    read = replace(program, tensors=tensors, body=(*program.body, Op("move", "away", ("a",), "z", {"count": COUNT})))
+    *_, chain, other = in_chains(read, placed, read.body)
+    assert isinstance(chain, Chain)
+    assert isinstance(other, Op)
+    assert (chain.name, chain.stored) == ("first..second", {"a", "y"})
 
 
 def functions_of(default: str, folder: Path) -> list[Program]:

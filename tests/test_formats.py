@@ -189,3 +189,12 @@ def test_general_minifloats_have_names() -> None:
     for name in ("e9m1", "e8m10", "e0m3", "e3m2b", "posit8es0pc", "fp8e4m3pcpc"):
         with pytest.raises(ConfigError, match=f"unknown number format '{name}'"):
             named(name)
+
+
+def test_the_grid_and_the_ties_of_fixed_point() -> None:
+    """Halves go up, unless what was lost of them says that they were less."""
+    assert Fixed(8, -3).grid == (0.125, 0)
+    values, lost = np.array([0.5, 0.5, 0.5, 1.5, -0.5, -0.5, 0.25]), np.array([-1.0, 0.0, 1.0, -1.0, 0.0, -1.0, -1.0])
+    assert Fixed(8, 0).encode(values, lost * 1e-20)[0].tolist() == [0, 1, 1, 1, 0, -1, 0]
+    assert [array.tolist() for array in Fixed(8, 0).encode(np.array([np.nan, 200.0]))] == [[0, 127], [True, True]]
+    assert Fixed(8, 0).requantize(np.array([2.75, -2.75, 900.0]), 1)[0].tolist() == [1, -1, 127]  # sums of floats

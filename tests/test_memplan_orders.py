@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from test_memplan_planners import SLOW_OK, aliased, buffers
 
 from benchmarks.hard_planning import instance
 from tinyhil import memplan
-from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat
-from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, accepted_groups, make_blocks
+from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat, orders
+from tinyhil.memplan.blocks import EXHAUSTED, FOUND, STOPPED, Block, Result, accepted_groups, make_blocks
 from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact import STRATEGIES, run_strategy
 from tinyhil.memplan.orders import EFFORTS, Effort, search_orders
-from tinyhil.memplan.progress import Account
+from tinyhil.memplan.progress import Account, Solved
 
 INSTANCES = Path(__file__).parent / "instances"
 
@@ -72,6 +73,34 @@ def test_orders_prove_what_alignment_costs(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
     plan = memplan.plan(read_problem(INSTANCES / "aligned_29.csv"), budget=Budget(500_000))
     assert (plan.peak_bytes, plan.proven) == (281, True)
+
+
+@given(
+    peak=st.integers(20, 90),
+    lower=st.integers(1, 19),
+    enough=st.integers(0, 60),
+    stops=st.sets(st.integers(1, 90), max_size=40),
+    optimum=st.integers(20, 90),
+)
+def test_bisection_ends_and_never_loses_a_plan(
+    peak: int, lower: int, enough: int, stops: set[int], optimum: int
+) -> None:
+    """Whatever heights give up; a search that finds a plan finds the lowest."""
+    block = Block(("a",), (0,), ((0, 1, 1),), 1)
+    tried: list[int] = []
+
+    def search(blocks: object, height: int, *_: object) -> Result:
+        tried.append(height)
+        if height in stops:
+            return Result(STOPPED, (), 1)
+        return Result(FOUND, (min(optimum, peak) - 1,), 1) if height >= min(optimum, peak) else Result(EXHAUSTED, (), 1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orders, "search_orders", search)
+        best = orders.improve([block], Solved((peak - 1,), peak, lower), enough, 1, EFFORTS[0], Account(Budget()))
+    assert lower <= best.lower <= min(optimum, peak) <= best.peak <= peak
+    assert len(tried) == len(set(tried))
+    assert stops & set(tried) or best.peak <= max(best.lower, enough)
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("aligned", 0), ("aligned", 104), ("gapped", 0), ("both", 70)])

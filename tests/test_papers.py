@@ -74,14 +74,16 @@ def test_a_killed_run_goes_on_behind_its_last_cell(tmp_path: Path) -> None:
 
             yield Cell(key, measure)
 
-    def run(fatal: str | None) -> None:
-        record.measure("mine", cells(fatal), lambda: SOURCE, lambda line: None, tmp_path)
+    def run(fatal: str | None, only: str = "") -> None:
+        record.measure("mine", cells(fatal), lambda: SOURCE, lambda line: None, tmp_path, only)
 
     with pytest.raises(KeyboardInterrupt):
         run("c")
     assert record.rows_of(record.read("mine", tmp_path)) == {"a": {"value": "a"}, "b": {"failed": "not today"}}
+    run(None, only="c")
+    assert measured == ["a", "b", "c"]
     run(None)
-    assert measured == ["a", "b", "b", "c"]
+    assert measured == ["a", "b", "c", "b"]
     assert list(record.read("mine", tmp_path)) == ["a", "b", "c"]
     run(None)
     assert len(measured) == 4

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from test_train import job  # noqa: E402
 
-from tinyhil.errors import ConfigError  # noqa: E402
+from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
 from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.fit import Epoch, Schedule, train  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
@@ -86,6 +86,15 @@ def test_a_dynamic_scale_halves_at_overflow_and_doubles_after_a_while() -> None:
     assert scale.factor == 2.0**10
     scale.after(Half(8.0), finite=False)
     assert scale.factor == 2.0**10
+
+
+def test_a_loss_scaled_too_far_is_named_instead_of_leaving_out_all_steps() -> None:
+    given = replace(job(1), schedule=Schedule(1, rate=0.01))
+    with pytest.raises(
+        TrainingError, match=r"epoch 1, step \d+: .* loss times 1e\+12 .* tensor 'fc.*loss-scale dynamic"
+    ):
+        train(replace(given, arithmetic=Half(1e12)))
+    assert train(replace(given, arithmetic=Half())).epochs[1].loss > 0
 
 
 @pytest.mark.parametrize("arithmetic", [Limited(4, 12, True), Half()])

@@ -94,13 +94,15 @@ def test_steps_have_the_gradient_of_lsq() -> None:
 @pytest.mark.parametrize("shift", [-2, -1, 1, 2])
 def test_the_program_has_the_exponents_that_were_learned(shift: int) -> None:
     given = job("fixed4")
-    graph, judge = given.judge.graph, given.judge
+    graph = given.judge.graph
+    judge = replace(given.judge, assignment=Assignment("fixed4", {}, {"relu1": -1}))
     used = quantizers(graph, judge.assignment, judge.ranges({}))
     steps = started(used, network(graph).weights)
     moved = held(used, {n: torch.tensor(float(used.values[n].exponent + shift)) for n in steps if n in used.values})
     ends = {n: 2.0 ** (f.bits - 1 + f.exponent) for n, f in moved.values.items() if n in moved.steps}
-    again = quantizers(graph, judge.assignment, ranges_with(judge.ranges({}), graph, ends))
+    again = quantizers(graph, judge.assignment, ranges_with(judge.ranges({}), graph, ends, judge.assignment))
     assert len(ends) >= 3
+    assert "relu1" in ends
     for name in ends:
         fmt, wanted = again.values[name], used.values[name]
         assert isinstance(fmt, Fixed)

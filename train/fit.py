@@ -123,7 +123,7 @@ class _Run:
 
     def ranges(self, constants: Arrays, ends: Mapping[str, float]) -> Ranges:
         found = self.job.judge.ranges(constants)
-        return ranges_with(found, self.job.judge.graph, ends) if ends else found
+        return ranges_with(found, self.job.judge.graph, ends, self.job.judge.assignment) if ends else found
 
 
 def train(job: Job) -> Trained:
@@ -304,8 +304,11 @@ def _step(run: _Run, at: tuple[int, int], given: Given, used: Holder) -> float:
     run.scale.after(run.job.arithmetic, not strange)
     if not strange:
         _update(run, used)
-    elif not isinstance(run.job.arithmetic, Half) or run.scale.factor < LEAST_SCALE:
-        raise _stopped(run, at, "a gradient is not finite", strange[0])
+    elif run.job.arithmetic != Half() or run.scale.factor < LEAST_SCALE:  # a dynamic scale has just been halved
+        is_scaled = isinstance(run.job.arithmetic, Half) and run.job.arithmetic.scale is not None
+        what = f"a gradient of the loss times {run.scale.factor:g}" if is_scaled else "a gradient"
+        remedy = "--loss-scale dynamic" if is_scaled else "a smaller --rate"
+        raise _stopped(run, at, f"{what} is not finite", strange[0], remedy)
     return value
 
 
@@ -359,13 +362,13 @@ def _largest(run: _Run, x: torch.Tensor, used: Holder) -> str:
     return max(sizes, key=lambda name: sizes[name])
 
 
-def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str) -> TrainingError:
+def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str, remedy: str = "a smaller --rate") -> TrainingError:
     last = len(run.epochs) - 1
     best = _best(run)
     kept = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
     return TrainingError(
         f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{kept} (best so far: epoch "
-        f"{best.number}, {100 * best.accuracy:.2f} %); try a smaller --rate"
+        f"{best.number}, {100 * best.accuracy:.2f} %); try {remedy}"
     )
 
 

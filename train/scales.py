@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
@@ -97,12 +98,13 @@ def ends_of(used: LearnedQuantizers) -> dict[str, float]:
     return {name: 2.0 ** (fmt.bits - 1 + fmt.exponent) for name, fmt in used.values.items() if name in used.steps}
 
 
-def ranges_with(ranges: Ranges, graph: Graph, ends: Mapping[str, float]) -> Ranges:
+def ranges_with(ranges: Ranges, graph: Graph, ends: Mapping[str, float], assignment: Assignment) -> Ranges:
     """`ranges` that formats are fitted to so that these values reach these ends: the larger end is moved there, the
     other cut to it."""
     values = dict(ranges.values)
     for group in tied_values(graph):
-        for end in (BELOW * ends[name] for name in group if name in ends):
+        below = BELOW * 2.0 ** -assignment.offset_of(group)  # which is added to what is fitted
+        for end in (below * ends[name] for name in group if name in ends):
             for name in (name for name in group if name in values):
                 low, high = values[name]
                 values[name] = (max(low, -end), end) if high >= -low else (-end, min(high, end))

@@ -3,6 +3,7 @@
 python -m benchmarks.papers --list
 python -m benchmarks.papers NAME             measures what is missing, keeps it in results/papers/NAME.json,
                                              writes docs/papers/NAME.md, its figures and docs/papers/README.md
+python -m benchmarks.papers NAME --only P    of these only the cells whose keys begin with P
 python -m benchmarks.papers NAME --quick     a cut-down form on real data, seconds; keeps nothing
 python -m benchmarks.papers --docs           writes all pages anew from what is kept
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 
 from benchmarks.papers import pages, record
 from benchmarks.papers.registry import PAPERS
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="names, titles, finished cells")
     parser.add_argument("--quick", action="store_true", help="the cut-down form")
     parser.add_argument("--again", metavar="PREFIX", help="measure the cells of this prefix of their keys anew")
+    parser.add_argument("--only", metavar="PREFIX", default="", help="measure what is missing of this prefix")
     parser.add_argument("--docs", action="store_true", help="write pages only")
     arguments = parser.parse_args()
     chosen = [paper for paper in PAPERS if arguments.name in (None, paper.name)]
@@ -46,7 +49,8 @@ def main() -> int:
     if arguments.again is not None:
         kept = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
         record.write(paper.name, kept)
-    record.measure(paper.name, paper.cells(), provenance, lambda line: print(line, flush=True))
+    say = partial(print, flush=True)
+    record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only)
     pages.write([paper], PAPERS)
     print(paper.body(record.rows_of(record.read(paper.name))))
     return 0

@@ -47,8 +47,10 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
         f"not found with our networks, data and machines. {MADE}",
     ]
     for paper in papers:
-        rows = record.rows_of(record.read(paper.name, folder))
-        parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`")
+        cells = record.read(paper.name, folder)
+        rows, count = record.rows_of(cells), len(list(paper.cells()))
+        begun = "" if len(cells) == count else f" ({len(cells)} of {count} cells measured so far)"
+        parts.append(f"## [{paper.title}]({paper.name}.md)\n\n`{paper.command}`{begun}")
         parts.append(_claims([(claim.text, claim.judge(rows)) for claim in paper.claims]))
     for other in elsewhere.PAGES:
         parts.append(f"## [{other.title}]({other.page})\n\n`{other.command}`")

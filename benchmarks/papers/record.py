@@ -42,8 +42,9 @@ def measure(
     provenance: Callable[[], dict[str, str]],
     say: Callable[[str], None],
     folder: Path = FOLDER,
+    only: str = "",
 ) -> Record:
-    """Measures what is missing and keeps it cell by cell, in the order of `cells`.
+    """Measures what is missing, of keys that begin with `only`, and keeps it cell by cell, in the order of `cells`.
 
     Cells that are no more, and those whose error may have gone, are measured or dropped; `provenance` is asked only
     when there is something to measure: it ends the run where the sources hold changes of no commit."""
@@ -51,8 +52,9 @@ def measure(
     old = read(name, folder)
     kept = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
     missing = [cell for cell in wanted if cell.key not in kept or "failed" in kept[cell.key]["row"]]
+    missing = [cell for cell in missing if cell.key.startswith(only)]
     if not missing:
-        say(f"{name}: all {len(wanted)} cells are measured")
+        say(f"{name}: {len(kept)} of {len(wanted)} cells are measured, none of those asked for is missing")
         return kept
     source = provenance()
     for number, cell in enumerate(missing, 1):
@@ -62,7 +64,7 @@ def measure(
         kept[cell.key] = {"row": row, **source, "processor_s": spent}
         write(name, {each.key: kept[each.key] for each in wanted if each.key in kept}, folder)
         say(f"{name}: {number} of {len(missing)}, {cell.key}, {spent} s: {json.dumps(row)[:160]}")
-    return {cell.key: kept[cell.key] for cell in wanted}
+    return kept
 
 
 def _row(cell: Cell) -> Row:

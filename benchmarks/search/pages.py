@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers_models import RAM_LIMIT_BYTES
+from benchmarks.search.large import large_page
 from benchmarks.search.weights import weights_page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -88,6 +89,7 @@ PAGES: dict[str, Callable[[Rows], str]] = {
     "strategies": _plain,
     "truth": _plain,
     "weights": weights_page,
+    "large": large_page,
 }
 
 
