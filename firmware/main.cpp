@@ -1,5 +1,3 @@
 #include "firmware/wire/session.hpp"
 
-int main() {
-    wire::serve();
-}
+int main() { wire::serve(); }

@@ -8,9 +8,7 @@ extern "C" void hil_on_byte(uint8_t byte);
 namespace hal {
 
 // Registers at a processor fault. `cause` is CFSR on a Cortex-M, `address` what could not be accessed, or 0.
-struct Fault {
-    uint32_t pc, lr, sp, cause, address;
-};
+struct Fault { uint32_t pc, lr, sp, cause, address; };
 
 }  // namespace hal
 

@@ -35,4 +35,3 @@
 #include "firmware/kernels/common/softmax_affine.hpp"
 #include "firmware/kernels/common/top.hpp"
 #include "firmware/kernels/common/upsample.hpp"
-

@@ -94,8 +94,7 @@ private:
     // False if it is no number of one to six digits.
     static bool read(const char *digits, uint32_t &value) {
         uint8_t count = 0;
-        for (value = 0; *digits >= '0' && *digits <= '9' && count < 7; ++count)
-            value = value * 10 + static_cast<uint32_t>(*digits++ - '0');
+        for (value = 0; *digits >= '0' && *digits <= '9' && count < 7; ++count) value = value * 10 + static_cast<uint32_t>(*digits++ - '0');
         return count > 0 && *digits == 0 && value <= MOST_INFERENCES;
     }
 

@@ -142,7 +142,7 @@ inline void serve() {
 
 namespace hil {
 const void *next_step() { return nullptr; }  // nothing is streamed here
-}
+}  // namespace hil
 
 extern "C" void hil_on_byte(uint8_t byte) {
     using mlperf::ring;
@@ -162,6 +162,5 @@ extern "C" void hil_on_fault(const hal::Fault &fault) {
     Out::text("e-[Processor fault at pc ");
     Out::number(fault.pc);
     Out::line("]");
-    for (;;) {
-    }
+    for (;;) {}
 }

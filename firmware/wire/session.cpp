@@ -107,9 +107,7 @@ struct {
     uint32_t ticks;
     uint32_t results_crc32;
     uint32_t saturations_total;
-    struct {
-        uint32_t ticks, saturations;
-    } kept[2];                // of the two newest results, by parity
+    struct { uint32_t ticks, saturations; } kept[2];                // of the two newest results, by parity
 } state;
 
 void put(uint8_t byte) { hal::put(byte); }
@@ -193,9 +191,7 @@ void send_refused(uint8_t type) {
     transmit(head, w);
 }
 
-bool is_running(const uint8_t *start_payload) {
-    return start_payload[0] == state.mode && start_payload[1] == state.session;
-}
+bool is_running(const uint8_t *start_payload) { return start_payload[0] == state.mode && start_payload[1] == state.session; }
 
 void restart(uint8_t mode, uint8_t session) {
     {

@@ -40,21 +40,20 @@ void hal::gate(bool high) {
 #endif
 
 ISR(TIMER1_OVF_vect, ISR_NAKED) {
-    asm volatile(
-        "push r24\n"
-        "in r24, __SREG__\n"
-        "push r24\n"
-        "in r24, %[low]\n"
-        "subi r24, -1\n"  // leaves carry clear only when it wraps to zero
-        "out %[low], r24\n"
-        "in r24, %[high]\n"
-        "sbci r24, -1\n"
-        "out %[high], r24\n"
-        "pop r24\n"
-        "out __SREG__, r24\n"
-        "pop r24\n"
-        "reti\n" ::[low] "I"(_SFR_IO_ADDR(GPIOR0)),
-        [high] "I"(_SFR_IO_ADDR(GPIOR1)));
+    asm volatile("push r24\n"
+                 "in r24, __SREG__\n"
+                 "push r24\n"
+                 "in r24, %[low]\n"
+                 "subi r24, -1\n"  // leaves carry clear only when it wraps to zero
+                 "out %[low], r24\n"
+                 "in r24, %[high]\n"
+                 "sbci r24, -1\n"
+                 "out %[high], r24\n"
+                 "pop r24\n"
+                 "out __SREG__, r24\n"
+                 "pop r24\n"
+                 "reti\n" ::[low] "I"(_SFR_IO_ADDR(GPIOR0)),
+                 [high] "I"(_SFR_IO_ADDR(GPIOR1)));
 }
 
 ISR(USART_RX_vect) {
@@ -81,8 +80,7 @@ void init() {
 }
 
 void put(uint8_t byte) {
-    while (!(UCSR0A & 1 << UDRE0)) {
-    }
+    while (!(UCSR0A & 1 << UDRE0)) {}
     UDR0 = byte;
 }
 

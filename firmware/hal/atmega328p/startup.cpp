@@ -6,16 +6,15 @@
 
 // .init1: the stack pointer is RAMEND since reset and nothing has been pushed yet.
 extern "C" __attribute__((naked, used, section(".init1"))) void hal_paint_stack() {
-    asm volatile(
-        "ldi r30, lo8(_end)\n"
-        "ldi r31, hi8(_end)\n"
-        "ldi r24, %[paint]\n"
-        "ldi r25, hi8(%[stop])\n"
-        "1: st Z+, r24\n"
-        "cpi r30, lo8(%[stop])\n"
-        "cpc r31, r25\n"
-        "brne 1b\n" ::[paint] "i"(hal::kStackPaint),
-        [stop] "i"(RAMEND + 1));
+    asm volatile("ldi r30, lo8(_end)\n"
+                 "ldi r31, hi8(_end)\n"
+                 "ldi r24, %[paint]\n"
+                 "ldi r25, hi8(%[stop])\n"
+                 "1: st Z+, r24\n"
+                 "cpi r30, lo8(%[stop])\n"
+                 "cpc r31, r25\n"
+                 "brne 1b\n" ::[paint] "i"(hal::kStackPaint),
+                 [stop] "i"(RAMEND + 1));
 }
 
 // .init3: a watchdog left on by a boot loader, or by the reset it has just caused, would soon reset the chip again.

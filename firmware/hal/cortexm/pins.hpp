@@ -26,8 +26,7 @@ void hal::gate(bool high) { pins::set(HIL_GATE_PORT, HIL_GATE_PIN, high); }
 void hal::pulse() {
     const uint32_t began = hal::ticks();
     pins::set(HIL_PULSE_PORT, HIL_PULSE_PIN, false);
-    while (hal::ticks() - began < 2 * (F_CPU / 1000000)) {
-    }
+    while (hal::ticks() - began < 2 * (F_CPU / 1000000)) {}
     pins::set(HIL_PULSE_PORT, HIL_PULSE_PIN, true);
 }
 #endif

@@ -4,9 +4,7 @@
 
 namespace cortexm {
 
-inline volatile uint32_t &reg(uint32_t address) {
-    return *reinterpret_cast<volatile uint32_t *>(address);
-}
+inline volatile uint32_t &reg(uint32_t address) { return *reinterpret_cast<volatile uint32_t *>(address); }
 
 constexpr uint32_t ITM_STIM0 = 0xE0000000, ITM_LAR = 0xE0000FB0;
 constexpr uint32_t DWT_CTRL = 0xE0001000, DWT_CYCCNT = 0xE0001004, DWT_LAR = 0xE0001FB0;

@@ -40,17 +40,16 @@ void guard_stack() {
 
 // Before any C code: everything between the guard and the stack pointer is painted.
 extern "C" __attribute__((naked, noreturn)) void reset_handler() {
-    __asm__ volatile(
-        "ldr r0, =_heap_start\n\t"
-        "mov r1, sp\n\t"
-        "ldr r2, =%c0\n"
-        "1:\n\t"
-        "cmp r0, r1\n\t"
-        "itt lo\n\t"
-        "strlo r2, [r0], #4\n\t"
-        "blo 1b\n\t"
-        "b start\n\t"
-        ".ltorg" ::"i"(PAINT));
+    __asm__ volatile("ldr r0, =_heap_start\n\t"
+                     "mov r1, sp\n\t"
+                     "ldr r2, =%c0\n"
+                     "1:\n\t"
+                     "cmp r0, r1\n\t"
+                     "itt lo\n\t"
+                     "strlo r2, [r0], #4\n\t"
+                     "blo 1b\n\t"
+                     "b start\n\t"
+                     ".ltorg" ::"i"(PAINT));
 }
 
 extern "C" __attribute__((noreturn, used)) void start() {
@@ -65,8 +64,7 @@ extern "C" __attribute__((noreturn, used)) void start() {
     guard_stack();
     for (const Handler *init = __init_array_start; init < __init_array_end; ++init) (*init)();
     main();
-    for (;;) {
-    }
+    for (;;) {}
 }
 
 // A program without a wire goes silent.
@@ -75,12 +73,11 @@ extern "C" __attribute__((weak)) void hil_on_fault(const hal::Fault &) {}
 // Every exception that nobody serves. The stack may be what has failed: start a new one at its top. The MPU's guard is off
 // in here, because HFNMIENA is 0.
 extern "C" __attribute__((naked)) void fault_handler() {
-    __asm__ volatile(
-        "mov r0, sp\n\t"
-        "ldr r1, =_estack\n\t"
-        "mov sp, r1\n\t"
-        "b report_fault\n\t"
-        ".ltorg");
+    __asm__ volatile("mov r0, sp\n\t"
+                     "ldr r1, =_estack\n\t"
+                     "mov sp, r1\n\t"
+                     "b report_fault\n\t"
+                     ".ltorg");
 }
 
 // `frame` is what the processor has pushed: r0 to r3, r12, lr, pc, xpsr.
@@ -100,8 +97,7 @@ extern "C" __attribute__((noreturn, used)) void report_fault(const uint32_t *fra
     if (fault.cause & memory_address_valid) fault.address = reg(SCB_MMFAR);
     if (fault.cause & bus_address_valid) fault.address = reg(SCB_BFAR);
     hil_on_fault(fault);
-    for (;;) {
-    }
+    for (;;) {}
 }
 
 // newlib's heap, with a high-water mark. The firmware itself never allocates.
@@ -116,9 +112,7 @@ extern "C" void *_sbrk(ptrdiff_t increment) {
     return block;
 }
 
-uint32_t hal::heap_peak_bytes() {
-    return heap_peak == nullptr ? 0 : static_cast<uint32_t>(heap_peak - heap_start());
-}
+uint32_t hal::heap_peak_bytes() { return heap_peak == nullptr ? 0 : static_cast<uint32_t>(heap_peak - heap_start()); }
 
 uint32_t hal::stack_peak_bytes() {
     const uint32_t *word = &_heap_start + (heap_peak_bytes() + 3) / 4;

@@ -56,8 +56,7 @@ extern "C" void uart_interrupt() {
     }
 }
 
-extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
-    cortexm::vector_table<UART0_RX_IRQ>(uart_interrupt);
+extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors = cortexm::vector_table<UART0_RX_IRQ>(uart_interrupt);
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
@@ -76,8 +75,7 @@ void hal::idle(bool wait) {
 }
 
 void hal::put(uint8_t byte) {
-    while (reg(UART0_STATE) & STATE_TX_FULL) {
-    }
+    while (reg(UART0_STATE) & STATE_TX_FULL) {}
     reg(UART0_DATA) = byte;
 }
 
@@ -102,9 +100,7 @@ uint16_t hal::rx_overruns() { return overruns; }
 
 __attribute__((noinline)) void hal::section_begin(uint32_t) { started_ticks = ticks_left(); }
 
-__attribute__((noinline)) uint32_t hal::section_end() {
-    return instructions(started_ticks - ticks_left()) - empty_section_instructions;
-}
+__attribute__((noinline)) uint32_t hal::section_end() { return instructions(started_ticks - ticks_left()) - empty_section_instructions; }
 
 #include "firmware/hal/cortexm/lock.cpp"
 #include "firmware/hal/cortexm/startup.cpp"

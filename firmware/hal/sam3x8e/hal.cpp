@@ -26,8 +26,7 @@ constexpr uint32_t PA8_URXD = 1u << 8, PA9_UTXD = 1u << 9;
 volatile uint16_t overruns;
 
 void wait_for(uint32_t pmc_flag) {
-    while (!(reg(PMC_SR) & pmc_flag)) {
-    }
+    while (!(reg(PMC_SR) & pmc_flag)) {}
 }
 
 // 12 MHz crystal * 14 / 2 = 84 MHz. The flash gets its 4 wait states before the clock rises.
@@ -65,9 +64,7 @@ void start_uart() {
 namespace pins {
 
 // PIOA to PIOD follow each other (chapter PIO): set and clear, output enable and enable have registers of their own.
-inline void set(uint32_t port, uint32_t pin, bool high) {
-    reg(0x400E0E00 + 0x200 * port + (high ? 0x30 : 0x34)) = 1u << pin;
-}
+inline void set(uint32_t port, uint32_t pin, bool high) { reg(0x400E0E00 + 0x200 * port + (high ? 0x30 : 0x34)) = 1u << pin; }
 
 inline void make_output(uint32_t port, uint32_t pin, bool high) {
     set(port, pin, high);
@@ -88,8 +85,7 @@ extern "C" void uart_interrupt() {
     if (status & RXRDY) hil_on_byte(static_cast<uint8_t>(reg(UART_RHR)));
 }
 
-extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
-    cortexm::vector_table<UART_IRQ>(uart_interrupt);
+extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors = cortexm::vector_table<UART_IRQ>(uart_interrupt);
 
 void hal::init() {
     reg(WDT_MR) = 1u << 15;  // off; the register takes one write per reset
@@ -102,8 +98,7 @@ void hal::init() {
 }
 
 void hal::put(uint8_t byte) {
-    while (!(reg(UART_SR) & TXRDY)) {
-    }
+    while (!(reg(UART_SR) & TXRDY)) {}
     reg(UART_THR) = byte;
 }
 

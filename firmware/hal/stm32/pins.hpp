@@ -8,9 +8,7 @@ namespace pins {
 
 constexpr uint32_t PORT_BYTES = 0x400, MODER = 0x00, OSPEEDR = 0x08, BSRR = 0x18;
 
-inline void set(uint32_t port, uint32_t pin, bool high) {
-    cortexm::reg(GPIOA + port * PORT_BYTES + BSRR) = 1u << (high ? pin : pin + 16);
-}
+inline void set(uint32_t port, uint32_t pin, bool high) { cortexm::reg(GPIOA + port * PORT_BYTES + BSRR) = 1u << (high ? pin : pin + 16); }
 
 inline void make_output(uint32_t port, uint32_t pin, bool high) {
     usart::open_gate(PORT_GATES, port);

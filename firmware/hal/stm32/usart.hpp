@@ -46,8 +46,7 @@ extern "C" void uart_interrupt() {
 }
 
 void hal::put(uint8_t byte) {
-    while (!(cortexm::reg(usart::ISR) & usart::ISR_TXE)) {
-    }
+    while (!(cortexm::reg(usart::ISR) & usart::ISR_TXE)) {}
     cortexm::reg(usart::TDR) = byte;
 }
 

@@ -56,8 +56,7 @@ void choose_supply() {
 #endif
     const uint32_t found = reg(PWR_CR3);
     if ((found & FIELDS) == (LDOEN | SMPSEN)) reg(PWR_CR3) = (found & ~FIELDS) | chosen;
-    while (!(reg(PWR_CSR1) & ACTVOSRDY)) {
-    }
+    while (!(reg(PWR_CSR1) & ACTVOSRDY)) {}
 }
 #else
 void choose_supply() {}
@@ -78,8 +77,7 @@ void enable_data_cache() {
     const uint32_t geometry = reg(cortexm::SCB_CCSIDR);
     const uint32_t last_set = (geometry >> 13) & 0x7FFF, last_way = (geometry >> 3) & 0x3FF;
     for (uint32_t set = 0; set <= last_set; ++set)
-        for (uint32_t way = 0; way <= last_way; ++way)
-            reg(cortexm::DCISW) = (way << 30) | (set << 5);  // 4 ways, lines of 32 bytes
+        for (uint32_t way = 0; way <= last_way; ++way) reg(cortexm::DCISW) = (way << 30) | (set << 5);  // 4 ways, lines of 32 bytes
     cortexm::barrier();
     reg(cortexm::SCB_CCR) |= 1u << 16;
     cortexm::barrier();
@@ -104,8 +102,7 @@ void start_uart() {
 
 }  // namespace
 
-extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
-    cortexm::vector_table<USART_IRQ>(uart_interrupt);
+extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors = cortexm::vector_table<USART_IRQ>(uart_interrupt);
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);

@@ -30,8 +30,7 @@ constexpr uint32_t FLASH_ACR = 0x40022000, PWR_CR2 = 0x40007004, PWR_CR5 = 0x400
 constexpr uint32_t GPIOG = 0x48001800, MODER = 0x00, PUPDR = 0x0C, AFRL = 0x20, AFRH = 0x24;
 
 void wait_for(uint32_t address, uint32_t mask, uint32_t value) {
-    while ((reg(address) & mask) != value) {
-    }
+    while ((reg(address) & mask) != value) {}
 }
 
 // Above 80 MHz: range 1 boost, five wait states, and a microsecond at half the speed on the way (RM0432, 5.1.7 and 6.2.9).
@@ -70,8 +69,7 @@ void start_uart() {
 
 }  // namespace
 
-extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors =
-    cortexm::vector_table<LPUART1_IRQ>(uart_interrupt);
+extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors = cortexm::vector_table<LPUART1_IRQ>(uart_interrupt);
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);

@@ -56,8 +56,8 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
         const Pixel next = after(a), b = next.y < end ? next : a;
         PatchesOf<Weights>::fill(patches, x, l, a, b, static_cast<int8_t>(PadCode<T>::value));
         const uint32_t before = saturations;
-        outputs_of_pixels(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner, at_pixel(bias, a.y * w.out_width + a.column),
-                          at_pixel(bias, b.y * w.out_width + b.column), outputs, by, add);
+        outputs_of_pixels(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
+                          at_pixel(bias, a.y * w.out_width + a.column), at_pixel(bias, b.y * w.out_width + b.column), outputs, by, add);
         if (next.y >= end) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
         a = after(b);
     }
@@ -71,10 +71,11 @@ void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<i
 }
 
 template <class Acc, class Out, class T, Size Rows, Size Step, class B, class Shift, class BiasShift>
-void convolve(Out *out, T *patch, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, const Window &w, Size, Size outputs, Shift shift,
-              BiasShift bias_shift) {
+void convolve(Out *out, T *patch, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, const Window &w, Size, Size outputs,
+              Shift shift, BiasShift bias_shift) {
     static_assert(sizeof(Acc) == 4, "only layers with sums of 32 bits are arranged");
-    convolve_blocks<T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift, bias_shift);
+    convolve_blocks<T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift,
+                       bias_shift);
 }
 
 template <class Acc, class Out, class T, class Rows, Size Together, Size Step, class B, class Shift, class BiasShift>

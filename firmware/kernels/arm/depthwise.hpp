@@ -9,7 +9,10 @@
 namespace hil {
 
 // The code that stands for nothing in a window that hangs over
-template <class T> struct PadCode { static constexpr int32_t value = 0; };
+template <class T>
+struct PadCode {
+    static constexpr int32_t value = 0;
+};
 
 constexpr Size rows_of_a_band = 8;  // results whose lines are in scratch at a time (codegen/arrange.py)
 
@@ -60,18 +63,20 @@ inline void copy_line(int8_t *to, const int8_t *row, const Window &w, Size bytes
 }
 
 // What the results [y, y + rows) of one channel read
-__attribute__((noinline, noclone)) inline void copy_lines(int8_t *to, const int8_t *plane, const RowWindow &l, Size y, Size rows, uint32_t pads) {
+__attribute__((noinline, noclone)) inline void copy_lines(int8_t *to, const int8_t *plane, const RowWindow &l, Size y, Size rows,
+                                                          uint32_t pads) {
     const Window &w = l.window;
     const Size bytes = line_bytes(w), lines = (rows - 1) * w.stride_y + 3;
     Size at = static_cast<Size>(origin(y, w.stride_y, w.pad_y));  // wraps where it is negative
-    for (Size n = 0; n < lines; ++n, ++at, to += bytes) copy_line(to, at < w.height ? plane + at % l.x_ring * l.x_row : nullptr, w, bytes, pads);
+    for (Size n = 0; n < lines; ++n, ++at, to += bytes)
+        copy_line(to, at < w.height ? plane + at % l.x_ring * l.x_row : nullptr, w, bytes, pads);
 }
 
 // ---- one channel
 
 template <Size Stride, class Out, class B, class Shift, class BiasShift>
-__attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *lines, Size y, Size rows, const int8_t *weights, const B &bias,
-                                                       const RowWindow &l, Shift shift, BiasShift bias_shift) {
+__attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *lines, Size y, Size rows, const int8_t *weights,
+                                                       const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size bytes = line_bytes(w), width = w.out_width;
     const KernelRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),

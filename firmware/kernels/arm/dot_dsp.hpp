@@ -16,13 +16,17 @@ inline Pairs split(const int16_t *p) {
 }
 inline Pairs in_order(const int16_t *p) { return {word_at(p), word_at(p + 2)}; }
 
-inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) { return __smlald(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum); }
+inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
+    return __smlald(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
+}
 
-template <class W, class X> struct Order {  // of the operands of one row
+template <class W, class X>
+struct Order {  // of the operands of one row
     static Pairs weights(const W *p) { return split(p); }
     static Pairs values(const X *p) { return split(p); }
 };
-template <> struct Order<int16_t, int16_t> {
+template <>
+struct Order<int16_t, int16_t> {
     static Pairs weights(const int16_t *p) { return in_order(p); }
     static Pairs values(const int16_t *p) { return in_order(p); }
 };
@@ -71,13 +75,13 @@ inline void add_four(int32_t (&sums)[4], const W *w, const X *x, Size count) {
     sums[3] = second[1];
 }
 
-#define HIL_DSP_ROWS(W, X)                                                                                         \
-    inline void accumulate_rows(int32_t (&sums)[4], W w, X x, Size count) { add_four(sums, w.at, x.at, count); }    \
+#define HIL_DSP_ROWS(W, X) \
+    inline void accumulate_rows(int32_t (&sums)[4], W w, X x, Size count) { add_four(sums, w.at, x.at, count); } \
     inline void accumulate_rows(int64_t (&sums)[2], W w, X x, Size count) { add_rows<2>(sums, w.at, x.at, count); } \
-    inline void accumulate(int32_t &sum, W w, X x, Size count) {                                                   \
-        int32_t sums[1] = {sum};                                                                                   \
-        add_rows<1>(sums, w.at, x.at, count);                                                                      \
-        sum = sums[0];                                                                                             \
+    inline void accumulate(int32_t &sum, W w, X x, Size count) { \
+        int32_t sums[1] = {sum}; \
+        add_rows<1>(sums, w.at, x.at, count); \
+        sum = sums[0]; \
     }
 HIL_DSP_ROWS(Flash<int8_t>, Ram<int8_t>)
 HIL_DSP_ROWS(Flash<int8_t>, Ram<int16_t>)

@@ -16,9 +16,7 @@ inline uint32_t word_at(const T *p) {
 }
 
 // Four bytes as two pairs of halfwords, sign extended: (0, 2) and (1, 3)
-struct Pairs {
-    uint32_t first, second;
-};
+struct Pairs { uint32_t first, second; };
 
 namespace portable {
 

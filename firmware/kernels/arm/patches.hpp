@@ -6,9 +6,7 @@
 
 namespace hil {
 
-struct Pixel {
-    Size y, column;
-};
+struct Pixel { Size y, column; };
 
 // `channels` stretches of `count` elements, `plane` apart, one after another; `Step` between the elements they become
 template <Size Step>
@@ -63,7 +61,8 @@ inline const int8_t *element_at(const int8_t *x, const RowWindow &l, Pixel p) {
     return x + p.y * l.window.stride_y % l.x_ring * l.x_row + p.column * l.window.stride_x;
 }
 
-template <class Weights> struct PatchesOf;
+template <class Weights>
+struct PatchesOf;
 
 template <>
 struct PatchesOf<Blocks<int8_t, 2, 4>> {

@@ -25,7 +25,9 @@ struct Rescale {
     int16_t zero;
 };
 template <class M, class S, bool Once>
-inline Rescale<Once> of_channel(const Channels<M, S, Once> &c, Size n) { return {c.multipliers[n], c.shifts[n], c.zero}; }
+inline Rescale<Once> of_channel(const Channels<M, S, Once> &c, Size n) {
+    return {c.multipliers[n], c.shifts[n], c.zero};
+}
 template <class M, class S, bool Once>
 inline Channels<M, S, Once> from_channel(const Channels<M, S, Once> &c, Size n) {
     return {c.multipliers + n, c.shifts + n, c.zero};
@@ -44,7 +46,9 @@ namespace hil {
 #else
 // The same for sums below 2^30 (codegen/arrange.py) and factors below 1/4, as nearly all are
 template <class Out, bool Once>
-__attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) { return requantize<Out>(sum, r); }
+__attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) {
+    return requantize<Out>(sum, r);
+}
 template <class Out>
 __attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<false> &r) {
     const int right = ~r.shift;
@@ -75,24 +79,30 @@ struct Skewed {
     Skewed(Code c) : code(c) {}
 };
 template <class Code, int Zero>
-inline Ram<Code> ram(const Skewed<Code, Zero> *p) { return {&p->code}; }
+inline Ram<Code> ram(const Skewed<Code, Zero> *p) {
+    return {&p->code};
+}
 template <class Code, int Zero>
-struct PadsWithZero<Skewed<Code, Zero>> { static constexpr bool value = false; };
+struct PadsWithZero<Skewed<Code, Zero>> {
+    static constexpr bool value = false;
+};
 #ifndef __AVR__
 template <class Code, int Zero>
-struct PadCode<Skewed<Code, Zero>> { static constexpr int32_t value = Zero; };
+struct PadCode<Skewed<Code, Zero>> {
+    static constexpr int32_t value = Zero;
+};
 #endif
 
 template <class Acc, class Out, class T, class W, class X, class B, class M, class S, class Zero, int Pad>
-HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w,
-                               Size groups, Size outputs, Zero zero, Const<Pad>) {
+HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w, Size groups,
+                               Size outputs, Zero zero, Const<Pad>) {
     const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
     Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
     convolve<Acc>(out, padded, weights, x, bias, w, groups, outputs, channels, Const<0>());
 }
 
-template <class Acc, class Out, class A, class B, class Count, class P, class Q, int AZero, int BZero, int Zero, int Sign,
-          int32_t AM, int AS, int32_t BM, int BS, int32_t OM, int OS>
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, int AZero, int BZero, int Zero, int Sign, int32_t AM,
+          int AS, int32_t BM, int BS, int32_t OM, int OS>
 void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, Const<AZero>, Const<BZero>, Const<Zero>, Const<Sign>,
                 LongConst<AM>, Const<AS>, LongConst<BM>, Const<BS>, LongConst<OM>, Const<OS>) {
     using Sum = CodeSum<Factor<AM, AS>, Factor<BM, BS>, Factor<OM, OS>, AZero, BZero, Zero, Sign>;
@@ -126,7 +136,9 @@ void place_codes(Out *out, X x, const Block &block) {
 }
 
 template <class Acc, class Out, class X, class Y>
-void place_more_codes(Out *out, X x, Y, const Block &block) { place_codes<Acc>(out, x, block); }
+void place_more_codes(Out *out, X x, Y, const Block &block) {
+    place_codes<Acc>(out, x, block);
+}
 
 template <class Acc, class Out, class Table, class X>
 void gather_rows_codes(Out *out, Table indices, X x, Size outer, Size chosen, Size size, Size inner) {
@@ -149,8 +161,7 @@ void max_pool_codes(Out *out, X x, const Window &w) {
 
 // sum is below 2^14 * 2^16, multiplier and shift are those of the count where it varies
 template <class Acc, class Out, class M, class S, class X, class XZero, class Zero, class Varies>
-void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w, XZero x_zero, Zero zero,
-                         Varies varies) {
+void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w, XZero x_zero, Zero zero, Varies varies) {
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
         const int32_t sum = window_sum<int32_t>(plane, down, across, w) - static_cast<int32_t>(count) * int(x_zero);
@@ -169,8 +180,8 @@ void clamp_codes(Out *out, X x, Count count, int32_t low, int32_t high) {
 // ---- some rows of their results (rows.hpp)
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class B, class M, class S, class Y, class Zero, int Pad>
-HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y,
-                                    const RowWindow &l, Size groups, Size outputs, Zero zero, Const<Pad>) {
+HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y, const RowWindow &l,
+                                    Size groups, Size outputs, Zero zero, Const<Pad>) {
     const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
     Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
     convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
@@ -203,8 +214,8 @@ void max_pool_codes_rows(Out *out, Rows rows, X x, Y, const RowWindow &l) {
 }
 
 template <class Acc, class Out, class Rows, class M, class S, class X, class Y, class XZero, class Zero, class Varies>
-void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x, Y, const RowWindow &l, XZero x_zero,
-                              Zero zero, Varies varies) {
+void average_pool_affine_rows(Out *out, Rows rows, M multipliers, S shifts, X x, Y, const RowWindow &l, XZero x_zero, Zero zero,
+                              Varies varies) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
         const int32_t sum = sum_of_lines<int32_t>(plane, l, down, across) - static_cast<int32_t>(count) * int(x_zero);
@@ -229,11 +240,15 @@ struct Real32 {
     Real32 operator+(Size n) const { return {codes + n, scale, zero}; }
 };
 template <class X>
-inline Real32<X> real32(X codes, uint32_t scale_bits, int16_t zero) { return {codes, float_of(scale_bits), zero}; }
+inline Real32<X> real32(X codes, uint32_t scale_bits, int16_t zero) {
+    return {codes, float_of(scale_bits), zero};
+}
 
 inline float nearest_float(float x) { return x; }
 template <class Number>
-inline float nearest_float(Number x) { return static_cast<float>(Float32::pack(parts(x))); }
+inline float nearest_float(Number x) {
+    return static_cast<float>(Float32::pack(parts(x)));
+}
 
 // A result: round(value * 2^-shift / scale) + zero, the quotient by the rounded reciprocal, ties to even
 struct ToAffine {

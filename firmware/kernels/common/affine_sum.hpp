@@ -22,7 +22,9 @@ namespace twin {
 
 // start + left * A + right * B
 template <int32_t A, int32_t B>
-inline int32_t sum_of_products(int32_t start, int8_t left, int8_t right) { return start + left * A + right * B; }
+inline int32_t sum_of_products(int32_t start, int8_t left, int8_t right) {
+    return start + left * A + right * B;
+}
 
 }  // namespace twin
 #ifndef __AVR__

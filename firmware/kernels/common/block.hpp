@@ -14,10 +14,10 @@ struct Block {
     Size offset, size_0, size_1, size_2, size_3;
     Stride stride_0, stride_1, stride_2, stride_3;
 #ifdef __AVR__  // as in window.hpp
-    Block(Size offset_, Size size_0_, Size size_1_, Size size_2_, Size size_3_, Stride stride_0_, Stride stride_1_,
-        Stride stride_2_, Stride stride_3_)
-        : offset(offset_), size_0(size_0_), size_1(size_1_), size_2(size_2_), size_3(size_3_), stride_0(stride_0_),
-            stride_1(stride_1_), stride_2(stride_2_), stride_3(stride_3_) {}
+    Block(Size offset_, Size size_0_, Size size_1_, Size size_2_, Size size_3_, Stride stride_0_, Stride stride_1_, Stride stride_2_,
+          Stride stride_3_)
+        : offset(offset_), size_0(size_0_), size_1(size_1_), size_2(size_2_), size_3(size_3_), stride_0(stride_0_), stride_1(stride_1_),
+          stride_2(stride_2_), stride_3(stride_3_) {}
 #endif
 };
 

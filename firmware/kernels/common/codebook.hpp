@@ -54,13 +54,13 @@ template <class T>
 struct Packed {
     Flash<uint8_t> bytes;
     Size first;
-    typename Unpacked<T>::type operator[](Size i) const {
-        return Unpacked<T>::of(packed_code<Unpacked<T>::bits>(bytes, first + i));
-    }
+    typename Unpacked<T>::type operator[](Size i) const { return Unpacked<T>::of(packed_code<Unpacked<T>::bits>(bytes, first + i)); }
     Packed operator+(Size n) const { return {bytes, first + n}; }
 };
 
 template <class T>
-inline Packed<T> packed(const uint8_t *bytes) { return {flash(bytes), 0}; }
+inline Packed<T> packed(const uint8_t *bytes) {
+    return {flash(bytes), 0};
+}
 
 }  // namespace hil

@@ -10,11 +10,11 @@ enum Comparison { less, less_or_equal, equal, both, either };
 
 template <class Acc>
 inline bool holds(int mode, Acc a, Acc b) {
-    return mode == less            ? a < b
-           : mode == less_or_equal ? a <= b
-           : mode == equal         ? a == b
-           : mode == both          ? a != Acc(0) && b != Acc(0)
-                                   : a != Acc(0) || b != Acc(0);
+    return mode == less         ? a < b
+        : mode == less_or_equal ? a <= b
+        : mode == equal         ? a == b
+        : mode == both          ? a != Acc(0) && b != Acc(0)
+                                : a != Acc(0) || b != Acc(0);
 }
 
 template <class Acc, class Out, class A, class B, class Count, class P, class Q, class L, class R, class Mode>
@@ -66,8 +66,8 @@ void where(Out *out, C c, A a, B b, Count count, O c_period, P a_period, Q b_per
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const Size left = i.next(n), right = j.next(n);
-        out[n] = c[k.next(n)] != 0 ? requantize<Out>(static_cast<Acc>(a[left]), a_shift)
-                                   : requantize<Out>(static_cast<Acc>(b[right]), b_shift);
+        out[n] =
+            c[k.next(n)] != 0 ? requantize<Out>(static_cast<Acc>(a[left]), a_shift) : requantize<Out>(static_cast<Acc>(b[right]), b_shift);
     }
 }
 

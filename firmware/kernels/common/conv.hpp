@@ -59,7 +59,10 @@ inline void gather(T *to, X planes, Size channels, const Span &down, const Span 
 }
 
 // What a window is padded with stands for 0, code and number.
-template <class T> struct PadsWithZero { static constexpr bool value = true; };
+template <class T>
+struct PadsWithZero {
+    static constexpr bool value = true;
+};
 
 // Depthwise: one channel in, one out. Nothing is shared between outputs, so the rows are multiplied where they lie.
 template <class Acc, class W, class X>
@@ -74,8 +77,7 @@ inline void accumulate_window(Acc &sum, W weights, X plane, const Span &down, co
 
 // out[n * pixels] = sum_k weights[n][k] * patch[k] + bias[n] * 2^bias_shift for n in [0, outputs)
 template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
-inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Size outputs, Size inner, Shift shift,
-                              BiasShift bias_shift) {
+inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Size outputs, Size inner, Shift shift, BiasShift bias_shift) {
     const auto start = [&](Size n) { return start_of<Acc>(bias, n, bias_shift); };
     Size n = 0;
 #ifndef __AVR__
@@ -119,7 +121,7 @@ inline void accumulate(int32_t &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
 
 template <class Acc, class Out, class T, class W, class X, class B, class Shift, class BiasShift>
 HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Window &w, Size groups, Size outputs, Shift shift,
-              BiasShift bias_shift) {
+                            BiasShift bias_shift) {
     const Size channels = w.channels / groups, inner = channels * w.kernel_y * w.kernel_x;
     const Size pixels = w.out_height * w.out_width, each = outputs / groups;
     const bool depthwise = PadsWithZero<T>::value && channels == 1 && each == 1 && w.dilation_x == 1;
@@ -149,7 +151,7 @@ HIL_PER_LAYER void convolve(Out *out, T *patch, W weights, X x, B bias, const Wi
 // out[n][pixel] = sum over the window of weights[n] * x + bias[n] * 2^bias_shift, all inside the exact sum
 template <class Acc, class Out, class T, class W, class X, class B, class Shift, class BiasShift>
 HIL_PER_LAYER void conv_bias(Out *out, T *patch, W weights, X x, B bias, const Window &w, Size groups, Size outputs, Shift shift,
-               BiasShift bias_shift) {
+                             BiasShift bias_shift) {
     convolve<Acc>(out, patch, weights, x, bias, w, groups, outputs, shift, bias_shift);
 }
 

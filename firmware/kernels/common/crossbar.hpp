@@ -19,7 +19,9 @@ struct OnCrossbar {
     OnCrossbar operator+(Size n) const { return {weights + n}; }
 };
 template <int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits, class W>
-inline OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> on_crossbar(W weights) { return {weights}; }
+inline OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> on_crossbar(W weights) {
+    return {weights};
+}
 
 constexpr int bit_length(uint64_t value) { return value == 0 ? 0 : 1 + bit_length(value >> 1); }
 
@@ -65,8 +67,8 @@ inline int64_t reading(const Planes<WeightBits, Rows> &weights, const Planes<Inp
 template <int Cell, int Dac, int Adc, int Rows, int WeightBits, int InputBits>
 inline int64_t column_pairs(const Planes<WeightBits, Rows> (&signs)[2], const Planes<InputBits, Rows> &x) {
     const auto pair = [&](int low, int first, int end) {
-        const int64_t difference = reading<Cell, Dac, Adc, Rows>(signs[0], x, low, first, end) -
-                                   reading<Cell, Dac, Adc, Rows>(signs[1], x, low, first, end);
+        const int64_t difference =
+            reading<Cell, Dac, Adc, Rows>(signs[0], x, low, first, end) - reading<Cell, Dac, Adc, Rows>(signs[1], x, low, first, end);
         return difference * (int64_t(1) << (low + first));
     };
     int64_t total = 0;
@@ -124,8 +126,8 @@ struct WindowOf {
     }
 };
 template <class Acc, class W, class X, int Rows, int Cell, int Dac, int Adc, int WeightBits, int InputBits>
-inline void accumulate_window(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X plane,
-                              const Span &down, const Span &across, const Window &w) {
+inline void accumulate_window(Acc &sum, OnCrossbar<W, Rows, Cell, Dac, Adc, WeightBits, InputBits> a, X plane, const Span &down,
+                              const Span &across, const Window &w) {
     accumulate_columns<1>(&sum, a, WindowOf<X>{plane, down, across, w}, w.kernel_y * w.kernel_x);
 }
 

@@ -22,8 +22,8 @@ inline int32_t between(Table table, uint32_t position, Bits fraction_bits, Size 
 }
 
 template <class Acc, class Out, class Table, class X, class Bits, class Line, class L, class H, class Shift>
-void curve(Out *out, Table table, X x, Size count, Size last, int drop, Bits fraction_bits, int lift, Line line, int below,
-           int above, L x_lift, H h_lift, Shift shift) {
+void curve(Out *out, Table table, X x, Size count, Size last, int drop, Bits fraction_bits, int lift, Line line, int below, int above,
+           L x_lift, H h_lift, Shift shift) {
     for (Size n = 0; n < count; ++n) {
         const int16_t value = x[n];
         const uint32_t kept = drop > 15 ? 0 : static_cast<uint32_t>(magnitude(value)) >> drop;

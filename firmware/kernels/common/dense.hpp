@@ -12,10 +12,17 @@ struct NoBias {
 // Where the sum of output n starts, and the biases of one row or pixel: what joins the sum besides the products. Some
 // biases differ from pixel to pixel (residual.hpp).
 template <class Acc, class B, class Shift>
-inline Acc start_of(const B &bias, Size n, Shift shift) { return Start<Acc>::of(bias[n], shift); }
+inline Acc start_of(const B &bias, Size n, Shift shift) {
+    return Start<Acc>::of(bias[n], shift);
+}
 template <class B>
-inline const B &at_pixel(const B &bias, Size) { return bias; }
-template <class B> struct VariesByPixel { static constexpr bool value = false; };
+inline const B &at_pixel(const B &bias, Size) {
+    return bias;
+}
+template <class B>
+struct VariesByPixel {
+    static constexpr bool value = false;
+};
 template <class B>
 inline void next_row(B &, Size) {}
 

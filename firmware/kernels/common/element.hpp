@@ -17,61 +17,95 @@
 
 namespace hil {
 
-template <int Bytes> struct CodeOfBytes { using type = uint32_t; };
-template <> struct CodeOfBytes<1> { using type = uint8_t; };
-template <> struct CodeOfBytes<2> { using type = uint16_t; };
-template <int Bits> struct CodeOf : CodeOfBytes<(Bits <= 8 ? 1 : Bits <= 16 ? 2 : 4)> {};
+template <int Bytes>
+struct CodeOfBytes {
+    using type = uint32_t;
+};
+template <>
+struct CodeOfBytes<1> {
+    using type = uint8_t;
+};
+template <>
+struct CodeOfBytes<2> {
+    using type = uint16_t;
+};
+template <int Bits>
+struct CodeOf : CodeOfBytes<(Bits <= 8        ? 1
+                                 : Bits <= 16 ? 2
+                                              : 4)> {};
 
 template <class T>
 struct ElementTrait {
     static constexpr bool value = true;
 
 private:
-    template <class E> static char has_bits(decltype(E::bits) *);
-    template <class E> static long has_bits(...);
+    template <class E>
+    static char has_bits(decltype(E::bits) *);
+    template <class E>
+    static long has_bits(...);
     static_assert(sizeof(has_bits<T>(nullptr)) == 1, "an element type needs `bits`");
-    template <class E> static char has_mantissa_bits(decltype(E::mantissa_bits) *);
-    template <class E> static long has_mantissa_bits(...);
+    template <class E>
+    static char has_mantissa_bits(decltype(E::mantissa_bits) *);
+    template <class E>
+    static long has_mantissa_bits(...);
     static_assert(sizeof(has_mantissa_bits<T>(nullptr)) == 1, "an element type needs `mantissa_bits`");
-    template <class E> static char has_granule(decltype(E::granule) *);
-    template <class E> static long has_granule(...);
+    template <class E>
+    static char has_granule(decltype(E::granule) *);
+    template <class E>
+    static long has_granule(...);
     static_assert(sizeof(has_granule<T>(nullptr)) == 1, "an element type needs `granule`");
-    template <class E> static char has_top(decltype(E::top) *);
-    template <class E> static long has_top(...);
+    template <class E>
+    static char has_top(decltype(E::top) *);
+    template <class E>
+    static long has_top(...);
     static_assert(sizeof(has_top<T>(nullptr)) == 1, "an element type needs `top`");
-    template <class E> static char has_is_small(decltype(E::is_small) *);
-    template <class E> static long has_is_small(...);
+    template <class E>
+    static char has_is_small(decltype(E::is_small) *);
+    template <class E>
+    static long has_is_small(...);
     static_assert(sizeof(has_is_small<T>(nullptr)) == 1, "an element type needs `is_small`");
-    template <class E> static char has_Code(typename E::Code *);
-    template <class E> static long has_Code(...);
+    template <class E>
+    static char has_Code(typename E::Code *);
+    template <class E>
+    static long has_Code(...);
     static_assert(sizeof(has_Code<T>(nullptr)) == 1, "an element type needs `Code`");
-    template <class E> static char has_decode(decltype(E::decode(0)) *);
-    template <class E> static long has_decode(...);
+    template <class E>
+    static char has_decode(decltype(E::decode(0)) *);
+    template <class E>
+    static long has_decode(...);
     static_assert(sizeof(has_decode<T>(nullptr)) == 1, "an element type needs `decode`");
-    template <class E> static char has_unpack(decltype(E::unpack(E())) *);
-    template <class E> static long has_unpack(...);
+    template <class E>
+    static char has_unpack(decltype(E::unpack(E())) *);
+    template <class E>
+    static long has_unpack(...);
     static_assert(sizeof(has_unpack<T>(nullptr)) == 1, "an element type needs `unpack`");
-    template <class E> static char has_pack(decltype(E::pack(Parts())) *);
-    template <class E> static long has_pack(...);
+    template <class E>
+    static char has_pack(decltype(E::pack(Parts())) *);
+    template <class E>
+    static long has_pack(...);
     static_assert(sizeof(has_pack<T>(nullptr)) == 1, "an element type needs `pack`");
-    template <class E> static char has_nan(decltype(E::nan()) *);
-    template <class E> static long has_nan(...);
+    template <class E>
+    static char has_nan(decltype(E::nan()) *);
+    template <class E>
+    static long has_nan(...);
     static_assert(sizeof(has_nan<T>(nullptr)) == 1, "an element type needs `nan`");
 #ifdef __AVR__
-    template <class E> static char has_pack_top(decltype(E::pack_top(0, 0, false, false)) *);
-    template <class E> static long has_pack_top(...);
+    template <class E>
+    static char has_pack_top(decltype(E::pack_top(0, 0, false, false)) *);
+    template <class E>
+    static long has_pack_top(...);
     static_assert(!T::is_small || sizeof(has_pack_top<T>(nullptr)) == 1, "an element type needs `pack_top`");
 #endif
 };
 
-struct SmallReal {
-    int8_t mantissa, exponent;
-};
+struct SmallReal { int8_t mantissa, exponent; };
 constexpr SmallReal small(Real x) { return {static_cast<int8_t>(x.mantissa), static_cast<int8_t>(x.exponent)}; }
 
 // What a code of an element stands for
 template <class Element>
-constexpr Real decoded(int code) { return Element::decode(static_cast<typename Element::Code>(code)); }
+constexpr Real decoded(int code) {
+    return Element::decode(static_cast<typename Element::Code>(code));
+}
 constexpr int32_t size_of(Real x) { return x.mantissa < 0 ? -x.mantissa : x.mantissa; }
 
 template <class Element>

@@ -27,11 +27,22 @@ private:
 };
 
 template <class Period, class Count>
-inline Walk<Period, Count> walk(Period period, Count count) { return {period, count}; }
+inline Walk<Period, Count> walk(Period period, Count count) {
+    return {period, count};
+}
 
-template <class T> struct IsInteger { static constexpr bool value = false; };
-template <> struct IsInteger<int16_t> { static constexpr bool value = true; };
-template <> struct IsInteger<int32_t> { static constexpr bool value = true; };
+template <class T>
+struct IsInteger {
+    static constexpr bool value = false;
+};
+template <>
+struct IsInteger<int16_t> {
+    static constexpr bool value = true;
+};
+template <>
+struct IsInteger<int32_t> {
+    static constexpr bool value = true;
+};
 
 template <class Out, int Sign, class Number, class L, class R, class Shift>
 HIL_ELEMENTWISE Out rounded_sum(Number a, Number b, L a_shift, R b_shift, Shift shift) {
@@ -45,13 +56,15 @@ inline Number rounded_down(Number value, Const<N>) {
 }
 template <class Out, int Sign, class Number, int N, class R>
 HIL_ELEMENTWISE typename EnableIf<(N > 0) && IsInteger<Number>::value, WholeOut<Out, Number>>::type rounded_sum(Number a, Number b,
-                                                                                                 Const<N>, R b_shift, Const<N>) {
+                                                                                                                Const<N>, R b_shift,
+                                                                                                                Const<N>) {
     const Number right = scaled(b, b_shift);
     return saturate<Out>(static_cast<Number>(a + rounded_down(static_cast<Number>(Sign > 0 ? right : -right), Const<N>())));
 }
 template <class Out, int Sign, class Number, int N>
 HIL_ELEMENTWISE typename EnableIf<(N > 0) && IsInteger<Number>::value, WholeOut<Out, Number>>::type rounded_sum(Number a, Number b,
-                                                                                                 Const<0>, Const<N>, Const<N>) {
+                                                                                                                Const<0>, Const<N>,
+                                                                                                                Const<N>) {
     const Number left = rounded_down(a, Const<N>());
     return saturate<Out>(static_cast<Number>(Sign > 0 ? left + b : left - b));
 }

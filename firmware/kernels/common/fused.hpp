@@ -6,7 +6,9 @@
 namespace hil {
 
 template <class Acc, class Product>
-inline void add_product(Acc &sum, Product product) { sum += product; }
+inline void add_product(Acc &sum, Product product) {
+    sum += product;
+}
 #ifdef __AVR__
 inline void add_product(Acc40 &sum, int32_t product) { sum.add(product); }
 inline void add_product(Acc48 &sum, int32_t product) { sum.add(product); }
@@ -14,7 +16,9 @@ inline void add_product(Acc48 &sum, int32_t product) { sum.add(product); }
 
 // Narrow multiplications, for which an AVR has instructions.
 template <class A, class B>
-inline int32_t product(A a, B b) { return static_cast<int32_t>(static_cast<int16_t>(a)) * static_cast<int16_t>(b); }
+inline int32_t product(A a, B b) {
+    return static_cast<int32_t>(static_cast<int16_t>(a)) * static_cast<int16_t>(b);
+}
 inline int16_t product(int8_t a, int8_t b) { return static_cast<int16_t>(static_cast<int16_t>(a) * static_cast<int16_t>(b)); }
 
 // (a - b)^2: integers round the difference to 16 bits
@@ -99,8 +103,7 @@ namespace hil {
 
 // out[r] = sum_k (a[r][k] - b[r][k])^2; a step of 0 uses the same row for all results
 template <class Acc, class Out, class A, class B, class L, class R, class Drop, class Shift>
-void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Size b_step, L a_shift, R b_shift, Drop drop,
-                      Shift shift) {
+void squared_distance(Out *out, A a, B b, Size rows, Size inner, Size a_step, Size b_step, L a_shift, R b_shift, Drop drop, Shift shift) {
     for (; rows > 0; --rows, a = a + a_step, b = b + b_step) {
         Acc sum = Acc(0);
         add_squares(sum, a, b, inner, a_shift, b_shift, drop);
@@ -118,9 +121,7 @@ void sparse_dense_bias(Out *out, Table lists, W weights, X x, B bias, Size rows,
             Acc sum = Start<Acc>::of(bias[n], bias_shift);
             Size count = list[0];
             list = list + 1;
-            for (; count > 0; --count, list = list + 1, factors = factors + 1) {
-                add_product(sum, product(factors[0], x[list[0]]));
-            }
+            for (; count > 0; --count, list = list + 1, factors = factors + 1) { add_product(sum, product(factors[0], x[list[0]])); }
             *out++ = requantize<Out>(sum, shift);
         }
     }

@@ -16,12 +16,18 @@ struct Within {
 };
 
 template <class T>
-inline NonNegative<T> *non_negative(T *out) { return reinterpret_cast<NonNegative<T> *>(out); }
+inline NonNegative<T> *non_negative(T *out) {
+    return reinterpret_cast<NonNegative<T> *>(out);
+}
 template <int32_t Low, int32_t High, class T>
-inline Within<T, Low, High> *within(T *out) { return reinterpret_cast<Within<T, Low, High> *>(out); }
+inline Within<T, Low, High> *within(T *out) {
+    return reinterpret_cast<Within<T, Low, High> *>(out);
+}
 
-template <class T> struct IsSpecial<NonNegative<T>> : IsSpecial<T> {};
-template <class T, int32_t Low, int32_t High> struct IsSpecial<Within<T, Low, High>> : IsSpecial<T> {};
+template <class T>
+struct IsSpecial<NonNegative<T>> : IsSpecial<T> {};
+template <class T, int32_t Low, int32_t High>
+struct IsSpecial<Within<T, Low, High>> : IsSpecial<T> {};
 
 template <class T>
 struct Saturate<NonNegative<T>> {
@@ -45,7 +51,9 @@ struct Saturate<Within<T, Low, High>> {
 #ifndef __AVR__
 // saturate<Out> where most values are within the format: what is not is counted elsewhere
 template <class Out>
-__attribute__((noinline, noclone, cold)) Out saturated(int32_t value) { return saturate<Out>(value); }
+__attribute__((noinline, noclone, cold)) Out saturated(int32_t value) {
+    return saturate<Out>(value);
+}
 
 template <class Out>
 struct Limited {
@@ -88,7 +96,9 @@ struct Limited<Within<int8_t, Low, High>> {
     }
 };
 template <class Out>
-inline Out limited(int32_t value) { return Limited<Out>::of(value); }
+inline Out limited(int32_t value) {
+    return Limited<Out>::of(value);
+}
 #endif
 
 // Sums that are no integers are limited before they are packed: a zero has no sign then.

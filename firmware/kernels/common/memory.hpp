@@ -44,7 +44,8 @@ struct Flash {
     }
 
 private:
-    template <int N> struct Bytes {};
+    template <int N>
+    struct Bytes {};
     static uint8_t read(const T *p, Bytes<1>) { return pgm_read_byte(p); }
     static uint16_t read(const T *p, Bytes<2>) { return pgm_read_word(p); }
     static uint32_t read(const T *p, Bytes<4>) { return pgm_read_dword(p); }
@@ -54,12 +55,22 @@ private:
 };
 
 template <class T>
-inline Ram<T> ram(const T *p) { return {p}; }
+inline Ram<T> ram(const T *p) {
+    return {p};
+}
 template <class T>
-inline Flash<T> flash(const T *p) { return {p}; }
+inline Flash<T> flash(const T *p) {
+    return {p};
+}
 
-template <bool> struct FixedCode { using type = int16_t; };
-template <> struct FixedCode<true> { using type = int8_t; };
+template <bool>
+struct FixedCode {
+    using type = int16_t;
+};
+template <>
+struct FixedCode<true> {
+    using type = int8_t;
+};
 
 // Fixed point of an odd width: as an operand the integer that stores it, as a result saturated to its own width.
 template <int Bits>
@@ -70,9 +81,13 @@ struct Fixed {
     constexpr Fixed(Code c) : code(c) {}
 };
 template <int Bits>
-inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) { return {&p->code}; }
+inline Ram<typename Fixed<Bits>::Code> ram(const Fixed<Bits> *p) {
+    return {&p->code};
+}
 template <int Bits>
-inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) { return {&p->code}; }
+inline Flash<typename Fixed<Bits>::Code> flash(const Fixed<Bits> *p) {
+    return {&p->code};
+}
 
 // One bit: -1 or 1.
 struct Signed {
@@ -85,7 +100,9 @@ inline Ram<int8_t> ram(const Signed *p) { return {&p->code}; }
 
 // The code of an element, unsigned.
 template <class T>
-constexpr auto code_of(T x, int) -> decltype(x.code) { return x.code; }
+constexpr auto code_of(T x, int) -> decltype(x.code) {
+    return x.code;
+}
 constexpr uint8_t code_of(int8_t x, long) { return static_cast<uint8_t>(x); }
 
 // The element a code stands for: plain integers are their own code.
@@ -94,6 +111,8 @@ constexpr auto element_of(Number code, int) -> decltype(T{static_cast<typename T
     return T{static_cast<typename T::Code>(code)};
 }
 template <class T, class Number>
-constexpr T element_of(Number code, long) { return static_cast<T>(code); }
+constexpr T element_of(Number code, long) {
+    return static_cast<T>(code);
+}
 
 }  // namespace hil

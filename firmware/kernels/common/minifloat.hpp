@@ -59,20 +59,25 @@ struct Minifloat {
     Code code;
 
     static constexpr uint32_t sign = uint32_t(1) << (bits - 1);
-    static constexpr uint32_t highest =
-        sign - (Policy == Top::Finite ? 1 : Policy == Top::Nan ? 2 : (uint32_t(1) << Mantissa) + 1);
+    static constexpr uint32_t highest = sign - (Policy == Top::Finite ? 1 : Policy == Top::Nan ? 2 : (uint32_t(1) << Mantissa) + 1);
 
     static Minifloat nan() {
         ++saturations;
-        return {static_cast<Code>(Policy == Top::Finite ? 0 : Policy == Top::Nan ? sign - 1 : Mantissa == 0 ? 0 : highest + 1 + (uint32_t(1) << Mantissa >> 1))};
+        return {static_cast<Code>(Policy == Top::Finite    ? 0
+                                      : Policy == Top::Nan ? sign - 1
+                                      : Mantissa == 0      ? 0
+                                                           : highest + 1 + (uint32_t(1) << Mantissa >> 1))};
     }
 
     // NaN and infinity, which no encoder makes of numbers, count as 0.
     static constexpr Real decode(Code code) {
-        return (code & (sign - 1)) > highest ? Real(0, 0) : fields((code & sign) != 0, static_cast<int>((code & (sign - 1)) >> Mantissa), static_cast<int32_t>(code & ((uint32_t(1) << Mantissa) - 1)));
+        return (code & (sign - 1)) > highest ? Real(0, 0)
+                                             : fields((code & sign) != 0, static_cast<int>((code & (sign - 1)) >> Mantissa),
+                                                      static_cast<int32_t>(code & ((uint32_t(1) << Mantissa) - 1)));
     }
     static constexpr Real fields(bool negative, int field, int32_t fraction) {
-        return Real((negative ? -1 : 1) * (field == 0 ? fraction : fraction + (int32_t(1) << Mantissa)), static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
+        return Real((negative ? -1 : 1) * (field == 0 ? fraction : fraction + (int32_t(1) << Mantissa)),
+                    static_cast<int16_t>((field == 0 ? 0 : field - 1) + granule));
     }
     static Real unpack(Minifloat x) { return Decoded<Minifloat>::at(x.code); }
     explicit operator float() const { return to_float(*this); }
@@ -104,7 +109,11 @@ struct Minifloat {
     }
 };
 
-template <int E, int M, int B, Top P> struct IsElement<Minifloat<E, M, B, P>> : ElementTrait<Minifloat<E, M, B, P>> {};
-template <int E, int M, int B, Top P> struct IsSpecial<Minifloat<E, M, B, P>> { static constexpr bool value = true; };
+template <int E, int M, int B, Top P>
+struct IsElement<Minifloat<E, M, B, P>> : ElementTrait<Minifloat<E, M, B, P>> {};
+template <int E, int M, int B, Top P>
+struct IsSpecial<Minifloat<E, M, B, P>> {
+    static constexpr bool value = true;
+};
 
 }  // namespace hil

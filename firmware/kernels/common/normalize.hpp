@@ -19,8 +19,8 @@ inline Root normalized_root(uint64_t radicand) {
 }
 
 template <class Acc, class Out, class X>
-void normalize(Out *out, X x, Size outer, Size along, Size inner, int32_t unit, int centre, int32_t epsilon_low,
-               int32_t epsilon_high, int lift, int exponent) {
+void normalize(Out *out, X x, Size outer, Size along, Size inner, int32_t unit, int centre, int32_t epsilon_low, int32_t epsilon_high,
+               int lift, int exponent) {
     const int64_t epsilon = (static_cast<int64_t>(epsilon_high) << 31) + epsilon_low;
     for (; outer > 0; --outer, x = x + along * inner, out += along * inner) {
         for (Size i = 0; i < inner; ++i) {

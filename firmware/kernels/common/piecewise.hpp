@@ -24,9 +24,7 @@ HIL_ELEMENTWISE void slopes(Out *out, X x, Size count, Acc below, Acc above, Shi
 
 template <class Acc, class Out, class X, class Shift>
 void hard_sigmoid(Out *out, X x, Size count, Acc factor, Acc offset, Acc one, Shift shift) {
-    for (Size n = 0; n < count; ++n) {
-        out[n] = requantize<Out>(clamp<Acc>(static_cast<Acc>(x[n]) * factor + offset, 0, one), shift);
-    }
+    for (Size n = 0; n < count; ++n) { out[n] = requantize<Out>(clamp<Acc>(static_cast<Acc>(x[n]) * factor + offset, 0, one), shift); }
 }
 
 template <class Acc, class Out, class X, class Shift>

@@ -25,7 +25,9 @@ struct Posit {
 
     // NaR, which no encoder makes of numbers, counts as 0.
     static constexpr Real decode(Code code) {
-        return code == 0 || code == nar ? Real(0, 0) : negated((code & nar) != 0, size((code & nar ? (uint32_t(0) - code) & mask : uint32_t(code)) << (33 - Bits)));
+        return code == 0 || code == nar
+            ? Real(0, 0)
+            : negated((code & nar) != 0, size((code & nar ? (uint32_t(0) - code) & mask : uint32_t(code)) << (33 - Bits)));
     }
 #ifdef __AVR__
     static Real unpack(Posit x) {
@@ -35,9 +37,7 @@ struct Posit {
     }
 
     // The same in words of 16 bits; four bytes are returned in registers, a Real is not
-    struct Words {
-        int16_t mantissa, exponent;
-    };
+    struct Words { int16_t mantissa, exponent; };
     HIL_SHARED static Words unpack_word(uint16_t code) {
         uint16_t body = static_cast<uint16_t>(code << (Bits <= 16 ? 16 - Bits : 0));
         const bool negative = body & 0x8000;
@@ -103,16 +103,15 @@ private:
     static constexpr int run(uint32_t body, uint32_t first, int left) {
         return left > 0 && (body & 0x80000000) == first ? 1 + run(body << 1, first, left - 1) : 0;
     }
-    static constexpr Real size(uint32_t body) {
-        return after_run(body, (body & 0x80000000) != 0, run(body, body & 0x80000000, Bits - 1));
-    }
+    static constexpr Real size(uint32_t body) { return after_run(body, (body & 0x80000000) != 0, run(body, body & 0x80000000, Bits - 1)); }
     static constexpr Real after_run(uint32_t body, bool large, int length) {
         return after_regime(length < 31 ? body << (length + 1) : 0, large ? length - 1 : -length);
     }
     // The fraction has at most mantissa_bits - 1 bits
     static constexpr Real after_regime(uint32_t tail, int k) {
-        return Real(static_cast<int32_t>((((tail << Es) >> 1) | 0x80000000) >> (32 - mantissa_bits)),
-                    static_cast<int16_t>(k * (1 << Es) + (Es == 0 ? 0 : static_cast<int>(tail >> (32 - (Es ? Es : 1)))) - (mantissa_bits - 1)));
+        return Real(
+            static_cast<int32_t>((((tail << Es) >> 1) | 0x80000000) >> (32 - mantissa_bits)),
+            static_cast<int16_t>(k * (1 << Es) + (Es == 0 ? 0 : static_cast<int>(tail >> (32 - (Es ? Es : 1)))) - (mantissa_bits - 1)));
     }
 
 #ifdef __AVR__
@@ -198,7 +197,11 @@ private:
     }
 };
 
-template <int Bits, int Es> struct IsElement<Posit<Bits, Es>> : ElementTrait<Posit<Bits, Es>> {};
-template <int Bits, int Es> struct IsSpecial<Posit<Bits, Es>> { static constexpr bool value = true; };
+template <int Bits, int Es>
+struct IsElement<Posit<Bits, Es>> : ElementTrait<Posit<Bits, Es>> {};
+template <int Bits, int Es>
+struct IsSpecial<Posit<Bits, Es>> {
+    static constexpr bool value = true;
+};
 
 }  // namespace hil

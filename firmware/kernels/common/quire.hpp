@@ -8,13 +8,33 @@
 
 namespace hil {
 
-template <int Bits> struct WindowInteger { using type = int64_t; using unsigned_type = uint64_t; };
-template <> struct WindowInteger<32> { using type = int32_t; using unsigned_type = uint32_t; };
+template <int Bits>
+struct WindowInteger {
+    using type = int64_t;
+    using unsigned_type = uint64_t;
+};
+template <>
+struct WindowInteger<32> {
+    using type = int32_t;
+    using unsigned_type = uint32_t;
+};
 
-template <class T> struct MantissaBits { static constexpr int value = T::mantissa_bits; };
-template <> struct MantissaBits<int8_t> { static constexpr int value = 8; };
-template <> struct MantissaBits<int16_t> { static constexpr int value = 16; };
-template <> struct MantissaBits<int32_t> { static constexpr int value = 32; };
+template <class T>
+struct MantissaBits {
+    static constexpr int value = T::mantissa_bits;
+};
+template <>
+struct MantissaBits<int8_t> {
+    static constexpr int value = 8;
+};
+template <>
+struct MantissaBits<int16_t> {
+    static constexpr int value = 16;
+};
+template <>
+struct MantissaBits<int32_t> {
+    static constexpr int value = 32;
+};
 
 template <int Bits, int Low, int Guard = 0>
 struct Quire {
@@ -59,10 +79,15 @@ struct Quire {
     }
 };
 
-template <int Bits, int Low, int Guard> struct IsSpecial<Quire<Bits, Low, Guard>> { static constexpr bool value = true; };
+template <int Bits, int Low, int Guard>
+struct IsSpecial<Quire<Bits, Low, Guard>> {
+    static constexpr bool value = true;
+};
 
 template <int Bits, int Low, int Guard>
-inline Parts parts(Quire<Bits, Low, Guard> x) { return parts_of(x.units < 0, magnitude_of(x.units), Low); }
+inline Parts parts(Quire<Bits, Low, Guard> x) {
+    return parts_of(x.units < 0, magnitude_of(x.units), Low);
+}
 
 template <int Bits, int Low, int Guard>
 struct Multiply<Quire<Bits, Low, Guard>> {
@@ -74,7 +99,8 @@ struct Multiply<Quire<Bits, Low, Guard>> {
         if (left < 16 && right < 16) {  // multiplied as words
             const Real x(a), y(b);
             const int32_t product = static_cast<int32_t>(static_cast<int16_t>(x.mantissa)) * static_cast<int16_t>(y.mantissa);
-            return Sum(Sum::template cut_short<(left + right < 31 ? left + right : 30)>(product, static_cast<int16_t>(x.exponent + y.exponent)));
+            return Sum(
+                Sum::template cut_short<(left + right < 31 ? left + right : 30)>(product, static_cast<int16_t>(x.exponent + y.exponent)));
         }
 #endif
         return decoded<MantissaBits<A>::value + MantissaBits<B>::value>(Real(a), Real(b));

@@ -16,17 +16,17 @@ struct UnitsTable {
 
     constexpr UnitsTable() : UnitsTable(typename UpTo<(1 << Element::bits)>::type()) {}
     template <int... Codes>
-    constexpr UnitsTable(Indices<Codes...>) : units{unit(decoded<Element>(Codes), decoded<Element>(Codes).exponent - Element::granule)...} {}
+    constexpr UnitsTable(Indices<Codes...>)
+        : units{unit(decoded<Element>(Codes), decoded<Element>(Codes).exponent - Element::granule)...} {}
 
 private:
     static constexpr int most = complete ? 31 : 26;
     // `up` below 0: the mantissa ends in zeros
     static constexpr int32_t unit(Real x, int up) {
         return x.mantissa == 0 ? 0
-               : up < 0        ? (size_of(x) >> -up) * (x.mantissa < 0 ? -1 : 1)
-               : up < most && size_of(x) <= static_cast<int32_t>(((uint32_t(1) << most) - 1) >> up)
-                   ? x.mantissa * (int32_t(1) << up)
-                   : no_units;
+            : up < 0           ? (size_of(x) >> -up) * (x.mantissa < 0 ? -1 : 1)
+            : up < most && size_of(x) <= static_cast<int32_t>(((uint32_t(1) << most) - 1) >> up) ? x.mantissa * (int32_t(1) << up)
+                                                                                                 : no_units;
     }
 };
 template <class Element>
@@ -97,10 +97,22 @@ struct NoUnits {
     static constexpr bool complete = false, skips_zero = false;
     static constexpr int unit = -1000, bits = 64;  // finer than any window
 };
-template <class Element, bool Small = Element::bits <= 8> struct UnitsOf { using type = NoUnits; };
-template <class Element> struct UnitsOf<Element, true> { using type = Units<Element>; };
-template <int Bits, int Es> struct UnitsOf<Posit<Bits, Es>, false> { using type = Binades<Bits, Es>; };
-template <int Es> struct UnitsOf<Posit<32, Es>, false> { using type = NoUnits; };
+template <class Element, bool Small = Element::bits <= 8>
+struct UnitsOf {
+    using type = NoUnits;
+};
+template <class Element>
+struct UnitsOf<Element, true> {
+    using type = Units<Element>;
+};
+template <int Bits, int Es>
+struct UnitsOf<Posit<Bits, Es>, false> {
+    using type = Binades<Bits, Es>;
+};
+template <int Es>
+struct UnitsOf<Posit<32, Es>, false> {
+    using type = NoUnits;
+};
 
 // 2: complete tables in a window that is proven; 1: tables with holes, whose products never clip; 0: every product by
 // itself. Products in whole units need no cut if the window reaches down to them.
@@ -111,7 +123,7 @@ struct TableUse {
     static constexpr int up = Left::unit + Right::unit - Low;
     static constexpr bool complete = Left::complete && Right::complete;
     static constexpr bool clips = Guard > 0 && Left::bits + Right::bits + up > 63 - Guard;
-    using type = Const<up < 0 ? 0 : complete && Guard == 0 ? 2 : !clips ? 1 : 0>;
+    using type = Const < up<0 ? 0 : complete && Guard == 0 ? 2 : !clips ? 1 : 0>;
 };
 
 // sums[r] += sum_i rows[r][i] * x[i]
@@ -181,9 +193,13 @@ inline void quire_rows(Quire<Bits, Low, Guard> (&sums)[Rows], const W (&rows)[Ro
 
 // Operands that are no elements (fixed point beside posits) have no tables.
 template <class A, class B, int Low, int Guard, bool Elements = IsElement<A>::value && IsElement<B>::value>
-struct RowsUse { using type = typename TableUse<A, B, Low, Guard>::type; };
+struct RowsUse {
+    using type = typename TableUse<A, B, Low, Guard>::type;
+};
 template <class A, class B, int Low, int Guard>
-struct RowsUse<A, B, Low, Guard, false> { using type = Const<0>; };
+struct RowsUse<A, B, Low, Guard, false> {
+    using type = Const<0>;
+};
 
 template <int Bits, int Low, int Guard, int Rows, class W, class X>
 inline void quire_rows(Quire<Bits, Low, Guard> (&sums)[Rows], const W (&rows)[Rows], X x, Size count) {

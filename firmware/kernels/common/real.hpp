@@ -90,7 +90,10 @@ HIL_SHARED inline int64_t shift_to_odd(int64_t x, int shift) {
     return (x >> shift) | ((x & ((int64_t(1) << shift) - 1)) != 0);
 }
 
-template <class T> struct IsElement { static constexpr bool value = false; };
+template <class T>
+struct IsElement {
+    static constexpr bool value = false;
+};
 
 // Mantissa: int32_t for formats of at most 16 bits (30 bits are kept), int64_t for posit32, fixed32, float32 (60 bits).
 template <class Mantissa>
@@ -128,7 +131,10 @@ struct RealOf {
             const int32_t product = static_cast<int32_t>(static_cast<int16_t>(a.mantissa)) * static_cast<int16_t>(b.mantissa);
             return {static_cast<Mantissa>(product), static_cast<int16_t>(a.exponent + b.exponent)};
         }
-        if (sizeof(Mantissa) == 8) { a = a.narrow(); b = b.narrow(); }
+        if (sizeof(Mantissa) == 8) {
+            a = a.narrow();
+            b = b.narrow();
+        }
         return kept_of(static_cast<int64_t>(a.mantissa) * b.mantissa, static_cast<int16_t>(a.exponent + b.exponent));
     }
 
@@ -212,7 +218,9 @@ inline RealOf<Mantissa> scaled(RealOf<Mantissa> x, Shift shift) {
 template <class Mantissa>
 struct Start<RealOf<Mantissa>> {
     template <class Bias, class Shift>
-    static RealOf<Mantissa> of(Bias bias, Shift shift) { return scaled(RealOf<Mantissa>(bias), shift); }
+    static RealOf<Mantissa> of(Bias bias, Shift shift) {
+        return scaled(RealOf<Mantissa>(bias), shift);
+    }
 };
 
 // ---- any accumulator as parts
@@ -226,7 +234,9 @@ inline Parts parts(__int24 x) { return parts(static_cast<int32_t>(x)); }
 inline Parts parts(int x) { return parts(static_cast<int32_t>(x)); }
 #endif
 template <class Mantissa>
-inline Parts parts(RealOf<Mantissa> x) { return parts_of(x.mantissa < 0, magnitude_of(x.mantissa), x.exponent); }
+inline Parts parts(RealOf<Mantissa> x) {
+    return parts_of(x.mantissa < 0, magnitude_of(x.mantissa), x.exponent);
+}
 
 inline uint32_t bits_of(float x) {
     uint32_t bits;
@@ -255,12 +265,18 @@ HIL_SHARED inline Parts parts(float x) {
     return made;
 }
 template <class Number>
-inline bool is_nan(Number) { return false; }
+inline bool is_nan(Number) {
+    return false;
+}
 inline bool is_nan(float x) { return x != x; }
 
 // ---- parts as an element: `Pack<Out>::of(parts)` rounds once
 
-template <class Out> struct Pack { static Out of(Parts x) { return Out::pack(x); } static Out nan() { return Out::nan(); } };
+template <class Out>
+struct Pack {
+    static Out of(Parts x) { return Out::pack(x); }
+    static Out nan() { return Out::nan(); }
+};
 
 // Fixed point: to nearest, ties towards plus infinity
 template <class Out, int Bits>
@@ -282,7 +298,10 @@ struct PackFixed {
         }
         return Saturate<Out>::of(x.negative ? -static_cast<int32_t>(whole) : static_cast<int32_t>(whole));
     }
-    static Out nan() { ++saturations; return Saturate<Out>::of(static_cast<int32_t>(0)); }
+    static Out nan() {
+        ++saturations;
+        return Saturate<Out>::of(static_cast<int32_t>(0));
+    }
 
 private:
     static Out limit(bool negative) {
@@ -290,15 +309,19 @@ private:
         return Saturate<Out>::of(negative ? static_cast<int32_t>(-2147483647 - 1) : static_cast<int32_t>(2147483647));
     }
 };
-template <> struct Pack<int8_t> : PackFixed<int8_t, 8> {};
-template <> struct Pack<int16_t> : PackFixed<int16_t, 16> {};
-template <> struct Pack<int32_t> : PackFixed<int32_t, 32> {};
+template <>
+struct Pack<int8_t> : PackFixed<int8_t, 8> {};
+template <>
+struct Pack<int16_t> : PackFixed<int16_t, 16> {};
+template <>
+struct Pack<int32_t> : PackFixed<int32_t, 32> {};
 template <>
 struct Pack<Signed> {
     static Signed of(Parts x) { return Signed(x.negative && x.top != 0 ? -1 : 1); }
     static Signed nan() { return ++saturations, Signed(1); }
 };
-template <int Bits> struct Pack<Fixed<Bits>> : PackFixed<Fixed<Bits>, Bits> {};
+template <int Bits>
+struct Pack<Fixed<Bits>> : PackFixed<Fixed<Bits>, Bits> {};
 
 template <class Out, class Number, class Shift>
 inline SpecialOut<Out, Number> requantize(Number sum, Shift shift) {
@@ -308,7 +331,13 @@ inline SpecialOut<Out, Number> requantize(Number sum, Shift shift) {
     return Pack<Out>::of(x);
 }
 
-template <class Mantissa> struct IsSpecial<RealOf<Mantissa>> { static constexpr bool value = true; };
-template <> struct IsSpecial<float> { static constexpr bool value = true; };
+template <class Mantissa>
+struct IsSpecial<RealOf<Mantissa>> {
+    static constexpr bool value = true;
+};
+template <>
+struct IsSpecial<float> {
+    static constexpr bool value = true;
+};
 
 }  // namespace hil

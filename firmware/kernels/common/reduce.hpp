@@ -41,23 +41,20 @@ inline Size first_extreme(X row, Size along, Size inner) {
 
 template <class Acc, class Out, class X, class Shift>
 void reduce_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
-    each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, 1>(row, along, inner) * inner]), shift);
-    });
+    each_row(x, outer, along, inner,
+             [&](X row) { *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, 1>(row, along, inner) * inner]), shift); });
 }
 
 template <class Acc, class Out, class X, class Shift>
 void reduce_min(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
-    each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, -1>(row, along, inner) * inner]), shift);
-    });
+    each_row(x, outer, along, inner,
+             [&](X row) { *out++ = requantize<Out>(static_cast<Acc>(row[first_extreme<Acc, -1>(row, along, inner) * inner]), shift); });
 }
 
 template <class Acc, class Out, class X, class Shift>
 void arg_max(Out *out, X x, Size outer, Size along, Size inner, Shift shift) {
-    each_row(x, outer, along, inner, [&](X row) {
-        *out++ = requantize<Out>(static_cast<Acc>(first_extreme<Acc, 1>(row, along, inner)), shift);
-    });
+    each_row(x, outer, along, inner,
+             [&](X row) { *out++ = requantize<Out>(static_cast<Acc>(first_extreme<Acc, 1>(row, along, inner)), shift); });
 }
 
 }  // namespace hil

@@ -40,15 +40,17 @@ inline int32_t rescale_lifted(int d, int32_t m, Shift shift) {
     return rescale_small(static_cast<int32_t>(d) * (int32_t(1) << 20), m, shift);
 }
 template <class Shift>
-inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) { return rescale_small(sum, m, shift); }
+inline int32_t rescale_sum(int32_t sum, int32_t m, Shift shift) {
+    return rescale_small(sum, m, shift);
+}
 template <class Shift>
-inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) { return rescale_small(static_cast<int32_t>(a) * b, m, shift); }
+inline int32_t rescale_product(int a, int b, int32_t m, Shift shift) {
+    return rescale_small(static_cast<int32_t>(a) * b, m, shift);
+}
 #endif
 
 // rescale_once with ties away from zero: what means do
-inline int32_t rescale_away(int32_t x, int32_t m, int shift) {
-    return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift);
-}
+inline int32_t rescale_away(int32_t x, int32_t m, int shift) { return x < 0 ? -rescale_once(-x, m, shift) : rescale_once(x, m, shift); }
 
 // For sums of 16-bit operands: the multiplier cut to 15 bits, one rounding
 inline int32_t rescale(int64_t x, int32_t m, int shift) {

@@ -21,9 +21,13 @@ struct JoinedShifts {
 
 // sum += value, and sum += value * 2^16
 template <class Acc>
-inline void add_whole(Acc &sum, int32_t value) { sum += static_cast<Acc>(value); }
+inline void add_whole(Acc &sum, int32_t value) {
+    sum += static_cast<Acc>(value);
+}
 template <class Acc>
-inline void add_high(Acc &sum, int32_t value) { sum += static_cast<Acc>(static_cast<int64_t>(value) * 65536); }
+inline void add_high(Acc &sum, int32_t value) {
+    sum += static_cast<Acc>(static_cast<int64_t>(value) * 65536);
+}
 #ifdef __AVR__
 inline void add_whole(Acc40 &sum, int32_t value) { sum.add(value); }
 inline void add_whole(Acc48 &sum, int32_t value) { sum.add(value); }
@@ -47,7 +51,9 @@ inline void add_lifted(Acc &sum, int32_t element, Shift shift) {
 }
 #ifdef __AVR__
 template <int N>
-inline void add_lifted(__int24 &sum, int16_t element, Const<N>) { sum = static_cast<__int24>(sum + Start<__int24>::of(element, Const<N>())); }
+inline void add_lifted(__int24 &sum, int16_t element, Const<N>) {
+    sum = static_cast<__int24>(sum + Start<__int24>::of(element, Const<N>()));
+}
 #endif
 
 template <class Acc, class B, class A, class BiasShift, class AddShift>
@@ -58,9 +64,7 @@ inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedShifts<BiasShift, 
 }
 #ifndef __AVR__
 // The same for sums of 32 bits (rounding.hpp)
-struct JoinedFactors {
-    int32_t bias, addend;
-};
+struct JoinedFactors { int32_t bias, addend; };
 template <class Acc, class B, class A>
 inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedFactors by) {
     return joined.bias[n] * by.bias + joined.addend[n * joined.stride] * by.addend;
@@ -74,13 +78,18 @@ template <class B, class A>
 inline Joined<B, A> at_pixel(const Joined<B, A> &joined, Size pixel) {
     return {joined.bias, joined.addend + static_cast<Size>(pixel + joined.skew), joined.stride, 0};
 }
-template <class B, class A> struct VariesByPixel<Joined<B, A>> { static constexpr bool value = true; };
 template <class B, class A>
-inline void next_row(Joined<B, A> &joined, Size outputs) { joined.addend = joined.addend + outputs; }
+struct VariesByPixel<Joined<B, A>> {
+    static constexpr bool value = true;
+};
+template <class B, class A>
+inline void next_row(Joined<B, A> &joined, Size outputs) {
+    joined.addend = joined.addend + outputs;
+}
 
 template <class Acc, class Out, class W, class X, class B, class A, class Shift, class BiasShift, class AddShift>
-void dense_bias_sum(Out *out, W weights, X x, B bias, A addend, Size rows, Size outputs, Size inner, Shift shift,
-                    BiasShift bias_shift, AddShift add_shift) {
+void dense_bias_sum(Out *out, W weights, X x, B bias, A addend, Size rows, Size outputs, Size inner, Shift shift, BiasShift bias_shift,
+                    AddShift add_shift) {
     const Joined<B, A> joined = {bias, addend, 1, 0};
     const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
     dense_bias<Acc>(out, weights, x, joined, rows, outputs, inner, shift, shifts);
@@ -92,16 +101,16 @@ void dense_sum(Out *out, W weights, X x, A addend, Size rows, Size outputs, Size
 }
 
 template <class Acc, class Out, class T, class W, class X, class B, class A, class Shift, class BiasShift, class AddShift>
-HIL_PER_LAYER void conv_bias_sum(Out *out, T *patch, W weights, X x, B bias, A addend, const Window &w, Size groups,
-                                 Size outputs, Shift shift, BiasShift bias_shift, AddShift add_shift) {
+HIL_PER_LAYER void conv_bias_sum(Out *out, T *patch, W weights, X x, B bias, A addend, const Window &w, Size groups, Size outputs,
+                                 Shift shift, BiasShift bias_shift, AddShift add_shift) {
     const Joined<B, A> joined = {bias, addend, static_cast<Size>(w.out_height * w.out_width), 0};
     const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
     convolve<Acc>(out, patch, weights, x, joined, w, groups, outputs, shift, shifts);
 }
 
 template <class Acc, class Out, class T, class W, class X, class A, class Shift, class AddShift>
-HIL_PER_LAYER void conv_sum(Out *out, T *patch, W weights, X x, A addend, const Window &w, Size groups, Size outputs,
-                            Shift shift, AddShift add_shift) {
+HIL_PER_LAYER void conv_sum(Out *out, T *patch, W weights, X x, A addend, const Window &w, Size groups, Size outputs, Shift shift,
+                            AddShift add_shift) {
     conv_bias_sum<Acc>(out, patch, weights, x, NoChannelBias(), addend, w, groups, outputs, shift, Const<0>(), add_shift);
 }
 
@@ -109,9 +118,9 @@ HIL_PER_LAYER void conv_sum(Out *out, T *patch, W weights, X x, A addend, const 
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class B, class A, class Y, class Shift, class BiasShift,
           class AddShift>
-HIL_PER_LAYER void conv_bias_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, A addend, Y, const RowWindow &l,
-                                      Size b_plane, Size b_row, Size b_ring, Size groups, Size outputs, Shift shift,
-                                      BiasShift bias_shift, AddShift add_shift) {
+HIL_PER_LAYER void conv_bias_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, A addend, Y, const RowWindow &l, Size b_plane,
+                                      Size b_row, Size b_ring, Size groups, Size outputs, Shift shift, BiasShift bias_shift,
+                                      AddShift add_shift) {
     const JoinedShifts<BiasShift, AddShift> shifts = {bias_shift, add_shift};
     for (Size y = rows[0]; y < rows[1]; ++y) {
         const Size skew = static_cast<Size>(slot_of(y, b_ring) * b_row - y * l.window.out_width);
@@ -121,11 +130,10 @@ HIL_PER_LAYER void conv_bias_sum_rows(Out *out, T *patch, Rows rows, W weights, 
 }
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class A, class Y, class Shift, class AddShift>
-HIL_PER_LAYER void conv_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, A addend, Y present, const RowWindow &l,
-                                 Size b_plane, Size b_row, Size b_ring, Size groups, Size outputs, Shift shift,
-                                 AddShift add_shift) {
-    conv_bias_sum_rows<Acc>(out, patch, rows, weights, x, NoChannelBias(), addend, present, l, b_plane, b_row, b_ring, groups,
-                            outputs, shift, Const<0>(), add_shift);
+HIL_PER_LAYER void conv_sum_rows(Out *out, T *patch, Rows rows, W weights, X x, A addend, Y present, const RowWindow &l, Size b_plane,
+                                 Size b_row, Size b_ring, Size groups, Size outputs, Shift shift, AddShift add_shift) {
+    conv_bias_sum_rows<Acc>(out, patch, rows, weights, x, NoChannelBias(), addend, present, l, b_plane, b_row, b_ring, groups, outputs,
+                            shift, Const<0>(), add_shift);
 }
 
 }  // namespace hil

@@ -14,10 +14,9 @@ namespace hil {
 struct Lines {
     Size channels, width, x_plane, x_row, x_ring, out_plane, out_row, out_ring;
 #ifdef __AVR__  // as in window.hpp
-    Lines(Size channels_, Size width_, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_,
-        Size out_ring_)
-        : channels(channels_), width(width_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_),
-            out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
+    Lines(Size channels_, Size width_, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_, Size out_ring_)
+        : channels(channels_), width(width_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_), out_plane(out_plane_), out_row(out_row_),
+          out_ring(out_ring_) {}
 #endif
 };
 
@@ -73,8 +72,8 @@ inline void gather_lines(T *to, X x, Size channels, const Span &down, const Span
 }
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class B, class Shift, class BiasShift>
-HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, const RowWindow &l, Size groups,
-                                 Size outputs, Shift shift, BiasShift bias_shift) {
+HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, const RowWindow &l, Size groups, Size outputs,
+                                 Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size channels = w.channels / groups, inner = channels * w.kernel_y * w.kernel_x, each = outputs / groups;
     const bool depthwise = PadsWithZero<T>::value && channels == 1 && each == 1 && w.dilation_x == 1;
@@ -95,8 +94,7 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
                     continue;
                 }
                 gather_lines(patch, x, channels, down, across, l);
-                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), start, each, inner, from_channel(shift, g * each),
-                                       bias_shift);
+                channels_of_pixel<Acc>(at, l.out_plane, weights, ram(patch), start, each, inner, from_channel(shift, g * each), bias_shift);
             }
         }
         x = x + channels * l.x_plane;
@@ -106,14 +104,13 @@ HIL_PER_LAYER void convolve_rows(Out *out, T *patch, Rows rows, W weights, X x, 
 }
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class B, class Y, class Shift, class BiasShift>
-HIL_PER_LAYER void conv_bias_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, Y, const RowWindow &l,
-                                  Size groups, Size outputs, Shift shift, BiasShift bias_shift) {
+HIL_PER_LAYER void conv_bias_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, Y, const RowWindow &l, Size groups, Size outputs,
+                                  Shift shift, BiasShift bias_shift) {
     convolve_rows<Acc>(out, patch, rows, weights, x, bias, l, groups, outputs, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class Rows, class W, class X, class Y, class Shift>
-HIL_PER_LAYER void conv_rows(Out *out, T *patch, Rows rows, W weights, X x, Y, const RowWindow &l, Size groups,
-                             Size outputs, Shift shift) {
+HIL_PER_LAYER void conv_rows(Out *out, T *patch, Rows rows, W weights, X x, Y, const RowWindow &l, Size groups, Size outputs, Shift shift) {
     convolve_rows<Acc>(out, patch, rows, weights, x, NoChannelBias(), l, groups, outputs, shift, Const<0>());
 }
 
@@ -144,8 +141,7 @@ template <class Acc, class Out, class Rows, class X, class Y, class Shift>
 HIL_PER_LAYER void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
-        Number top = static_cast<Number>(
-            plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);
+        Number top = static_cast<Number>(plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);
         each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
@@ -173,8 +169,7 @@ template <class Acc, class Out, class Rows, class Table, class X, class Y, class
 void average_pool_inside_rows(Out *out, Rows rows, Table reciprocals, X x, Y, const RowWindow &l, Shift shift) {
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         const Size n = (down.end - down.first) * (across.end - across.first) - 1;
-        const int32_t factor =
-            static_cast<int32_t>(reciprocals[2 * n] | (static_cast<uint32_t>(reciprocals[2 * n + 1]) << 16));
+        const int32_t factor = static_cast<int32_t>(reciprocals[2 * n] | (static_cast<uint32_t>(reciprocals[2 * n + 1]) << 16));
         *at = requantize<Out>(sum_of_lines<Acc>(plane, l, down, across) * factor, shift);
     });
 }
@@ -191,9 +186,9 @@ inline void each_stretch(Out *out, Rows rows, X x, const Lines &l, Use use) {
     }
 }
 
-#define HIL_MAPPED_ROWS(kernel)                                                                           \
-    template <class Acc, class Out, class Rows, class X, class Y, class... Params>                        \
-    void kernel##_rows(Out *out, Rows rows, X x, Y, const Lines &l, Params... params) {                   \
+#define HIL_MAPPED_ROWS(kernel) \
+    template <class Acc, class Out, class Rows, class X, class Y, class... Params> \
+    void kernel##_rows(Out *out, Rows rows, X x, Y, const Lines &l, Params... params) { \
         each_stretch(out, rows, x, l, [&](Out *to, X from, Size n) { kernel<Acc>(to, from, n, params...); }); \
     }
 HIL_MAPPED_ROWS(relu)
@@ -203,9 +198,9 @@ HIL_MAPPED_ROWS(hard_sigmoid)
 HIL_MAPPED_ROWS(hard_swish)
 #undef HIL_MAPPED_ROWS
 
-#define HIL_TABLED_ROWS(kernel)                                                                                 \
-    template <class Acc, class Out, class Rows, class Table, class X, class Y, class... Params>                 \
-    void kernel##_rows(Out *out, Rows rows, Table table, X x, Y, const Lines &l, Params... params) {            \
+#define HIL_TABLED_ROWS(kernel) \
+    template <class Acc, class Out, class Rows, class Table, class X, class Y, class... Params> \
+    void kernel##_rows(Out *out, Rows rows, Table table, X x, Y, const Lines &l, Params... params) { \
         each_stretch(out, rows, x, l, [&](Out *to, X from, Size n) { kernel<Acc>(to, table, from, n, params...); }); \
     }
 HIL_TABLED_ROWS(sigmoid)
@@ -222,15 +217,15 @@ inline void each_stretch_of_two(Out *out, Rows rows, A a, B b, const Lines &l, S
         Out *to = out + slot_of(y, l.out_ring) * l.out_row;
         A left = a + slot_of(y, l.x_ring) * l.x_row;
         B right = b + slot_of(y, b_ring) * b_row;
-        for (Size c = 0; c < channels; ++c, to += l.out_plane, left = left + l.x_plane, right = right + b_plane) use(to, left, right, count);
+        for (Size c = 0; c < channels; ++c, to += l.out_plane, left = left + l.x_plane, right = right + b_plane)
+            use(to, left, right, count);
     }
 }
 
-#define HIL_PAIRED_ROWS(kernel)                                                                                        \
-    template <class Acc, class Out, class Rows, class A, class B, class Y, class... Params>                           \
-    void kernel##_rows(Out *out, Rows rows, A a, B b, Y, const Lines &l, Size b_plane, Size b_row, Size b_ring,         \
-                       Params... params) {                                                                             \
-        each_stretch_of_two(out, rows, a, b, l, b_plane, b_row, b_ring,                                                \
+#define HIL_PAIRED_ROWS(kernel) \
+    template <class Acc, class Out, class Rows, class A, class B, class Y, class... Params> \
+    void kernel##_rows(Out *out, Rows rows, A a, B b, Y, const Lines &l, Size b_plane, Size b_row, Size b_ring, Params... params) { \
+        each_stretch_of_two(out, rows, a, b, l, b_plane, b_row, b_ring, \
                             [&](Out *to, A left, B right, Size n) { kernel<Acc>(to, left, right, n, n, n, params...); }); \
     }
 HIL_PAIRED_ROWS(add)
@@ -252,7 +247,8 @@ inline void each_element_moved(Out *out, Rows rows, X x, const Lines &l, Size x_
 
 template <class Acc, class Out, class Rows, class X, class Y, class Shift>
 void move_rows(Out *out, Rows rows, X x, Y, const Lines &l, Size x_step, Shift shift) {
-    each_element_moved(out, rows, x, l, x_step, [&](decltype(x[0]) from, Out *to) { *to = requantize<Out>(static_cast<Acc>(from), shift); });
+    each_element_moved(out, rows, x, l, x_step,
+                       [&](decltype(x[0]) from, Out *to) { *to = requantize<Out>(static_cast<Acc>(from), shift); });
 }
 
 }  // namespace hil

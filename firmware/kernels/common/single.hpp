@@ -74,13 +74,21 @@ using Float32 = SingleOf<8, 23>;
 using BFloat16 = SingleOf<8, 7>;
 using Float16 = SingleOf<5, 10>;
 
-template <int E, int M> struct IsElement<SingleOf<E, M>> { static constexpr bool value = true; };
-template <int E, int M> struct IsSpecial<SingleOf<E, M>> { static constexpr bool value = true; };
+template <int E, int M>
+struct IsElement<SingleOf<E, M>> {
+    static constexpr bool value = true;
+};
+template <int E, int M>
+struct IsSpecial<SingleOf<E, M>> {
+    static constexpr bool value = true;
+};
 
 // Coded elements as single precision: exact for formats of at most 16 bits within its normal range.
 inline float to_float(float x) { return x; }
 template <class Number>
-HIL_SHARED inline float to_float(Number x) { return static_cast<float>(Float32::pack(parts(Real(x)))); }
+HIL_SHARED inline float to_float(Number x) {
+    return static_cast<float>(Float32::pack(parts(Real(x))));
+}
 
 // x * 2^shift by one multiplication, or two where 2^shift is no normal number: rounded if the result is subnormal
 template <class Shift>
@@ -92,23 +100,34 @@ inline float scaled(float x, Shift shift) {
     const uint16_t high = static_cast<uint16_t>(whole >> 16);
     const int16_t field = static_cast<uint8_t>(high >> 7), moved = static_cast<int16_t>(field + n);
     if (n > -256 && n < 256 && field != 0 && field != 255 && moved > 0 && moved < 255) {
-        return float_of(static_cast<uint32_t>(static_cast<uint16_t>(high + (static_cast<uint16_t>(n) << 7))) << 16 | static_cast<uint16_t>(whole));
+        return float_of(static_cast<uint32_t>(static_cast<uint16_t>(high + (static_cast<uint16_t>(n) << 7))) << 16 |
+                        static_cast<uint16_t>(whole));
     }
 #endif
-    if (n > 127) { x *= float_of(254ul << 23); n -= 127; }
-    if (n < -126) { x *= float_of(1ul << 23); n += 126; }
+    if (n > 127) {
+        x *= float_of(254ul << 23);
+        n -= 127;
+    }
+    if (n < -126) {
+        x *= float_of(1ul << 23);
+        n += 126;
+    }
     return x * float_of(static_cast<uint32_t>(n + 127) << 23);
 }
 
 template <>
 struct Multiply<float> {
     template <class A, class B>
-    static float of(A a, B b) { return static_cast<float>(a) * static_cast<float>(b); }
+    static float of(A a, B b) {
+        return static_cast<float>(a) * static_cast<float>(b);
+    }
 };
 template <>
 struct Start<float> {
     template <class Bias, class Shift>
-    static float of(Bias bias, Shift shift) { return scaled(static_cast<float>(bias), shift); }
+    static float of(Bias bias, Shift shift) {
+        return scaled(static_cast<float>(bias), shift);
+    }
 };
 
 }  // namespace hil

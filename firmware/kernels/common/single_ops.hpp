@@ -11,17 +11,16 @@ HIL_ELEMENTWISE void lookup(Out *out, Table table, X x, Count count) {
 }
 
 // One kernel per function of x (first, second: parameters of the function, as bits)
-#define HIL_SINGLE_KERNEL(name, expression)                                                                         \
-    template <class Acc, class Out, class X, class Count, class Power, class Shift>                                 \
-    void single_##name(Out *out, X operand, Count count, Power power, uint32_t first_bits, uint32_t second_bits,    \
-                       Shift shift) {                                                                               \
-        const float first = float_of(first_bits), second = float_of(second_bits);                                   \
-        (void)first;                                                                                                \
-        (void)second;                                                                                               \
-        for (Size n = 0; n < static_cast<Size>(count); ++n) {                                                       \
-            const float x = scaled(static_cast<float>(operand[n]), power);                                          \
-            out[n] = requantize<Out>(static_cast<float>(expression), shift);                                        \
-        }                                                                                                           \
+#define HIL_SINGLE_KERNEL(name, expression) \
+    template <class Acc, class Out, class X, class Count, class Power, class Shift> \
+    void single_##name(Out *out, X operand, Count count, Power power, uint32_t first_bits, uint32_t second_bits, Shift shift) { \
+        const float first = float_of(first_bits), second = float_of(second_bits); \
+        (void)first; \
+        (void)second; \
+        for (Size n = 0; n < static_cast<Size>(count); ++n) { \
+            const float x = scaled(static_cast<float>(operand[n]), power); \
+            out[n] = requantize<Out>(static_cast<float>(expression), shift); \
+        } \
     }
 HIL_SINGLE_KERNEL(sigmoid, single::sigmoid(x))
 HIL_SINGLE_KERNEL(tanh, single::tanh(x))
@@ -33,8 +32,8 @@ HIL_SINGLE_KERNEL(erf, single::erf(x))
 HIL_SINGLE_KERNEL(gelu, (x * 0.5f) * (single::erf(x * 0.70710678f) + 1.0f))
 HIL_SINGLE_KERNEL(gelu_tanh, (x * 0.5f) * (single::tanh((x + ((x * x) * x) * 0.044715f) * 0.7978846f) + 1.0f))
 HIL_SINGLE_KERNEL(softplus, (x > 0.0f ? x : 0.0f) + single::log(single::exp(x < 0.0f ? x : -x) + 1.0f))
-HIL_SINGLE_KERNEL(elu, x < 0.0f ? first * (single::exp(x *second) - 1.0f) : x)
-HIL_SINGLE_KERNEL(clip, x < first ? first : x > second ? second : x)
+HIL_SINGLE_KERNEL(elu, x < 0.0f ? first * (single::exp(x * second) - 1.0f) : x)
+HIL_SINGLE_KERNEL(clip, x<first ? first : x> second ? second : x)
 #undef HIL_SINGLE_KERNEL
 
 template <class Acc, class Out, class A, class B, class Count, class P, class Q, class Shift>
@@ -48,8 +47,8 @@ void single_div(Out *out, A a, B b, Count count, P a_period, Q b_period, Shift s
 }
 
 template <class Acc, class Out, class X, class Centre, class Mean, class Power, class Shift>
-void single_normalize(Out *out, X x, Size outer, Size along, Size inner, Centre centre, Mean mean, uint32_t epsilon_bits,
-                      Power power, Shift shift) {
+void single_normalize(Out *out, X x, Size outer, Size along, Size inner, Centre centre, Mean mean, uint32_t epsilon_bits, Power power,
+                      Shift shift) {
     const auto at = [&](Size n) { return scaled(static_cast<float>(x[n]), power); };
     const float count = static_cast<float>(along);
     for (; outer > 0; --outer, x = x + along * inner, out += along * inner) {
@@ -79,9 +78,7 @@ void single_softmax(Out *out, X x, Size outer, Size along, Size inner, Power pow
             float top = at(i), total = 0.0f;
             for (Size n = i + inner; n < end; n += inner) top = at(n) > top ? at(n) : top;
             for (Size n = i; n < end; n += inner) total += single::exp(at(n) - top);
-            for (Size n = i; n < end; n += inner) {
-                out[n] = requantize<Out>(single::divide(single::exp(at(n) - top), total), shift);
-            }
+            for (Size n = i; n < end; n += inner) { out[n] = requantize<Out>(single::divide(single::exp(at(n) - top), total), shift); }
         }
     }
 }

@@ -35,7 +35,8 @@ void softmax(Out *out, Table table, X x, Size outer, Size count, Size inner, int
                 total += exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
             }
             for (Size n = i; n < end; n += inner) {
-                const uint64_t e = exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
+                const uint64_t e =
+                    exp_negative(table, static_cast<uint16_t>(static_cast<uint16_t>(top) - static_cast<uint16_t>(x[n])), scale);
                 out[n] = requantize<Out>(static_cast<int64_t>(((e << fraction_bits) + total / 2) / total), Const<0>());
             }
         }

@@ -40,16 +40,14 @@ inline void each_top(X x, Size outer, Size along, Size inner, Size k, bool large
 
 template <class Acc, class Out, class X, class Largest, class Shift>
 void top_values(Out *out, X x, Size outer, Size along, Size inner, Size k, Largest largest, Shift shift) {
-    each_top<Acc>(x, outer, along, inner, k, int(largest) != 0, [&](Size place, X row, Size index) {
-        out[place] = requantize<Out>(static_cast<Acc>(row[index * inner]), shift);
-    });
+    each_top<Acc>(x, outer, along, inner, k, int(largest) != 0,
+                  [&](Size place, X row, Size index) { out[place] = requantize<Out>(static_cast<Acc>(row[index * inner]), shift); });
 }
 
 template <class Acc, class Out, class X, class Largest, class Shift>
 void top_indices(Out *out, X x, Size outer, Size along, Size inner, Size k, Largest largest, Shift shift) {
-    each_top<Acc>(x, outer, along, inner, k, int(largest) != 0, [&](Size place, X, Size index) {
-        out[place] = requantize<Out>(static_cast<Acc>(index), shift);
-    });
+    each_top<Acc>(x, outer, along, inner, k, int(largest) != 0,
+                  [&](Size place, X, Size index) { out[place] = requantize<Out>(static_cast<Acc>(index), shift); });
 }
 
 }  // namespace hil

@@ -7,9 +7,7 @@ namespace hil {
 
 // The taps of one axis that fall on an input: kernel positions first, first + step, ... < end; the first of them on input
 // `at`, each next one on the input before it.
-struct Taps {
-    Size first, step, at, count;
-};
+struct Taps { Size first, step, at, count; };
 
 // y + pad = at * stride + k * dilation with 0 <= at < size, 0 <= k < kernel
 inline Taps taps(Size y, Size pad, Size stride, Size dilation, Size kernel, Size size) {
@@ -30,8 +28,7 @@ inline Taps taps(Size y, Size pad, Size stride, Size dilation, Size kernel, Size
 }
 
 template <class Acc, class Out, class W, class X, class B, class Shift, class BiasShift>
-void conv_transpose(Out *out, W weights, X x, B bias, const Window &w, Size groups, Size outputs, Shift shift,
-                    BiasShift bias_shift) {
+void conv_transpose(Out *out, W weights, X x, B bias, const Window &w, Size groups, Size outputs, Shift shift, BiasShift bias_shift) {
     const Size channels = w.channels / groups, plane = w.height * w.width, kernel = w.kernel_y * w.kernel_x;
     for (Size n = 0; n < outputs; ++n, weights = weights + channels * kernel) {
         const X planes = x + (n / (outputs / groups)) * channels * plane;

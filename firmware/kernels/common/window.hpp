@@ -6,14 +6,13 @@ namespace hil {
 
 // Rows, columns and pads of a window; a plane has at most 32767 elements on AVR, so 16 bits hold every product below.
 struct Window {
-    Size channels, height, width, out_height, out_width, kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x,
-        dilation_y, dilation_x;
+    Size channels, height, width, out_height, out_width, kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
 #ifdef __AVR__  // where a constant of many fields would be copied from RAM: a constructor writes each as it is
-    Window(Size channels_, Size height_, Size width_, Size out_height_, Size out_width_, Size kernel_y_,
-        Size kernel_x_, Size stride_y_, Size stride_x_, Size pad_y_, Size pad_x_, Size dilation_y_, Size dilation_x_)
-        : channels(channels_), height(height_), width(width_), out_height(out_height_), out_width(out_width_),
-            kernel_y(kernel_y_), kernel_x(kernel_x_), stride_y(stride_y_), stride_x(stride_x_), pad_y(pad_y_),
-            pad_x(pad_x_), dilation_y(dilation_y_), dilation_x(dilation_x_) {}
+    Window(Size channels_, Size height_, Size width_, Size out_height_, Size out_width_, Size kernel_y_, Size kernel_x_, Size stride_y_,
+           Size stride_x_, Size pad_y_, Size pad_x_, Size dilation_y_, Size dilation_x_)
+        : channels(channels_), height(height_), width(width_), out_height(out_height_), out_width(out_width_), kernel_y(kernel_y_),
+          kernel_x(kernel_x_), stride_y(stride_y_), stride_x(stride_x_), pad_y(pad_y_), pad_x(pad_x_), dilation_y(dilation_y_),
+          dilation_x(dilation_x_) {}
 #endif
 };
 
@@ -23,16 +22,14 @@ struct RowWindow {
     Window window;
     Size x_plane, x_row, x_ring, out_plane, out_row, out_ring;
 #ifdef __AVR__
-    RowWindow(const Window &w, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_,
-        Size out_ring_)
-        : window(w), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_), out_plane(out_plane_), out_row(out_row_),
-            out_ring(out_ring_) {}
-    RowWindow(Size channels_, Size height_, Size width_, Size out_height_, Size out_width_, Size kernel_y_,
-        Size kernel_x_, Size stride_y_, Size stride_x_, Size pad_y_, Size pad_x_, Size dilation_y_, Size dilation_x_,
-        Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_, Size out_ring_)
-        : window(channels_, height_, width_, out_height_, out_width_, kernel_y_, kernel_x_, stride_y_, stride_x_,
-            pad_y_, pad_x_, dilation_y_, dilation_x_), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_),
-            out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
+    RowWindow(const Window &w, Size x_plane_, Size x_row_, Size x_ring_, Size out_plane_, Size out_row_, Size out_ring_)
+        : window(w), x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_), out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
+    RowWindow(Size channels_, Size height_, Size width_, Size out_height_, Size out_width_, Size kernel_y_, Size kernel_x_, Size stride_y_,
+              Size stride_x_, Size pad_y_, Size pad_x_, Size dilation_y_, Size dilation_x_, Size x_plane_, Size x_row_, Size x_ring_,
+              Size out_plane_, Size out_row_, Size out_ring_)
+        : window(channels_, height_, width_, out_height_, out_width_, kernel_y_, kernel_x_, stride_y_, stride_x_, pad_y_, pad_x_,
+                 dilation_y_, dilation_x_),
+          x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_), out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
 #endif
 };
 // Whole planes: every row is at its own slot.
@@ -58,14 +55,10 @@ inline Span inside(Position origin, Size kernel, Size dilation, Size size) {
     Span span = {0, kernel, origin};
     for (; span.at < 0 && span.first < kernel; ++span.first) span.at = static_cast<Position>(span.at + dilation);
     Position last = static_cast<Position>(origin + (kernel - 1) * dilation);
-    for (; last >= static_cast<Position>(size) && span.end > span.first; --span.end) {
-        last = static_cast<Position>(last - dilation);
-    }
+    for (; last >= static_cast<Position>(size) && span.end > span.first; --span.end) { last = static_cast<Position>(last - dilation); }
     return span;
 }
 
-inline Position origin(Size index, Size stride, Size pad) {
-    return static_cast<Position>(index * stride) - static_cast<Position>(pad);
-}
+inline Position origin(Size index, Size stride, Size pad) { return static_cast<Position>(index * stride) - static_cast<Position>(pad); }
 
 }  // namespace hil
