@@ -29,7 +29,7 @@ def every_cut(cuts: Cuts, at: int = 0) -> Iterator[list[Chosen]]:
     for (first, end), ways in cuts.parts.items():
         if first == at:
             for rest in every_cut(cuts, end):
-                yield from ([(first, end, way.strips), *rest] for way in ways)
+                yield from ([(first, end, part.way), *rest] for part in ways)
 
 
 def planned(program: Program, cuts: Cuts, cut: list[Chosen]) -> Placement:
@@ -42,7 +42,7 @@ def test_no_schedule_of_the_space_undercuts_a_bound_of_its_parts(name: str, tmp_
     program = program_of(name, tmp_path, "fixed8")
     cuts = Cuts(program)
     bounds = {
-        (span, way.strips): bound_of(program, cuts, span, way) for span, ways in cuts.parts.items() for way in ways
+        (span, part.way): bound_of(program, cuts, span, part) for span, parts in cuts.parts.items() for part in parts
     }
     peaks = []
     for cut in every_cut(cuts):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tinyhil.memplan import Buffer, Problem, lower_bound
-from tinyhil.memplan.arena.row_choice import Cuts, Part, Span, cut_into
+from tinyhil.memplan.arena.row_choice import Cuts, Part, Span, Way, cut_into
 from tinyhil.memplan.arena.states import with_gaps
 from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import problem_of
@@ -21,7 +21,8 @@ from tinyhil.program import Program
 
 MOST_BOUNDS = 400  # parts that are bounded before the search gives up
 
-Way = tuple[Span, Part]
+Choice = tuple[Span, Way]  # items of a program, carried out in this way
+Placed = tuple[Span, Part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ScheduleProof:
 
     peak_bytes: int
     ways: int
-    bounded: tuple[tuple[Span, int, int], ...]
+    bounded: tuple[tuple[Span, Way, int], ...]
 
     def statement(self) -> str:
         return (
@@ -45,29 +46,29 @@ def prove_schedule(program: Program, peak_bytes: int) -> ScheduleProof | None:
     cuts = Cuts(program)
     if not cuts.stages:
         return None
-    left_out = dict[tuple[Span, int], int]()
-    known = dict[tuple[Span, int], int]()
+    left_out = dict[Choice, int]()
+    known = dict[Choice, int]()
     while True:
         path = _least(cuts, left_out, known)
         if path is None:
-            bounded = tuple((span, strips, bound) for (span, strips), bound in left_out.items())
+            bounded = tuple((span, way, bound) for (span, way), bound in left_out.items())
             return ScheduleProof(peak_bytes, sum(map(len, cuts.parts.values())), bounded)
-        open_ways = [(span, part) for span, part in path if (span, part.strips) not in known]
+        open_ways = [(span, part) for span, part in path if (span, part.way) not in known]
         if not open_ways or len(known) >= MOST_BOUNDS:
             return None
-        span, part = max(open_ways, key=lambda way: way[1].needs)
-        bound = known[span, part.strips] = bound_of(program, cuts, span, part)
+        span, part = max(open_ways, key=lambda placed: placed[1].needs)
+        bound = known[span, part.way] = bound_of(program, cuts, span, part)
         if bound >= peak_bytes:
-            left_out[span, part.strips] = bound
+            left_out[span, part.way] = bound
 
 
-def _least(cuts: Cuts, left_out: dict[tuple[Span, int], int], known: dict[tuple[Span, int], int]) -> list[Way] | None:
+def _least(cuts: Cuts, left_out: dict[Choice, int], known: dict[Choice, int]) -> list[Placed] | None:
     """The cut that seems to need the least, without the parts left out."""
-    best: list[tuple[int, list[Way]] | None] = [(0, [])]
+    best: list[tuple[int, list[Placed]] | None] = [(0, [])]
     for end in range(1, len(cuts.program.body) + 1):
         options = []
         for first, part in cuts.ending(end):
-            before, key = best[first], ((first, end), part.strips)
+            before, key = best[first], ((first, end), part.way)
             if before is not None and key not in left_out:
                 options.append((max(before[0], known.get(key, part.needs)), first, part))
         if not options:
@@ -83,7 +84,7 @@ def _least(cuts: Cuts, left_out: dict[tuple[Span, int], int], known: dict[tuple[
 def bound_of(program: Program, cuts: Cuts, span: Span, part: Part) -> int:
     """What every plan of every cut with this part needs while it is carried out."""
     first, end = span
-    made = cut_into(program, cuts, [(first, end, part.strips)]) if end - first > 1 else program
+    made = cut_into(program, cuts, [(first, end, part.way)]) if end - first > 1 else program
     own = made.body[first : len(made.body) - (len(program.body) - end)]
     begun = len(list(steps_of(made.body[:first], (), {})))
     ended = begun + len(list(steps_of(own, (), {})))

@@ -33,7 +33,24 @@ STRIPS = (2, 3, 4, 5, 6, 8, 10, 12)  # how many a loop may be carried out in
 NO_LIMIT = 1 << 62  # bytes: any part is within this limit
 
 Span = tuple[int, int]  # items [first, end) of a program's body
-Chosen = tuple[int, int, int]  # items [first, end) to go by rows in so many strips, or in so many groups below 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A loop over rows, carried out in so many strips of columns."""
+
+    strips: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """So many groups of channels, one after the other."""
+
+    count: int
+
+
+Way = Rows | Groups
+Chosen = tuple[int, int, Way]  # items [first, end), and how they are carried out
 
 
 def with_rows(program: Program) -> list[Program]:
@@ -66,10 +83,13 @@ def cut(program: Program, cuts: Cuts, limit_bytes: int) -> Program:
 
 
 def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
-    """The program with these parts by rows."""
-    for first, end, strips in reversed(chosen):
+    """The program with these parts by rows or in groups."""
+    for first, end, way in reversed(chosen):
         part = [cuts.stages[i] for i in range(first, end)]
-        program = in_groups(program, part, -strips) if strips < 0 else row_wise(program, part, strips) or program
+        if isinstance(way, Groups):
+            program = in_groups(program, part, way.count)
+        else:
+            program = row_wise(program, part, way.strips) or program
     return program
 
 
@@ -79,11 +99,11 @@ def _bound(program: Program) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes that a part needs at once, and the products that its rows cost."""
+    """Bytes that a part needs at once, and the products that carrying it out in this way costs."""
 
     needs: int
     products: int
-    strips: int = 1
+    way: Way = Rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +116,7 @@ class Cut:
 
     def with_part(self, span: Span, part: Part) -> Cut:
         first, end = span
-        chosen = ((first, end, part.strips),) if end - first > 1 else ()
+        chosen = ((first, end, part.way),) if end - first > 1 else ()
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
 
 
@@ -237,7 +257,7 @@ class Cuts:
             strips = strips_of(part, kept, count)
             again = sum(map(self._products_again, part, repeat(strips)))
             needs = self._needs(part, links, lines, strips)
-            found.append(Part(around + needs, count * sum(overheads) + again, count))
+            found.append(Part(around + needs, count * sum(overheads) + again, Rows(count)))
         return found
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
@@ -266,7 +286,7 @@ class Cuts:
                     made = max(made, self._size(source) + made - self._size(result) // channels * each)
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
             calls = (len(share) - 1) * (len(part) * EXECUTION_PRODUCTS + copies)
-            yield Part(around + most, calls, -groups)
+            yield Part(around + most, calls, Groups(groups))
 
     def _patch(self, op: Op) -> int:
         """Elements that a layer gathers for one pixel."""
