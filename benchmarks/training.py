@@ -7,7 +7,6 @@ programs on test samples, run by the host engine; seconds are of the processor. 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import time
@@ -28,6 +27,7 @@ from tinyhil.harness.job import open_model
 from tinyhil.train.arithmetic import Half, Limited
 from tinyhil.train.fit import Schedule
 from tinyhil.train.samples import divide
+from tools.measured import provenance, read, write
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
@@ -185,7 +185,7 @@ def page() -> None:
     for name in TABLES:
         file = RESULTS / f"{name}.json"
         if file.is_file():
-            made = f"<!-- {name} -->\n{table(json.loads(file.read_text()))}\n<!-- end -->"
+            made = f"<!-- {name} -->\n{table(read(f'training/{name}'))}\n<!-- end -->"
             text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
     PAGE.write_text(text)
 
@@ -195,11 +195,10 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="tables to measure")
     parser.add_argument("--page", action="store_true")
     for name in parser.parse_args().names:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        rows: Rows = []
+        measured_at, rows = provenance(), list[Row]()
         for row in TABLES[name]():
             rows.append(row)
-            (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+            write(f"training/{name}", measured_at, rows)
             print(row, flush=True)
     page()
 

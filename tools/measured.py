@@ -52,5 +52,6 @@ def read(name: str) -> Any:
 
 def write(name: str, measured_at: dict[str, str], rows: Any) -> None:
     """results/`name`.json; `measured_at` is `provenance()` from before the measurement."""
-    table = {"provenance": measured_at, "rows": rows}
-    (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n")
+    file = RESULTS / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"provenance": measured_at, "rows": rows}, indent=1) + "\n")
