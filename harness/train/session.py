@@ -15,6 +15,7 @@ from tinyhil import data, files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import save_ranges
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.evaluate import shape_inputs
 from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
 from tinyhil.harness.inputs import read_inputs
 from tinyhil.harness.job import Opened, Say, open_model
@@ -172,10 +173,10 @@ def _require_torch() -> None:
 def _split(opened: Opened, request: TrainRequest, say: Say) -> Split:
     """The files, or training and test part of the model's data set."""
     if request.data is not None:
-        seen = read_inputs(request.data, opened.model)
+        graph, seen = opened.model.graph, read_inputs(request.data, opened.model)
         unseen = None if request.held_out is None else read_inputs(request.held_out, opened.model)
-        test = (None, None) if unseen is None else (unseen.x, unseen.y)
-        return _thinned(Split(seen.name, seen.sha256, seen.x, seen.y, *test), request.samples)
+        test = (None, None) if unseen is None else (shape_inputs(graph, unseen.x), unseen.y)
+        return _thinned(Split(seen.name, seen.sha256, shape_inputs(graph, seen.x), seen.y, *test), request.samples)
     if opened.source.dataset is None:
         raise DataError(f"{opened.source.path}: a model from a file needs --data train.npz (keys x and y)")
     found = data.load(opened.source.dataset)
