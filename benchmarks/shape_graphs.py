@@ -1,4 +1,4 @@
-"""Published networks as programs without weights: shapes are all that memory planning asks for.
+"""Published networks as programs whose weights are zeros: shapes are all that memory planning asks for.
 
 SqueezeNet 1.1, ResNet-18 and ResNet-50 at 224 x 224, YOLOv5s (release 6) at 640 x 640, from their published
 architectures. Batch normalisation is folded; activations are operations of their own unless a network is built `fused`.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops.window import Window
@@ -103,7 +105,10 @@ class Shapes:
         return out
 
     def program(self, name: str, x: Value, y: Value) -> Program:
-        return Program(name, self.tensors, {}, tuple(self.body), x.name, y.name, (1, x.channels, x.side, x.side), (1,))
+        sizes = {t.name: t.count for t in self.tensors.values() if t.role == Role.CONSTANT}
+        weights = {name: np.broadcast_to(np.int64(0), count) for name, count in sizes.items()}  # one number each
+        shape = (1, x.channels, x.side, x.side)
+        return Program(name, self.tensors, weights, tuple(self.body), x.name, y.name, shape, (1,))
 
 
 def squeezenet(net: Shapes) -> Program:
