@@ -147,7 +147,7 @@ DEFECTS: dict[str, tuple[Any, dict[str, Any], str, dict[str, str], str]] = {
     "softmax to floats": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed16", {"y": "float32"}, "y"),
     "softmax to posits": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed8", {"y": "posit16es1"}, "y"),
     "softmax of signs": (SIGN, {"tinyhil.lower._is_beyond": within}, "float32", {}, "y"),
-    "gelu": (GELU, {"tinyhil.ops.single.is_tanh_form": lambda _: False}, "float32", {}, "y"),
+    "gelu": (GELU, {"tinyhil.ops.single._function_of": lambda node: node.op}, "float32", {}, "y"),
     "epsilon": (NORM, {"tinyhil.ops.normalize._epsilon": coarse_epsilon}, "fixed8", FINE, "y.normalize"),
     "indices": (TOKENS, {"tinyhil.lower.integral_formats": lambda *_: {}}, "fixed8", {"i": "fixed16"}, "x"),
 }

@@ -23,5 +23,6 @@ def groups_of(net: Network) -> list[dict[str, Any]]:
 
 
 def masks_of(net: Network) -> dict[str, torch.Tensor]:
+    """1 where a weight may move: of weights that are mostly zeros, those that are none."""
     zeros = {name: (w == 0).float() for name, w in net.weights.items() if w.ndim > 1}
     return {name: 1 - zero for name, zero in zeros.items() if SPARSE <= float(zero.mean()) < 1}

@@ -45,6 +45,7 @@ class Meter:
     clock_hz: int
     phase: int = 0
     margin: float = 0.0
+    refused: str = ""  # why the first assignment that was left out does not run
     _describe: Callable[[Candidate], Described] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +68,7 @@ class Meter:
             found = bench.profile(candidate)
         except BuildError as error:
             self.task.say(f"search: left out: {error}")
+            self.refused = self.refused or str(error)
             self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
             return
         # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
@@ -144,7 +146,8 @@ def _profile_pilots(meter: Meter) -> None:
         covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
         task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
     if all(run.worst == float("inf") for run in table.runs(0)):
-        raise BuildError(f"search: none of {number} assignments runs on {task.board.name}; the lines above say why")
+        why = meter.refused or "said when they were measured"
+        raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
 
 
 def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Candidate | None:
@@ -290,7 +293,7 @@ def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
     """The operations or constants that take most of it."""
     if limit.latency_us is not None:
         return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
-    program = meter.task.problem.space.lower(candidate)
+    program = meter.task.problem.memory.placed(candidate).program
     sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
     largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
     return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"

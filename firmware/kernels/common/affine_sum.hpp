@@ -4,6 +4,7 @@
 // the result by less than 1 / 100 of a unit, so the sum with 16 bits below the point rounds to the same integer unless it
 // lies next to where rounding changes over; only there (fewer than one result in a hundred) is it computed step by step.
 #pragma once
+#include "firmware/kernels/common/numeric.hpp"
 #include "firmware/kernels/common/rescale.hpp"
 #ifdef __AVR__
 #include "firmware/kernels/avr/affine_sum_avr.hpp"
