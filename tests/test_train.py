@@ -242,12 +242,15 @@ def test_hil_train_writes_what_hil_run_takes(tmp_path: Path) -> None:
         (["--out", "x.onnx", "--format", "fixd4"], "did you mean fixed4"),
         (["--out", "x.onnx", "--data", "missing.npz"], "missing.npz"),
         (["--out", "x.onnx", "--data", "damaged.npz"], "sample 7 holds NaN"),
+        (["--out", "x.onnx", "--assignment", "clips.yaml"], "would clip these weights a second time"),
     ],
 )
 def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path) -> None:
     x = DIGITS.x_train[:40].copy()
     x[7, 3] = np.nan
     np.savez(tmp_path / "damaged.npz", x=x, y=DIGITS.y_train[:40])
+    weights = next(iter(graph_of("digits_mlp").all_constants()))
+    (tmp_path / "clips.yaml").write_text(f"default: fixed8\noffsets: {{{weights}: -1}}\n")
     done = hil("train", "--model", "digits_mlp", *options, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr

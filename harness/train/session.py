@@ -129,7 +129,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     opened = open_model(request.model, say, without=(DEAD_CHANNELS.name,))
     split = _split(opened, request, say)
     samples = divide(split.x, split.y, request.seed)
-    assignment = opened.assignment(request.assignment, request.format)
+    assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
     schedule = Schedule(
         request.epochs,
@@ -161,6 +161,16 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         )
     zeros = {name: float(np.mean(trained.constants[name] == 0)) for name in (() if pruning is None else pruning.shares)}
     return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
+
+
+def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
+    """The same; ConfigError where it clips weights: they are written clipped, and would be clipped again."""
+    constants = opened.model.graph.all_constants()
+    clipped = sorted(name for name, offset in assignment.offsets.items() if offset < 0 and name in constants)
+    if clipped:
+        what = f"offset {assignment.offsets[clipped[0]]} of '{clipped[0]}' would clip these weights a second time"
+        raise ConfigError(f"hil train: {what} once they are trained; leave it out of the assignment")
+    return assignment
 
 
 def _require_torch() -> None:
