@@ -106,10 +106,15 @@ class Board:
 
     def wait_event(self, kind: str) -> dict[str, Any]:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-            if self.events[-1]["event"] == kind:
-                return self.events[-1]
+        watch = threading.Timer(HANG_S, self.process.kill)  # which ends its output
+        watch.start()
+        try:
+            for line in self.process.stdout:
+                self.events.append(json.loads(line))
+                if self.events[-1]["event"] == kind:
+                    return self.events[-1]
+        finally:
+            watch.cancel()
         raise AssertionError(f"no event {kind!r} among {self.events}")
 
     def open(self) -> serial.Serial:
