@@ -198,3 +198,21 @@ def test_the_grid_and_the_ties_of_fixed_point() -> None:
     assert Fixed(8, 0).encode(values, lost * 1e-20)[0].tolist() == [0, 1, 1, 1, 0, -1, 0]
     assert [array.tolist() for array in Fixed(8, 0).encode(np.array([np.nan, 200.0]))] == [[0, 127], [True, True]]
     assert Fixed(8, 0).requantize(np.array([2.75, -2.75, 900.0]), 1)[0].tolist() == [1, -1, 127]  # sums of floats
+
+
+@pytest.mark.parametrize(("exponent_bits", "mantissa_bits"), [(0, 3), (9, 3), (4, 11), (8, 8)])
+def test_minifloats_have_limits(exponent_bits: int, mantissa_bits: int) -> None:
+    with pytest.raises(ValueError, match="1 to 8 exponent bits"):
+        Minifloat(exponent_bits, mantissa_bits, 1)
+
+
+@pytest.mark.parametrize(("name", "minus_zero"), [("fp8e4m3", 0x80), ("fp8e5m2", 0x80), ("fp4e2m1", 8)])
+def test_minus_zero_is_the_sign_alone(name: str, minus_zero: int) -> None:
+    fmt = named(name).fit(1.0)
+    assert fmt.minus_zero == minus_zero
+    assert fmt.decode(np.array([minus_zero]))[0] == 0.0
+
+
+def test_only_formats_per_channel_say_so() -> None:
+    assert named("e3m4pc").fit(1.0).is_per_channel
+    assert not named("fp8e4m3").fit(1.0).is_per_channel

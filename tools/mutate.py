@@ -33,7 +33,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], str]] = {
     "memplan/bound.py": (("test_memplan.py", "test_memplan_mutants.py"), ""),
     "memplan/check.py": (("test_memplan.py", "test_memplan_mutants.py"), ""),
     "tinyhil/formats/fixed.py": (("test_formats.py",), ""),
-    "tinyhil/formats/minifloat.py": (("test_formats.py",), ""),
+    "tinyhil/formats/minifloat.py": (("test_formats.py", "test_format_codecs.py"), ""),
     "harness/wire/stream.py": (("test_stream.py", "test_stream_refusals.py"), "not damage and not 64_kib"),
     "codegen/chains.py": (("test_chains.py",), "not sanitizers and not uno"),
 }
