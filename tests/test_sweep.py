@@ -147,6 +147,7 @@ def test_a_process_that_is_killed_is_its_cell_s_failure(tmp_path: Path) -> None:
     try:
         worker = workers._take()
         os.kill(worker._process.pid, signal.SIGKILL)
+        worker._process.wait()  # so that the order meets a closed pipe, and ending it does
         outcome = worker.carry_out({"key": "k"}, print)
         assert (outcome["exit_code"], outcome["error"]) == (130, "its process ended by signal 9")
         assert not worker.is_alive

@@ -60,7 +60,8 @@ class Worker:
         self._process.end(END_S)
         for stream in (self._process.stdin, self._process.stdout, self._complaints):
             if stream is not None:
-                stream.close()
+                with suppress(OSError):  # an order that a dead process never read
+                    stream.close()
 
     def _died(self, order: Mapping[str, Any]) -> dict[str, Any]:
         code = self._process.end()
