@@ -65,7 +65,7 @@ def mask(weights: torch.Tensor, share: float) -> torch.Tensor:
 def require_zeros(held: Mapping[str, np.ndarray], masks: Mapping[str, torch.Tensor]) -> None:
     """ConfigError if the program holds something else where a weight is pruned."""
     for name, kept in masks.items():
-        if name in held and np.any(held[name][kept.numpy() == 0]):
+        if name in held and np.any(held[name][kept.cpu().numpy() == 0]):
             raise ConfigError(
                 f"--prune: the format of '{name}' does not hold zero exactly; give it fixed point or int8"
             )

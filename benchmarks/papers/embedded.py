@@ -167,7 +167,7 @@ def body(rows: Rows) -> str:
         "LeNet-5 and ResNet-20 of the zoo, trained in float32; no network is retrained. ResNet-20 stands for the "
         "book's AlexNet on CIFAR-10. Integers of the host engine. *Per layer*: a power of two for each tensor, the "
         f"least that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least "
-        f"that no value exceeds or up to {FINER_ALL} below; the best of these."
+        f"that no value exceeds or up to {FINER_ALL} below; the best of these on the same samples."
     ]
     for name, network in NETWORKS.items():
         shown = [_scaling_table({**under(rows, f"scaling/{name}"), **under(rows, f"quick scaling/{name}")})]

@@ -146,7 +146,7 @@ def _profile_pilots(meter: Meter) -> None:
         covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
         task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
     if all(run.worst == float("inf") for run in table.runs(0)):
-        why = meter.refused or "said when they were measured"
+        why = meter.refused or "an earlier search has measured and left them out; --results elsewhere measures anew"
         raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
 
 

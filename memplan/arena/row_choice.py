@@ -36,20 +36,20 @@ Span = tuple[int, int]  # items [first, end) of a program's body
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ByRows:
     """A loop over rows, carried out in so many strips of columns."""
 
     strips: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class InGroups:
     """So many groups of channels, one after the other."""
 
     count: int
 
 
-Way = Rows | Groups
+Way = ByRows | InGroups
 Chosen = tuple[int, int, Way]  # items [first, end), and how they are carried out
 
 
@@ -86,7 +86,7 @@ def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
     """The program with these parts by rows or in groups."""
     for first, end, way in reversed(chosen):
         part = [cuts.stages[i] for i in range(first, end)]
-        if isinstance(way, Groups):
+        if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
         else:
             program = row_wise(program, part, way.strips) or program
@@ -103,7 +103,7 @@ class Part:
 
     needs: int
     products: int
-    way: Way = Rows()
+    way: Way = ByRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Cuts:
             strips = strips_of(part, kept, count)
             again = sum(map(self._products_again, part, repeat(strips)))
             needs = self._needs(part, links, lines, strips)
-            found.append(Part(around + needs, count * sum(overheads) + again, Rows(count)))
+            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count)))
         return found
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
@@ -286,7 +286,7 @@ class Cuts:
                     made = max(made, self._size(source) + made - self._size(result) // channels * each)
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
             calls = (len(share) - 1) * (len(part) * EXECUTION_PRODUCTS + copies)
-            yield Part(around + most, calls, Groups(groups))
+            yield Part(around + most, calls, InGroups(groups))
 
     def _patch(self, op: Op) -> int:
         """Elements that a layer gathers for one pixel."""

@@ -1,5 +1,5 @@
 // The products of asymmetric integers for the ATmega, whose multiplier takes bytes: the same results as the 64-bit forms in
-// affine.hpp. A signed factor of n bytes and a sign is multiplied as its lowest n bytes; the multiplier is subtracted above them
+// rescale.hpp. A signed factor of n bytes and a sign is multiplied as its lowest n bytes; the multiplier is subtracted above them
 // if it is negative. Multipliers are 0 or 2^30 to 2^31 - 1.
 #pragma once
 #include "firmware/kernels/common/numeric.hpp"
