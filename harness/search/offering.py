@@ -56,7 +56,7 @@ def _keeps(widest: Uniform, limits: Limits) -> bool:
     return not limits or (bool(widest.on_all) and all(board.keeps(limits) for board in widest.on_all))
 
 
-def together(task: Task, found: Found) -> tuple[Uniform, ...]:
+def together(task: Task, found: Found | None) -> tuple[Uniform, ...]:
     """Formats that all tensors have or none, where the user names none; see `beside_answer`."""
     if task.request.formats is not None or task.accelerated:
         return ()

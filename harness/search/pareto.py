@@ -19,6 +19,7 @@ from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of, unbounded
+from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
@@ -89,6 +90,8 @@ def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> Par
     found = _Sweep(task, meters, begin)
     for shares in found.combinations():
         found.search(shares)
+    if not meters:  # what latency and flash they need could not be told beforehand
+        beside = (*beside, *together(task, None))
     points = _front(task, _measured(task, _front(task, _points(task, meters, found.answers, beside))))
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")

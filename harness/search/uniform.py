@@ -47,16 +47,16 @@ def uniforms(task: Task) -> tuple[Uniform, ...]:
     return tuple(_measured(task, log, one) if task.measures and one.trial is not None else one for one in found)
 
 
-def beside_answer(task: Task, names: Sequence[str], found: Found) -> tuple[Uniform, ...]:
+def beside_answer(task: Task, names: Sequence[str], found: Found | None) -> tuple[Uniform, ...]:
     """More formats, each for all tensors, that could be the answer instead of what the search has found: only where one
-    differs less from float, or what is minimized may be less, is it measured on the board."""
+    differs less from float, or what is minimized may be less, is it measured on the board; without `found` none is."""
     log = TrialLog(None, task.problem.space, "")
     rows = []
     for number, name in enumerate(names):
         with task.phases.of(f"evaluating {name} for all tensors"):
             one = _evaluated(task, log, None, number, name)
         trial = one.trial
-        if trial is not None and task.measures:
+        if trial is not None and task.measures and found is not None:
             fewer = trial.score.disagreements <= found.best.score.disagreements
             if trial.fits and (fewer or task.request.minimize is not None):
                 one = _measured(task, log, one)
