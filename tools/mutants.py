@@ -11,7 +11,7 @@ from dataclasses import dataclass
 LEFT_OUT = ("Variable", "_Is", "Is_", "IsNot_")
 # What forbids, or saves time, and changes nothing where nothing is wrong.
 GUARDS = {"strict", "frozen", "slots", "kw_only"}
-CACHES = {"cache", "lru_cache"}
+GUARDING = {"abstractmethod", "cache", "lru_cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,22 @@ def _meaning(source: str) -> str:
             node.annotation = ast.Constant(None)
         elif isinstance(node, ast.FunctionDef):
             node.returns = None
-            node.decorator_list = [one for one in node.decorator_list if not _is_cache(one)]
+            node.decorator_list = [one for one in node.decorator_list if not _is_guard(one)]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and _is_alias(node.targets[0]):
+            node.value = ast.Constant(None)
         elif isinstance(node, ast.Call):
             node.keywords = [one for one in node.keywords if one.arg not in GUARDS]
     return ast.dump(tree)
 
 
-def _is_cache(decorator: ast.expr) -> bool:
+def _is_alias(target: ast.expr) -> bool:
+    """Of a type."""
+    return isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper()
+
+
+def _is_guard(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return isinstance(called, ast.Name) and called.id in CACHES
+    return isinstance(called, ast.Name) and called.id in GUARDING
 
 
 def _mutant(source: str, text: str) -> Mutant:

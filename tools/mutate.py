@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -57,7 +58,7 @@ class Group:
 
 
 GROUPS = (
-    Group("tinyhil/formats", ("formats", "format_codecs", "format_functions", "format_seeds", "ops_formats")),
+    Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
     Group("memplan", ("memplan", "memplan_mutants", "memplan_orders", "memplan_planners", "native")),
     Group("harness/wire", ("protocol", "stream", "stream_refusals", "deadline", "faults_framing")),
     Group(
@@ -76,12 +77,13 @@ class Reach:
     by_line: dict[int, frozenset[str]]
     seconds: dict[str, float]
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Those that reach the change, or the module if it works while it is imported; quickest first."""
-        at = frozenset[str]().union(*(self.by_line.get(line, frozenset()) for line in mutant.lines))
-        if "" in at:
-            at = frozenset[str]().union(*self.by_line.values())
-        ordered = sorted((t for t in at if self.seconds.get(t, LONGEST_S) < LONGEST_S), key=self.seconds.__getitem__)
+    def tests(self, lines: Iterable[int]) -> list[str]:
+        """Those that reach these lines; quickest first."""
+        at = frozenset[str]().union(*(self.by_line.get(line, frozenset()) for line in lines))
+        return self.quickest(at - {""})
+
+    def quickest(self, tests: Iterable[str]) -> list[str]:
+        ordered = sorted((test for test in tests if self.seconds[test] < LONGEST_S), key=self.seconds.__getitem__)
         total, chosen = 0.0, []
         for test in ordered:
             total += self.seconds[test]
@@ -234,22 +236,21 @@ class _Judge:
         source, found = (ROOT / module).read_text(), []
         path = self._paths[module]
         plain = compile(source, path, "exec", dont_inherit=True)
-        reached = reach.tests(Mutant(source, range(len(source)), ""))[:10]
+        every = reach.tests(reach.by_line) or reach.quickest(reach.seconds)
+        reached = every[:10]
         if not _answer(
             lambda: self._survives(session, path, functions_of(plain), reached), 10 + reach.limit_s(reached)
         ):
             _say(f"{module}: tests fail where nothing is changed: {' '.join(reached)}")
             os._exit(1)
         for mutant in mutants(source, self._count, self._seed):
-            tests = reach.tests(mutant)
-            limit_s = reach.limit_s(tests)
             changed = changed_functions(plain, compile(mutant.text, path, "exec", dont_inherit=True))
-            alive = (
-                _answer(lambda: self._survives(session, path, changed, tests), limit_s)
-                if changed and tests
-                else bool(changed)
-            )  # noqa: B023
-            found.append((mutant, changed is None or bool(alive), tests, limit_s))
+            tests = every if changed is None else reach.tests(mutant.lines)
+            limit_s = reach.limit_s(tests)
+            alive = bool(changed)
+            if changed and tests:
+                alive = bool(_answer(partial(self._survives, session, path, changed, tests), limit_s))
+            found.append((mutant, changed is None or alive, tests, limit_s))
             if found[-1][1]:
                 _say(f"  {module} {mutant.lines.start}: {mutant.change} may live; {len(tests)} tests reach it")
         return found
