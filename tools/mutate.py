@@ -60,7 +60,11 @@ class Group:
 GROUPS = (
     Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
     Group("memplan", ("memplan", "memplan_mutants", "memplan_orders", "memplan_planners", "native")),
-    Group("harness/wire", ("protocol", "stream", "stream_refusals", "deadline", "faults_framing")),
+    Group(
+        "harness/wire",
+        ("stream_window", "partial", "deadline", "protocol", "stream", "stream_refusals"),
+        "not damage and not host- and not 64_kib and not uno and not har and not framer",
+    ),
     Group(
         "codegen",
         ("chains", "code_tables", "codegen", "constants", "export_kernels", "signs", "new_chip", "profile"),
@@ -232,7 +236,7 @@ class _Judge:
             for module, lines in by_line.items()
         }
 
-    def _judged(self, session: Any, module: str, reach: Reach) -> list[tuple[Mutant, bool | None, list[str], float]]:
+    def _judged(self, session: Any, module: str, reach: Reach) -> list[tuple[Mutant, bool, list[str], float]]:
         source, found = (ROOT / module).read_text(), []
         path = self._paths[module]
         plain = compile(source, path, "exec", dont_inherit=True)
