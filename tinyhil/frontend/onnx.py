@@ -74,8 +74,8 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
 
     builder, ends = connect(start, inputs, [info.name for info in main.output], stream)
     graph, listing = builder.finish(path.stem, ends)
-    told = (*outputs.notes, *notes, *ends.notes)
-    return Model(graph, path, sha256, listing, notes=told, classes=outputs.classes, stream=ends.stream)
+    all_notes = (*outputs.notes, *notes, *ends.notes)
+    return Model(graph, path, sha256, listing, notes=all_notes, classes=outputs.classes, stream=ends.stream)
 
 
 def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:

@@ -282,14 +282,14 @@ def without_unread(graph: Graph) -> Graph:
 
 def _read(level: Graph, wanted: set[str]) -> Graph:
     wanted = wanted | set(level.outputs)
-    kept: list[Node] = []
+    live: list[Node] = []
     for node in reversed(level.nodes):
         if node.body is not None or wanted.intersection(node.outputs):
-            kept.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
-            wanted.update(_reads(kept[-1]))
-    made = {name for node in kept for name in node.outputs} | set(level.inputs) | set(level.constants)
+            live.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
+            wanted.update(_reads(live[-1]))
+    made = {name for node in live for name in node.outputs} | set(level.inputs) | set(level.constants)
     shapes = {name: shape for name, shape in level.shapes.items() if name in made}
-    return replace(level, nodes=tuple(reversed(kept)), shapes=shapes)
+    return replace(level, nodes=tuple(reversed(live)), shapes=shapes)
 
 
 def _reads(node: Node) -> Iterator[str]:
