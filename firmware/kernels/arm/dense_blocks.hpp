@@ -163,7 +163,7 @@ template <class Weights> struct OnePixel;
 
 // The elements after the last whole word of a row as a word
 inline uint32_t rest_of(const int8_t *x, Size inner) {
-    if (inner >= 4) return word_at(x + inner - 4) >> 8 * (4 - (inner & 3));
+    if (inner >= 4) return word_at(x + inner - 4) >> 8 * ((0 - inner) & 3);
     uint32_t last = 0;
     for (Size k = inner; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[k - 1]);
     return last;
