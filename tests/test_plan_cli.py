@@ -209,7 +209,7 @@ def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.Capture
     opened = open_model("digits_cnn")
     board = load_boards().board("h747")
     formats, ranges = opened.assignment(None, "fixed8"), opened.required_ranges(None)
-    compiled = compile_model(opened.model, formats, ranges, [board], {"h747"}, wish=Wish(RAM))
+    compiled = compile_model(opened.model, formats, ranges, [board], {"h747"}, wish=Wish(RAM, keeps_input=True))
     planned = record(capsys, *model, "--board", "h747")
     assert planned["peak_bytes"] == compiled.plan.peak_bytes
     code, out, _ = hil(capsys, *model, "--board", "h747", "--passes", "--json")
