@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.schedules import cheapest_within, least
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
 from tinyhil.program import Program
 
-FREE = 0.25  # of a board's RAM, which nobody misses; from there on, a share of it is worth as much of the time
+FREE = 0.5  # of a board's RAM, which nobody misses; from there on, a share of it is worth as much of the time
 
 
 def chosen(
