@@ -44,8 +44,8 @@ class Bench:
     ) -> tuple[Trained, float, float]:
         """The training, the accuracy of its integers on the test samples, and the processor's seconds."""
         begin, judge = time.process_time(), self.judge(assignment)
-        told = lambda epoch: print(epoch, flush=True)  # noqa: E731
-        found = train(Job(judge, self.samples, schedule, told, arithmetic=arithmetic))
+        show = lambda epoch: print(epoch, flush=True)  # noqa: E731
+        found = train(Job(judge, self.samples, schedule, show, arithmetic=arithmetic))
         accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
         return found, accuracy, time.process_time() - begin
 

@@ -123,15 +123,15 @@ def main() -> None:
     parser.add_argument("--assignments", type=int, default=8)
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    kept = json.loads(RESULTS.read_text())
-    rows, measured_at = kept["rows"], {} if options.page else provenance()
+    previous = json.loads(RESULTS.read_text())
+    rows, measured_at = previous["rows"], {} if options.page else provenance()
     for board in options.board or sorted(MODELS, reverse=True) if not options.page else []:
         for model in MODELS[board]:
             for formats in FORMATS if model in MORE_FORMATS else FORMATS[:1]:
                 row = {**measured(board, model, formats, options.assignments), "provenance": measured_at}
                 rows = [r for r in rows if (r["board"], r["model"], r["formats"]) != (board, model, formats)] + [row]
                 print(table([row]).splitlines()[-1], f"left out: {row['left_out']}", flush=True)
-                RESULTS.write_text(json.dumps({**kept, "rows": rows}, indent=1) + "\n")
+                RESULTS.write_text(json.dumps({**previous, "rows": rows}, indent=1) + "\n")
     if options.page:
         write_page(options.page, rows)
 

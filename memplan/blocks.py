@@ -139,15 +139,15 @@ def sections_of(blocks: Sequence[Block]) -> list[int]:
     """The first instants of the sections: the last beginnings before an end."""
     begins = {start for block in blocks for start, _, _ in block.pieces}
     ends = {end for block in blocks for _, end, _ in block.pieces}
-    kept = []
+    sections = []
     begin: int | None = None
     for time in sorted(begins | ends):
         if time in ends and begin is not None:
-            kept.append(begin)
+            sections.append(begin)
             begin = None
         if time in begins:
             begin = time
-    return kept
+    return sections
 
 
 def make_instance(blocks: Sequence[Block], height: int) -> tuple[Instance, int]:

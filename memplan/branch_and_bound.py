@@ -107,12 +107,12 @@ def _variants(problem: Problem) -> list[Groups]:
     in_place = tuple(alias for alias in aliases if alias.shift_bytes == 0)
     choices: list[tuple[Alias, ...]] = [aliases, in_place]
     if len(aliases) <= FEW_ALIASES:
-        choices += [kept for count in range(len(aliases) - 1, 0, -1) for kept in combinations(aliases, count)]
+        choices += [choice for count in range(len(aliases) - 1, 0, -1) for choice in combinations(aliases, count)]
     elif len(aliases) <= MANY_ALIASES:
         choices += combinations(aliases, len(aliases) - 1)
     found: dict[tuple[tuple[tuple[str, int], ...], ...], Groups] = {}
-    for kept in choices:
-        accepted = frozenset(kept)
+    for choice in choices:
+        accepted = frozenset(choice)
         groups = accepted_groups(problem, accepted.__contains__)
         found.setdefault(tuple(tuple(sorted(group.items())) for group in groups), groups)
     found.setdefault((), ())

@@ -64,24 +64,24 @@ class _Orders(ctypes.Structure):
     _fields_ = (
         ("blocks", ctypes.c_int64),
         *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("piece_start", "first", "last", "size")),
-        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high", "kept")),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("alignment", "high", "previous")),
         *((name, ctypes.c_int64) for name in ("most_sets", "most_work")),
         ("max_seconds", ctypes.c_double),
     )
 
 
 def orders_compiled(
-    instance: Instance, kept: Sequence[int], limits: tuple[int, int], seconds: float | None
+    instance: Instance, previous: Sequence[int], limits: tuple[int, int], seconds: float | None
 ) -> Result | None:
     """The search over orders, with sets listed for nodes; None when there is no compiled core here.
 
-    `kept`: offsets of blocks that keep their order, -1 of the others; `limits`: sets of a clique, of all.
+    `previous`: offsets of blocks that keep their order, -1 of the others; `limits`: sets of a clique, of all.
     """
     library = _library()
     if library is None:
         return None
     count = len(instance.alignment)
-    record = _Orders(count, *_arrays(instance), _array(kept), *limits, seconds or 0.0)
+    record = _Orders(count, *_arrays(instance), _array(previous), *limits, seconds or 0.0)
     offsets, spent = _array([0] * count), ctypes.c_int64()
     state = library.memplan_orders(ctypes.byref(record), offsets, ctypes.byref(spent))
     return Result(state, tuple(offsets[:count]) if state == 1 else (), spent.value)

@@ -67,7 +67,7 @@ class Journal:
         self._alive = filelock.FileLock(self._sign_of(self._me))
         self._open: dict[str, Query] = {}
         self._claims: dict[str, str] = {}
-        self._told: dict[str, Score] = {}
+        self._answers: dict[str, Score] = {}
         self._asking = ""  # who asks last
         self._offset = 0
 
@@ -94,7 +94,7 @@ class Journal:
         """Questions that will be asked: others may answer them before."""
         with self._changing() as append:
             for question in questions:
-                if question.name not in self._open and question.name not in self._told:
+                if question.name not in self._open and question.name not in self._answers:
                     append({"ask": question.name, **question.as_json()})
 
     def take(self) -> Query | None:
@@ -119,9 +119,9 @@ class Journal:
         names = [question.name, replace(question, above=None).name]
         while True:
             with self._changing() as append:
-                told = next((self._told[name] for name in names if name in self._told), None)
-                if told is not None:
-                    return told
+                answered = next((self._answers[name] for name in names if name in self._answers), None)
+                if answered is not None:
+                    return answered
                 mine = not any(self._taken(name) for name in names)
                 if mine:
                     append({"ask": question.name, **question.as_json()})
@@ -188,13 +188,13 @@ class Journal:
             data = json.loads(line)
             if "ask" in data:
                 name, question = data.pop("ask"), Query.of(data)
-                if name not in self._told:
+                if name not in self._answers:
                     self._open.setdefault(name, question)
             elif "claim" in data:
                 self._claims[data["claim"]] = data["by"]
             elif "tell" in data:
                 name = data.pop("tell")
-                self._told.setdefault(name, Score(**data))
+                self._answers.setdefault(name, Score(**data))
                 self._open.pop(name, None)
             elif "asking" in data:
                 self._asking = data["asking"]

@@ -111,7 +111,7 @@ class _Session:
         if ask.part == VALIDATION:
             self.ask(Ask(ask.candidate, part=FIT, complete=True))
         question = ask.candidate, ask.probe, _scope(ask)
-        told_before = question in self.problem.answers
+        was_answered = question in self.problem.answers
         trial = self._earlier_answer(ask)
         if trial is None:
             trial = self._evaluate(ask)
@@ -121,7 +121,7 @@ class _Session:
         self.trials.append(trial)
         if trial.kind != "stopped":
             self.problem.answers.setdefault(question, (trial.kind, trial.score))
-        if not told_before:
+        if not was_answered:
             self._charge(self._cost(ask, trial))
         if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
             self.best = trial
@@ -158,8 +158,8 @@ class _Session:
         return None
 
     def _evaluate(self, ask: Ask) -> Trial:
-        told = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
-        kind, score = self._score(ask) if told is None else told
+        given = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
+        kind, score = self._score(ask) if given is None else given
         ram_bytes = self.problem.memory.planned_bytes(ask.candidate)
         fits = ram_bytes <= self.problem.limit_bytes and self.problem.fits(ask.candidate)
         return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)

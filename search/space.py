@@ -115,10 +115,10 @@ class Space:
 
 
 def stored_names(members: Sequence[str]) -> Iterator[str]:
-    """What a program may call the values: of weights that became index lists those that were kept."""
+    """What a program may call the values: of weights that became index lists those that are not zero."""
     for name in members:
         yield name
-        yield f"{name}.kept"
+        yield f"{name}.nonzero"
 
 
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tuple[str, ...] = ()) -> Space:

@@ -71,12 +71,12 @@ class TrialLog:
                 break
         return trials
 
-    def start(self, kept: list[Trial]) -> None:
+    def start(self, valid: list[Trial]) -> None:
         """Begin the file anew with the trials that are kept."""
         if self._path is None:
             return
-        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
-        numbers = {trial.number for trial in kept}
+        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in valid)]
+        numbers = {trial.number for trial in valid}
         self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
         lines += [json.dumps({"number": number, "device": found}) for (number, _), found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")

@@ -369,5 +369,5 @@ def test_rounding_to_odd(bits: int) -> None:
         while total and size < unit * 2 ** (bits - 1):
             unit /= 2
         whole, rest = divmod(size, unit)
-        kept = whole | 1 if rest else whole
-        assert Fraction(value) == (kept if total > 0 else -kept) * unit
+        sticky = whole | 1 if rest else whole
+        assert Fraction(value) == (sticky if total > 0 else -sticky) * unit

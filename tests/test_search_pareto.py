@@ -101,20 +101,20 @@ def test_a_large_network_is_searched_on_fewer_samples(tmp_path: Path, monkeypatc
 
 def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:
     """Each phase in order; they are told as they begin, the first before anything is read."""
-    told: list[str] = []
+    announced: list[str] = []
 
     class Watch:
         def __call__(self, trial: object, best: object) -> None:
-            told.append("trial")
+            announced.append("trial")
 
         def phase(self, name: str) -> None:
-            told.append(name)
+            announced.append(name)
 
     request = SearchRequest("digits_mlp", 50, evaluations=3, samples=100, results=tmp_path)
     record = run_search(request, default_cache_dir(), lambda line: None, Watch()).record
     names = [phase["phase"] for phase in record["phases"]]
-    assert names == list(dict.fromkeys(name for name in told if name != "trial"))
-    assert (names[0], told[0]) == ("reading model and samples", "reading model and samples")
+    assert names == list(dict.fromkeys(name for name in announced if name != "trial"))
+    assert (names[0], announced[0]) == ("reading model and samples", "reading model and samples")
     assert {"running the float model", "searching", "measuring sensitivities"} <= set(names)
     assert all(phase["seconds"] >= 0 and phase["processor_seconds"] >= 0 for phase in record["phases"])
     assert record["first_answer"]["disagreements"] >= record["search"]["disagreements"]

@@ -111,7 +111,7 @@ struct {
     uint32_t ticks;
     uint32_t results_crc32;
     uint32_t saturations_total;
-    struct { uint32_t ticks, saturations; } kept[2];                // of the two newest results, by parity
+    struct { uint32_t ticks, saturations; } newest[2];              // of the two newest results, by parity
 } state;
 
 void put(uint8_t byte) { hal::put(byte); }
@@ -167,8 +167,8 @@ void send_result(uint16_t sample) {
     Writer w{head};
     w.u8(result);
     w.u16(sample);
-    w.u32(state.kept[parity].ticks);
-    w.u32(state.kept[parity].saturations);
+    w.u32(state.newest[parity].ticks);
+    w.u32(state.newest[parity].saturations);
     write_position(w);
     transmit(head, w, output_memory[parity], output_bytes);
 }
@@ -306,7 +306,7 @@ void infer() {
     state.computing = false;
     if (state.aborted) return;
     release_slot();
-    state.kept[parity] = {state.ticks, hil::saturations};
+    state.newest[parity] = {state.ticks, hil::saturations};
     state.saturations_total += hil::saturations;
     for (uint8_t i = 0; i < 4; ++i) update_crc32(static_cast<uint8_t>(state.ticks >> 8 * i));
     for (uint16_t i = 0; i < output_bytes; ++i) update_crc32(output_memory[parity][i]);

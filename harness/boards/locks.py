@@ -88,13 +88,13 @@ class LockFolder:
     @contextmanager
     def _hold_one(self, name: str, board: str, deadline: float, say: Say) -> Iterator[None]:
         lock = filelock.FileLock(self._file(name, "lock"), timeout=0)
-        told = False
+        announced = False
         while (obstacle := self._try(lock, name)) is not None:
             if time.monotonic() >= deadline:
                 raise BoardError(f"{obstacle.describe(board)}; wait longer with --wait, or see `hil boards`")
-            if not told:
+            if not announced:
                 say(f"{obstacle.describe(board)}; waiting up to {deadline - time.monotonic():.0f} s")
-                told = True
+                announced = True
             time.sleep(POLL_S)
         try:
             self._write(name, "holder", asdict(self._claim()))

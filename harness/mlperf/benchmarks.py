@@ -92,7 +92,7 @@ def real_outputs(outputs: np.ndarray, codes: Codes | None) -> np.ndarray:
     return outputs if codes is None else (outputs - codes.zero) * np.float64(codes.scale)
 
 
-def told(benchmark: Benchmark, outputs: np.ndarray, raw: np.ndarray) -> np.ndarray:
+def report_of(benchmark: Benchmark, outputs: np.ndarray, raw: np.ndarray) -> np.ndarray:
     """What the board reports (samples, numbers): probabilities, or the error of an autoencoder."""
     if benchmark.values is not None:
         return outputs

@@ -60,10 +60,10 @@ def compile_mlperf(
     compiled = compile_model(model, assignment, ranges, able, required, wish=Wish(whole=True, keeps_input=True))
     greets = [board.name for board in able if board.reset != "on_open"]
     meaning = Meaning(benchmark.id, benchmark.input_bytes, benchmark.channels, benchmark.values, energy, greets)
-    told = {
+    protocol = {
         "model/benchmark.hpp": emit_benchmark(model.graph, compiled.program, meaning),
         MAIN: MAIN_TEXT,
         **project_files(able),
     }
     sources = {path: text for path, text in compiled.sources.items() if path != OUR_SESSION}
-    return replace(compiled, sources={**sources, **told})
+    return replace(compiled, sources={**sources, **protocol})

@@ -143,8 +143,8 @@ def _accuracy(device: Device, ready: Ready, rules: Rules, say: Say) -> dict[str,
     data = evaluation(ready.benchmark)
     reference = ready.reported(data.raw)
     sent = min(rules.samples, len(data.raw))
-    told = accuracy.on_board(device, data.raw[:sent], reference[:sent], lambda done, of: None)
-    equal = sum(accuracy.agrees(one, wanted) for one, wanted in zip(told, reference, strict=False))
+    from_board = accuracy.on_board(device, data.raw[:sent], reference[:sent], lambda done, of: None)
+    equal = sum(accuracy.agrees(one, wanted) for one, wanted in zip(from_board, reference, strict=False))
     say(f"accuracy: {equal} of {sent} inputs reported as the reference reports them")
     found = Accuracy(
         ready.benchmark.metric,

@@ -34,10 +34,10 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
         "name": "pointed",
         "select": {"type": "point", "fields": ["name"], "on": "pointerover", "clear": "pointerout"},
     }
-    kept = {"name": "kept", "select": {"type": "point", "fields": ["name"], "on": "click"}}
+    selected = {"name": "selected", "select": {"type": "point", "fields": ["name"], "on": "click"}}
     tips = [{"field": field} for field in ("name", "bytes", "offset", "region", "from", "until")]
     boxes = {
-        "params": [over, kept],
+        "params": [over, selected],
         "mark": {"type": "rect", "stroke": "#8886", "strokeWidth": 1, "cornerRadius": 2, "cursor": "pointer"},
         "encoding": {
             "x": x,
@@ -47,7 +47,7 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
             "color": {"field": "name", "legend": None, "scale": {"scheme": "tableau20"}},
             "opacity": {
                 "condition": {
-                    "test": {"and": [{"param": "pointed"}, {"param": "kept"}]},
+                    "test": {"and": [{"param": "pointed"}, {"param": "selected"}]},
                     "value": 0.85,
                 },
                 "value": 0.2,

@@ -88,7 +88,7 @@ def _box(place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, t
     clipped = layer["saturations"]
     cost = "" if tick is None else f"{tick:,.0f} {unit} · {100 * tick / total:.0f} %"
     format_ = layer["formats"].get(layer["output"], "")
-    told = f"{layer['name']}: {layer['kernel']}, {format_}, {cost or 'time not measured'}, {clipped} saturations"
+    tooltip = f"{layer['name']}: {layer['kernel']}, {format_}, {cost or 'time not measured'}, {clipped} saturations"
     heat = 0.0 if tick is None else tick / total
     texts = [
         ("name", 18, _cut(layer["name"])),
@@ -104,7 +104,7 @@ def _box(place: tuple[int, int], layer: Mapping[str, Any], tick: float | None, t
         badge = f'<text class="clipped" x="{x + WIDE - 8}" y="{y + 18}" text-anchor="end">⚠ {clipped:,}</text>'
     bar = f'<rect class="heat" x="{x}" y="{y + HIGH - 5}" width="{WIDE * heat:.1f}" height="5" rx="2"/>'
     frame = f'<rect class="node" x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>'
-    return f"<g><title>{escape(told)}</title>{frame}{bar}{lines}{badge}</g>"
+    return f"<g><title>{escape(tooltip)}</title>{frame}{bar}{lines}{badge}</g>"
 
 
 def _cut(text: str) -> str:

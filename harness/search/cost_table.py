@@ -105,9 +105,9 @@ class CostTable:
 
     def _keep(self, lines: list[Line], phase: int) -> None:
         for line in lines:
-            kept = {**line, **self._version.as_json(), "phase": phase}
-            self._lines.append(kept)
-            _append(self._own, kept)
+            stamped = {**line, **self._version.as_json(), "phase": phase}
+            self._lines.append(stamped)
+            _append(self._own, stamped)
 
 
 def describer(place: Callable[[Candidate], Placement]) -> Callable[[Candidate], Described]:

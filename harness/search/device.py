@@ -173,7 +173,7 @@ def decide(
 ) -> list[tuple[Trial, tuple[Measured, ...]]]:
     """The finalists that keep to the limits on every board, best first: agreement on all samples, then on the boards',
     then measured time. `totals`: of all RAM, and `limits`, of each bench's board."""
-    kept = []
+    fitting = []
     for trial in finalists:
         try:
             found = tuple(bench.measure(trial) for bench in benches)
@@ -183,8 +183,8 @@ def decide(
             benches[0].say(f"search: left out: {error}")
             continue
         if all(one.fits(total, limit) for one, total, limit in zip(found, totals, limits, strict=True)):
-            kept.append((trial, found))
-    return sorted(kept, key=_merit)
+            fitting.append((trial, found))
+    return sorted(fitting, key=_merit)
 
 
 def _merit(pair: tuple[Trial, tuple[Measured, ...]]) -> tuple[float, ...]:

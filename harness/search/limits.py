@@ -259,8 +259,8 @@ def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
         return
     if meter.task.request.also:
         return
-    kept = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
-    yield f"search: {' and '.join(kept)} are feasible alone on {meter.task.board.name}, but no assignment was found"
+    feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
+    yield f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found"
     yield f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
 
 

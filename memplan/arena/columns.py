@@ -14,13 +14,13 @@ from tinyhil.memplan.arena.row_stages import Rows
 Columns = tuple[int, int]  # [begin, end)
 
 
-def strips_of(part: Sequence[Rows], kept: Collection[str], count: int) -> list[Mapping[str, Columns]]:
+def strips_of(part: Sequence[Rows], whole_tensors: Collection[str], count: int) -> list[Mapping[str, Columns]]:
     """Of each strip, the columns of every tensor that the stages of `part` make in it. Strips share evenly in the last
-    result and in what others read, too (`kept`); of all else there is what these need."""
+    result and in what others read, too (`whole_tensors`); of all else there is what these need."""
     widths = {stage.target: stage.whole.width for stage in part}
     if count == 1:
         return [{name: (0, width) for name, width in widths.items()}]
-    whole = {*kept, part[-1].target}
+    whole = {*whole_tensors, part[-1].target}
     found: list[Mapping[str, Columns]] = []
     for number in range(count):
         share = {name: (number * width // count, (number + 1) * width // count) for name, width in widths.items()}

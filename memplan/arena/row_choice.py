@@ -257,11 +257,11 @@ class Cuts:
         whole = strips_of(part, (), 1)
         needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
         found = [Part(around + needs, sum(overheads))]
-        kept = [name for name in links.makers if name not in inner]
+        outside = [name for name in links.makers if name not in inner]
         for count in self._counts:
             if count > part[-1].whole.width:
                 break
-            strips = strips_of(part, kept, count)
+            strips = strips_of(part, outside, count)
             again = sum(map(self._products_again, part, repeat(strips)))
             needs = self._needs(part, links, lines, strips)
             found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count)))

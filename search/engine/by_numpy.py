@@ -15,7 +15,7 @@ from tinyhil.search.engine.numbers import BATCH, NUMBERS, codes_of, kind_of, num
 
 
 class ByNumpy:
-    """What the engine calls: the number of an operation, where the tensors are, the lanes' saturations so far.
+    """What the engine calls: the number of an operation, where the tensors are, each sample's saturations so far.
 
     An exception can not leave such a call: `check` raises it afterwards.
     """

@@ -54,7 +54,7 @@ def _squared_distance(flat: Operands, op: Op) -> Call:
     call = _pairwise("squared_distance", *names)(flat, op)
     if op.domain == CODED:
         window = Window(op.accumulator_bits, op.low, op.guard)
-        call.params += [op.params["kept"], op.low]
+        call.params += [op.params["significant"], op.low]
         call.reals = (float(window.limit) if op.guard else 0.0,)
     return call
 

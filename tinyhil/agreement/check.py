@@ -97,12 +97,12 @@ def _written(graph: Graph, program: Program, codes: np.ndarray, inputs: np.ndarr
     if any(node.body is not None for node in graph.nodes):  # how often do values in loops come?
         times.clear()
         evaluate(graph, inputs[:1], lambda name, _: times.update((name,)))
-    kept = {}
+    complete = {}
     for name, writes in found.items():
         parts, rest = divmod(len(writes), times[name]) if times[name] else (0, 1)
         if rest == 0:  # of a tensor that is written part by part the last write has all
-            kept[name] = writes[parts - 1 :: parts]
-    return kept
+            complete[name] = writes[parts - 1 :: parts]
+    return complete
 
 
 class _Beside:

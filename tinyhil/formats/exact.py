@@ -51,8 +51,8 @@ def odd(x: Exact, bits: int) -> np.ndarray:
     whole = np.floor(value)
     whole = whole - ((value == whole) & (x.residue < 0))
     lost = (value != whole) | (x.residue != 0)
-    kept = whole + (lost & (np.mod(whole, 2.0) == 0))
-    return np.ldexp(kept, power)
+    to_odd = whole + (lost & (np.mod(whole, 2.0) == 0))
+    return np.ldexp(to_odd, power)
 
 
 def _high(x: np.ndarray) -> np.ndarray:

@@ -172,9 +172,11 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
     first: list[Op] = []
     for index, (source, target) in enumerate(pairs):  # states that are exchanged: the old one is kept beside
         if source in targets and source != target:
-            kept = lowering.scratch(f"{source}.kept", lowering.tensors[source].count, lowering.tensors[source].format)
-            first.append(_copy_op(node, lowering, source, kept.name))
-            pairs[index] = (kept.name, target)
+            previous = lowering.scratch(
+                f"{source}.previous", lowering.tensors[source].count, lowering.tensors[source].format
+            )
+            first.append(_copy_op(node, lowering, source, previous.name))
+            pairs[index] = (previous.name, target)
     return first + [_copy_op(node, lowering, source, target) for source, target in pairs if source != target]
 
 

@@ -1,0 +1,77 @@
+"""Names are words of the field: what once had a private one keeps the field's."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("tinyhil", "memplan", "codegen", "search", "train", "harness", "tools", "benchmarks", "tests", "models")
+PYTHON = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py") if not path.is_symlink())
+NATIVE = sorted(
+    path
+    for name in ("firmware", "emulators", "memplan", "search", "tests")
+    for ending in ("*.c", "*.h", "*.cpp", "*.hpp")
+    for path in (ROOT / name).rglob(ending)
+)
+PRIVATE = {
+    "having": "say what: limit, assignment",
+    "kept": "say what is kept: front, cached, fitting",
+    "ladder": "Pareto front",
+    "ladders": "Pareto front",
+    "lanes": "batch engine",
+    "leash": "penalty",
+    "lockstep": "batch engine",
+    "mended": "corrected",
+    "patience": "time limit, restart limit",
+    "rung": "point of a Pareto front",
+    "skewed": "asymmetric, affine",
+    "told": "say what: answer, notes, announced",
+    "twin": "portable form, duplicate",
+    "twins": "portable forms, duplicates",
+    "unmended": "uncorrected",
+}
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+
+
+@cache
+def _python_names(path: Path) -> frozenset[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
+
+
+def _native_names(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Za-z_]\w*", _COMMENT.sub(" ", path.read_text())))
+
+
+def words_of(name: str) -> list[str]:
+    """`keptEnds`, `KEPT_ENDS` and `kept_ends` are the words kept, ends."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def _private(names: frozenset[str]) -> Iterator[str]:
+    for name in sorted(names):
+        if not name.startswith("test_"):  # a sentence
+            yield from (f"{name} ({PRIVATE[word]})" for word in words_of(name) if word in PRIVATE)
+
+
+@pytest.mark.parametrize("name", ["kept", "_kept_ends", "MOST_KEPT", "KeptEnds", "bytes_are_kept", "keptEnds2"])
+def test_words_of_names_are_found(name: str) -> None:
+    assert list(_private(frozenset({name}))) == [f"{name} ({PRIVATE['kept']})"]
+
+
+def test_identifiers_are_words_of_the_field() -> None:
+    assert len(PYTHON) > 500
+    assert len(NATIVE) > 80
+    names = {path: _python_names(path) for path in PYTHON} | {path: _native_names(path) for path in NATIVE}
+    assert [f"{path.relative_to(ROOT)}: {found}" for path in names for found in _private(names[path])] == []
+
+
+def test_modules_are_named_by_words_of_the_field() -> None:
+    assert [str(path) for path in (*PYTHON, *NATIVE) if set(words_of(path.stem)) & set(PRIVATE)] == []
