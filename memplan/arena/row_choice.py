@@ -16,11 +16,11 @@ from itertools import repeat
 
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
-from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.row_costs import EXECUTION_PRODUCTS, WORTH, products_of, products_of_op, products_per_row
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.program import Loop, Op, Program, Role, walk
