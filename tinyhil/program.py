@@ -37,7 +37,7 @@ class Blocks:
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
-    bits; 0: weights are elements.
+    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits.
     """
 
     together: int
@@ -47,6 +47,7 @@ class Blocks:
     order: tuple[int, ...]
     rest: int = 0
     word: int = 0
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

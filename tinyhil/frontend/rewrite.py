@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 Results = tuple[str, ...] | None
 Made = TypeVar("Made")
+MICROSOFT, OWN_DOMAIN = "com.microsoft", "tinyhil"  # domains of operators besides ONNX's own
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One ONNX operator. `attributes` are those understood; any other one refuses the model."""
+    """One operator of ONNX, or of `domain`. `attributes` are those understood; any other one refuses the model."""
 
     name: str
     summary: str
     apply: Callable[[Site], Results]
     attributes: tuple[str, ...] = ()
+    domain: str = ""
 
 
 class Site:
