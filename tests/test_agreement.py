@@ -109,6 +109,16 @@ def test_random_graphs_in_mixtures(first: int, tmp_path: Path) -> None:
     assert compared > 100
 
 
+def test_what_saturates_everywhere_is_said_not_to_be_compared(tmp_path: Path) -> None:
+    """A sum of products of 2**90 at least, in 16 bits for a thousandth of that."""
+    square = [node("MatMul", "x x", "y")]
+    graph = load(simple(square, {"x": (3, 3)}), tmp_path)
+    ranges = calibrate(graph, np.full((1, 3, 3), 0.01, np.float32), {})
+    assignment, x = Assignment("fixed16", {"x": "float32"}), np.full((4, 3, 3), 1e3, np.float32)
+    made = agreement(graph, lower(graph, assignment, ranges), formats(graph, assignment, ranges), x)
+    assert (made.checked, made.unchecked, made.saturated) == ((), (), ("y",))
+
+
 # ---- defects it was made for
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
-from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, compiled_cores
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores
 from tinyhil.memplan.algorithm_x import Links, cover, encode
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
 from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compiled
@@ -305,6 +305,24 @@ def test_fixed_offsets_are_kept() -> None:
                 memplan.plan(problem, name)
             continue
         assert memplan.plan(problem, name).offsets["a"] == 4
+
+
+@SLOW_OK
+@given(found=buffers(8), offsets=st.lists(st.integers(0, 9), min_size=8), few=st.data())
+def test_whatever_is_fixed_is_kept(found: tuple[Buffer, ...], offsets: list[int], few: st.DataObject) -> None:
+    """Some buffers of a plan that is known, with or without a name of the only region, and sizes of nothing."""
+    known = {b.name: at * b.alignment for b, at in zip(found, offsets, strict=False)}
+    named = few.draw(st.lists(st.sampled_from((None, "arena")), min_size=8, max_size=8))
+    whose = [
+        replace(b, offset=known[b.name], region=name) if few.draw(st.booleans()) else b
+        for b, name in zip(found, named, strict=False)
+    ]
+    try:
+        problem = Problem(tuple(whose))
+    except ProblemError:  # what is fixed overlaps
+        reject()
+    for name in sorted(set(QUICK) - ONE_REGION):
+        memplan.check(problem, memplan.plan(problem, name, BUDGET[name]))
 
 
 def test_regions_are_filled_in_order_of_preference() -> None:

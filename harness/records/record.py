@@ -95,7 +95,8 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
 
 def _float_check(agreed: Agreement) -> dict[str, Any]:
     """What was compared with the float model, operation by operation."""
-    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
+    unchecked = [*agreed.unchecked, *agreed.saturated]
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": unchecked}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:

@@ -50,11 +50,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """`checked`: tensors compared; `unchecked`: those for which no bound is known."""
+    """`checked`: tensors compared; `unchecked`: those for which no bound is known; `saturated`: those
+    of which every element did, which is counted and not compared."""
 
     samples: int
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
+    saturated: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
@@ -75,8 +77,10 @@ def agreement(graph: Graph, program: Program, formats: Mapping[str, Format], inp
     with np.errstate(all="ignore"):
         replay(beside.graph, held, beside.take)
     findings = [*_changed_indices(graph, program, inputs, held), *beside.findings.values()]
-    unchecked = tuple(name for name in beside.unchecked if name not in beside.checked)
-    return Agreement(len(inputs), tuple(beside.checked), unchecked, tuple(findings))
+    unchecked, saturated = (
+        tuple(name for name in names if name not in beside.checked) for names in (beside.unchecked, beside.saturated)
+    )
+    return Agreement(len(inputs), tuple(beside.checked), unchecked, saturated, tuple(findings))
 
 
 def _changed_indices(graph: Graph, program: Program, inputs: np.ndarray, held: np.ndarray) -> list[Finding]:
@@ -114,6 +118,7 @@ class _Beside:
         self.graph, self._errors = with_stored_constants(graph, program, formats)
         self.checked: dict[str, None] = {}
         self.unchecked: dict[str, None] = {}
+        self.saturated: dict[str, None] = {}
         self.findings: dict[str, Finding] = {}
         self._program = program
         self._written = {name: iter(writes) for name, writes in written.items()}
@@ -164,9 +169,10 @@ class _Beside:
         flat = [np.broadcast_to(a, made.value.shape).reshape(len(made.value), -1) for a in (made.error, made.size)]
         error, size = (np.broadcast_to(a, value.shape) for a in flat)
         allowed = error + error_bound(written.op, self._program, Computed(value, size, largest))
-        known = np.isfinite(value) & np.isfinite(allowed) & ~_clipped(written)
+        clipped = _clipped(written)
+        known = np.isfinite(value) & np.isfinite(allowed) & ~clipped
         if not known.any():
-            self.unchecked[name] = None
+            (self.saturated if clipped.all() else self.unchecked)[name] = None
             return
         self.checked[name] = None
         low, high = (
