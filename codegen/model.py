@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.body import OPERATIONS, VALUES, Where, pointer_lines, statements, tensors_of
-from tinyhil.codegen.calls import operand_of
 from tinyhil.codegen.constants import Binary, c_type, constant_lines, numbers
 from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.kernel_calls import operand_of
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls
 from tinyhil.codegen.transfer import Transfer

@@ -20,8 +20,8 @@ from wire_bench import ROOT
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.codegen.body import tensors_of
-from tinyhil.codegen.calls import const_name
 from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.kernel_calls import const_name
 from tinyhil.codegen.model import Target, emit_model, header_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError

@@ -23,7 +23,7 @@ from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
-from tinyhil.harness.offline.passes import ALL
+from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem

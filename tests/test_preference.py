@@ -10,7 +10,7 @@ from onnx_models import compiled, load, samples_for
 from test_rows import Chain, digits, mobile
 
 from tinyhil.memplan.arena.placement import Placements, placements
-from tinyhil.memplan.arena.preference import preferred
+from tinyhil.memplan.arena.placement_preference import preferred
 from tinyhil.memplan.arena.row_costs import WORTH, time_lost
 from tinyhil.preference import PREFERENCES
 

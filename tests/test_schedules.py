@@ -21,7 +21,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.memplan import check
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.preference import chosen, input_bytes
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish

@@ -23,7 +23,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.preference import chosen
+from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
 from tinyhil.program import Program

@@ -12,8 +12,8 @@ from typing import Any
 
 from tinyhil.classes import deciding, ends_in_argmax
 from tinyhil.clipping import METHODS
+from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
-from tinyhil.codegen.library import STATIC, Library
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError

@@ -22,7 +22,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.preference import input_bytes
+from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import DEFAULT, Budget, Plan, Region, plan
+from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.memplan.problem import ARENA, ProblemError
 from tinyhil.program import Program
 

@@ -16,7 +16,6 @@ from itertools import repeat
 
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
-from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.liveness import BEFORE
 from tinyhil.memplan.arena.row_costs import (
     WORTH,
@@ -28,6 +27,7 @@ from tinyhil.memplan.arena.row_costs import (
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.program import Loop, Op, Program, Role, walk
