@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.constants import c_type, numbers
-from tinyhil.codegen.library import code_type, real_of
+from tinyhil.codegen.exported_library import code_type, real_of
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph

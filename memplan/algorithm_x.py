@@ -22,7 +22,7 @@ from tinyhil.memplan import greedy_by_size
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, make_blocks, sections_of
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size
-from tinyhil.memplan.native import cover_compiled
+from tinyhil.memplan.compiled_cores import cover_compiled
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError

@@ -11,7 +11,7 @@ from time import monotonic
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan.bound import Bound, lower_bound
-from tinyhil.memplan.native import place_compiled
+from tinyhil.memplan.compiled_cores import place_compiled
 from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 
 Interval = tuple[int, int]

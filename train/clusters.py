@@ -14,7 +14,7 @@ import torch
 
 from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
 

@@ -17,15 +17,15 @@ from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
-from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.limited_precision import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
-from tinyhil.train.quantize import Quantizers, quantizers
+from tinyhil.train.quantizers import Quantizers, quantizers
 from tinyhil.train.samples import Samples
 from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
 

@@ -19,7 +19,7 @@ from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.evaluator import Executor
 from tinyhil.train.network import with_constants
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Arrays = dict[str, np.ndarray]
 

@@ -16,7 +16,7 @@ from tinyhil.evaluate import replay
 from tinyhil.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.train.flow import Flowing
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
 Watch = Callable[[str, Tensor], None]

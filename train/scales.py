@@ -20,7 +20,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.graph import Graph
 from tinyhil.lower import tied_values
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
 BELOW = 1 - 2.0**-20  # of a power of two, which would need the next exponent

@@ -15,7 +15,7 @@ from tinyhil.errors import DataError
 from tinyhil.harness.measure.bench_stats import Times, compare_times
 from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.table import Row, changes
+from tinyhil.harness.records.side_by_side import Row, changes
 
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names

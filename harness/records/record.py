@@ -22,10 +22,10 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.fidelity import fidelity_of
-from tinyhil.harness.build.stack import worst_stack_bytes
+from tinyhil.harness.build.stack_depth import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
-from tinyhil.harness.records.accelerator import accelerator_of
+from tinyhil.harness.records.accelerator_costs import accelerator_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run

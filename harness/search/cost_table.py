@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, carried_out
+from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named

@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.errors import ConfigError
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.layers import LayerSpace, layer_space
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.trial import Trial
 
 TIGHTER = 0.995  # bounds after an answer that the rounding up of tiles makes exceed a limit

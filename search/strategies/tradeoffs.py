@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats import named
-from tinyhil.search.problem import Ask, SearchProblem
+from tinyhil.search.search_problem import Ask, SearchProblem
 from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.trial import Trial
 

@@ -11,7 +11,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend import functions, indexing, syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
-from tinyhil.frontend.rows import Row, rows_read
+from tinyhil.frontend.row_reads import Row, rows_read
 from tinyhil.frontend.tokens import BEYOND, DslError, Place
 from tinyhil.frontend.values import Known, Scope, Step, Value
 from tinyhil.graph import Shape

@@ -26,8 +26,8 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
@@ -113,7 +113,7 @@ def curve_of(node: Node) -> Curve:
     if node.op == "Elu":
         return elu(float(attr(node, "alpha", 1.0)))
     if node.op == "Gelu":
-        return GELU_TANH if single.is_tanh_form(node) else GELU
+        return GELU_TANH if real_functions.is_tanh_form(node) else GELU
     return {"Erf": ERF, "Softplus": SOFTPLUS}[node.op]
 
 
@@ -185,7 +185,8 @@ KERNELS = (CURVE,)
 
 
 def _operator(name: str, summary: str, attributes: tuple[str, ...] = ()) -> Operator:
-    return Operator(name, summary, infer_same, _evaluate, by_domain(_lower, single.function(_evaluate)), attributes)
+    lower = by_domain(_lower, real_functions.function(_evaluate))
+    return Operator(name, summary, infer_same, _evaluate, lower, attributes)
 
 
 def _text(curve: Curve) -> str:

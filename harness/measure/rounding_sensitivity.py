@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tinyhil.agreement.constants import with_stored_constants
+from tinyhil.agreement.stored_constants import with_stored_constants
 from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinyhil.formats.format import CODED, INTEGER
-from tinyhil.formats.window import Window
+from tinyhil.formats.quire import Window
 from tinyhil.ops.window import FIELDS
 from tinyhil.program import Op
 from tinyhil.search.engine.numbers import Unsupported

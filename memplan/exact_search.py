@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tinyhil.memplan.account import Account, Solved, next_peak
 from tinyhil.memplan.blocks import (
     EXHAUSTED,
     FEWEST,
@@ -28,9 +29,8 @@ from tinyhil.memplan.blocks import (
     peak_step,
     sections_of,
 )
-from tinyhil.memplan.native import search_compiled
+from tinyhil.memplan.compiled_cores import search_compiled
 from tinyhil.memplan.orders import EFFORTS, improve, vary
-from tinyhil.memplan.progress import Account, Solved, next_peak
 from tinyhil.memplan.search_core import search_python
 
 FIRST_LIMIT = 800

@@ -22,7 +22,7 @@ from tinyhil.harness.search.task import Task, make_bench
 from tinyhil.program import walk
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Costs, Described, Limits, Run
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice, Space
 from tinyhil.search.trial import Trial, TrialLog
 

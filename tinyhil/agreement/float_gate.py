@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.agreement.bounds import Computed, error_bound
-from tinyhil.agreement.constants import with_stored_constants
 from tinyhil.agreement.spread import Uncertain, spread
+from tinyhil.agreement.stored_constants import with_stored_constants
 from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.format import Format

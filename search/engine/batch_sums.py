@@ -8,7 +8,7 @@ import numpy as np
 
 from tinyhil.arithmetic import scaled
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
-from tinyhil.formats.window import Window, granule_of
+from tinyhil.formats.quire import Window, granule_of
 from tinyhil.ops.sparse import matrix
 from tinyhil.ops.window import FIELDS, window_of
 from tinyhil.program import Op

@@ -15,7 +15,7 @@ from tinyhil.formats import single_functions as f
 from tinyhil.formats.codec import dequantize, quantize, requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Evaluate, Execute, Kernel, Lower, attr, axis_of
 from tinyhil.program import Op

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tinyhil.agreement.constants import BY_CHANNEL, output_axis, stored_constants
 from tinyhil.agreement.spread import LINEAR
+from tinyhil.agreement.stored_constants import BY_CHANNEL, output_axis, stored_constants
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
@@ -23,7 +23,7 @@ from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.fuse.sparse import SPARSE
 from tinyhil.graph import Graph, Node
 from tinyhil.lower import formats, lower
-from tinyhil.lowering import loaded
+from tinyhil.lowering_context import loaded
 from tinyhil.ops import affine
 from tinyhil.ops.channels import scaled_rows
 from tinyhil.program import Program, walk

@@ -9,7 +9,7 @@ from functools import partial
 
 from tinyhil.search.evaluator import Score, joined
 from tinyhil.search.journal import Query
-from tinyhil.search.problem import FIT, VALIDATION, Ask, Enough, SearchProblem, Strategy
+from tinyhil.search.search_problem import FIT, VALIDATION, Ask, Enough, SearchProblem, Strategy
 from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
 

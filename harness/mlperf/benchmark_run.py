@@ -14,8 +14,8 @@ from tinyhil.harness.boards.fidelity import error_band
 from tinyhil.harness.config import Boards
 from tinyhil.harness.mlperf import accuracy, performance
 from tinyhil.harness.mlperf.accuracy import Accuracy
-from tinyhil.harness.mlperf.data import Evaluation, evaluation, quiet_input
-from tinyhil.harness.mlperf.device import Device
+from tinyhil.harness.mlperf.evaluation_sets import Evaluation, evaluation, quiet_input
+from tinyhil.harness.mlperf.runner_protocol import Device
 from tinyhil.harness.mlperf.session import Ready, Running, switched_on
 
 Say = Callable[[str], None]

@@ -15,7 +15,7 @@ from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import tiled
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
