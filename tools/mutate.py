@@ -68,7 +68,7 @@ GROUPS = (
     Group(
         "codegen",
         ("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
-        "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_co",
+        "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_",
     ),
     Group("memplan/arena", ("arena", "collapse", "preference", "regions", "rows", "schedules", "views", "verify")),
 )
