@@ -153,5 +153,5 @@ def test_a_run_within_so_much_ram(tmp_path: Path) -> None:
     assert within.bit_exact
     assert within.memory["arena_bytes"] + within.memory["input_bytes"] <= limit
     assert "--ram" in within.provenance["command"]
-    with pytest.raises(DoesNotFit, match="exceed 2000 B of RAM"):
+    with pytest.raises(DoesNotFit, match="with the input exceeds 2000 B of RAM"):
         model.run("host", x, formats="fixed8", ram=2000, results=tmp_path)

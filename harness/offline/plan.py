@@ -13,7 +13,7 @@ from tinyhil.codegen.arrange import PASS
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
-from tinyhil.harness.build.pipeline import arranged_for, fit
+from tinyhil.harness.build.pipeline import arranged_for, fit, limited
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
@@ -132,6 +132,9 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     source, assignment, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     placed, notes = _placed(wanted, arranged, board)
+    if board is not None and _is_shared(wanted, placed, board):
+        arranged = arranged.with_input_in_arena()
+        placed, notes = _placed(wanted, arranged, board)
     proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
     asked = wanted.ram or wanted.capacity
@@ -145,14 +148,13 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
-        chip = board.chip.model_copy(update={"ram_bytes": capacity})
         try:
-            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=wanted.ram is None)
+            placed, transfer = fit(placed, limited(board, capacity), may_spread=wanted.ram is None)
         except DoesNotFit as error:
             complaint = str(error)
         else:
             complaint = None
-            how = "streamed" if transfer.streamed else "whole samples"
+            how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
@@ -164,6 +166,15 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
     )
+
+
+def _is_shared(wanted: Wanted, placed: Placement, board: BoardSpec) -> bool:
+    """Whether the sample goes into the arena: where it would have the only slot beside it, or nothing else fits."""
+    try:
+        _, transfer = fit(placed, limited(board, wanted.ram or wanted.capacity), may_spread=wanted.ram is None)
+    except DoesNotFit:
+        return placed.program.streamable_loop() is None
+    return transfer.is_one_sample
 
 
 def arranged_program(

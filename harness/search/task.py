@@ -22,7 +22,7 @@ from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
 from tinyhil.harness.search.splits import Split, load_split
-from tinyhil.harness.search.total import wider_input
+from tinyhil.harness.search.total import wider_input, with_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
@@ -232,7 +232,7 @@ def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memor
     ram_bytes = board.chip.ram_bytes if board is not None else None
 
     def arranged(program: Program) -> Program:
-        return program if board is None else arrange(program, board.chip.core)
+        return program if board is None else with_input(arrange(program, board.chip.core), board, prefer)
 
     return Memory(
         space,

@@ -36,6 +36,8 @@ def checked_plan(program: Program, plan: Plan) -> None:
 def faults_of_plan(program: Program, plan: Plan) -> Iterator[str]:
     """Reads of bytes that are not the tensor's any more, in order of execution; the program's output at the end."""
     arena = _Arena(program, plan)
+    if program.input_in_arena:
+        arena.received()
     yield from arena.carried_out(program.body, {})
     if program.tensors[program.output].role == Role.ARENA:
         yield from arena.read("the session", program.output)
@@ -71,6 +73,12 @@ class _Arena:
             by_rows = any(op.kernel in rows.ROWED for op in item.body if isinstance(op, Op))
             for self._step in range(item.count if by_rows else min(item.count, STEPS)):
                 yield from self.carried_out(item.body, inner)
+
+    def received(self) -> None:
+        """The sample lies in the arena before the first operation."""
+        name = self._program.input
+        self._written(name)[:] = self._writes
+        self._made[name] = self._elements(name).copy()
 
     def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
         whole: Elements = slice(None)

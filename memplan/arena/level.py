@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Role
 
-ALWAYS, STATE, RESULT, LOCAL = "always", "state", "result", "local"
+ALWAYS, STATE, RESULT, LOCAL, GIVEN = "always", "state", "result", "local", "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Held:
             return True
         if self.kind == STATE:
             return bool(done & self.writer) or bool(self.readers & ~done)
-        started = bool(self.touched & done)
+        started = self.kind == GIVEN or bool(self.touched & done)
         return started and (self.kind == RESULT or bool(self.touched & ~done))
 
     def dies_at(self, item: int, done: int) -> bool:
         """Whether `item`, executed after `done`, is the last to need its value."""
         if self.kind == STATE:
             return bool(self.readers >> item & 1) and not self.readers & ~(done | 1 << item)
-        return self.kind == LOCAL and not self.touched & ~(done | 1 << item)
+        return self.kind in (LOCAL, GIVEN) and not self.touched & ~(done | 1 << item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _held(
     touched = sum(1 << i for i in {*readers, *writers})
     size = program.tensors[name].size_bytes
     if not known_outside:
-        return Held(size, RESULT if is_result else LOCAL, touched)
+        return Held(size, RESULT if is_result else LOCAL if writers else GIVEN, touched)
     earlier = [i for i in readers if writers and i < writers[0]]
     if len(writers) == 1 and earlier and writers[0] not in readers:
         return Held(size, STATE, touched, sum(1 << i for i in earlier), 1 << writers[0])

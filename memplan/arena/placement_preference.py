@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.schedules import cheapest_within, least
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
 from tinyhil.program import Program
 
-SHORT = 2  # memory is short where an arena takes more than this part of it
+FREE = 0.5  # of a board's RAM, which nobody misses; from there on, a share of it is worth as much of the time
 
 
 def chosen(
@@ -50,10 +50,10 @@ def preferred(found: Placements, ram_bytes: int | None, prefer: str) -> Placemen
         return found.rows
     if prefer == LATENCY:
         return fitting[0]
-    layers = found.layers.program
-    cheap = [option for option in fitting if time_lost(option.program, layers) <= WORTH]
-    is_short = ram_bytes is not None and (not cheap or cheap[-1].plan.peak_bytes * SHORT > ram_bytes)
-    return found.rows if is_short else cheap[-1]
+    lost = {id(option): time_lost(option.program, found.layers.program) for option in fitting}
+    if ram_bytes is None:
+        return [option for option in fitting if lost[id(option)] <= WORTH][-1]
+    return min(fitting, key=lambda option: lost[id(option)] + max(0.0, _needs(option) / ram_bytes - FREE))
 
 
 def _needs(option: Placement) -> int:
@@ -61,7 +61,8 @@ def _needs(option: Placement) -> int:
 
 
 def input_bytes(program: Program) -> int:
-    """Of a sample; none where it may be streamed row by row through a loop: then the transfer decides."""
-    if program.streamable_loop() is not None:
+    """Of a sample; none where it is a part of the arena, or may be streamed row by row through a
+    loop: then the transfer decides."""
+    if program.input_in_arena or program.streamable_loop() is not None:
         return 0
     return program.tensors[program.input].size_bytes

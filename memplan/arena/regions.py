@@ -33,7 +33,7 @@ def spread(placed: Placement, regions: Mapping[str, int], main_bytes: int) -> Pl
 
 def main_ram_bytes(program: Program, ram_bytes: int, stack_reserve_bytes: int) -> int:
     """What the main RAM has left for tensors beside one sample, the stack's reserve and the firmware itself."""
-    sample_bytes = program.tensors[program.input].size_bytes
+    sample_bytes = 0 if program.input_in_arena else program.tensors[program.input].size_bytes
     return ram_bytes - stack_reserve_bytes - sample_bytes - OTHER_STATIC_BYTES
 
 
