@@ -29,6 +29,7 @@ class Binary:
 
     @property
     def path(self) -> str:
+        """Path in the project, with the first 16 digits of the content's SHA-256."""
         return CONSTANTS.replace("*", hashlib.sha256(self.content).hexdigest()[:16])
 
     def array(self, kind: str, name: str, values: np.ndarray) -> list[str]:

@@ -86,6 +86,7 @@ class TrialLog:
             partial.replace(self._path)
 
     def add(self, trial: Trial) -> None:
+        """Append one trial; ConfigError if the file can not be written."""
         self._append(_record(trial))
 
     def device(self, trial: Trial, board: str) -> dict[str, Any] | None:

@@ -56,6 +56,7 @@ class Schedule:
     device: str = AUTO
 
     def rate_at(self, progress: float) -> float:
+        """Learning rate after `progress` (0..1) of the steps: a cosine that ends at a hundredth of the first."""
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
 
 

@@ -39,6 +39,7 @@ class Judge:
         return calibrate(with_constants(self.graph, constants), self.calibration, origin)
 
     def program(self, constants: Arrays, ranges: Ranges) -> Program:
+        """The integer program with these constants, calibrated by these ranges."""
         return lower(with_constants(self.graph, constants), self.assignment, ranges)
 
     def correct(self, program: Program, x: np.ndarray, y: np.ndarray) -> float:

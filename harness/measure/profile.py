@@ -90,9 +90,11 @@ class Profile:
 
     @property
     def summed(self) -> float:
+        """Ticks per sample of all operations and of what lies outside of them; the whole run takes `whole`."""
         return sum(operation.ticks for operation in self.operations) + self.outside
 
     def as_json(self) -> dict[str, Any]:
+        """As the record has it, with the sum and by how many ticks the whole run differs."""
         return {**asdict(self), "summed": self.summed, "difference": self.whole - self.summed}
 
 

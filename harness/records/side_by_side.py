@@ -36,6 +36,7 @@ class Row:
     why: str = ""
 
     def as_json(self) -> dict[str, str]:
+        """Texts as the table shows them."""
         return asdict(self)
 
 
