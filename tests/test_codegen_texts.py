@@ -26,8 +26,8 @@ from test_signs import program_of
 
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
+from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.codegen.kernel_subset import FOLDER, entries, files_of, subset
-from tinyhil.codegen.library import CALLER, Library
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.model import Target, emit_model
 from tinyhil.codegen.packages import KINDS, package
@@ -36,7 +36,7 @@ from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import ModelError
 from tinyhil.graph import Graph, Part
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.preference import chosen
+from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.preference import Wish
 from tinyhil.program import Program
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Golden
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import FORMATS, codebook, named, window
+from tinyhil.formats import FORMATS, codebook, named, quire
 from tinyhil.formats.affine import (
     Affine,
     as_affine,
@@ -265,7 +265,7 @@ def test_exact_numbers_are_negated_and_reshaped_whole() -> None:
 def test_windows_sum_exactly_what_they_hold(guard: int) -> None:
     """Products floored to the lowest bit and limited, as exact fractions have it; matrices as single products."""
     rng = np.random.default_rng(guard)
-    made = window.Window(64 if guard else 48, -9, guard)
+    made = quire.Window(64 if guard else 48, -9, guard)
     x = rng.integers(-999, 999, (3, 4)) * 2.0**-6
     w = rng.integers(-999, 999, (4, 2)) * 2.0 ** rng.integers(-6, 3, (4, 2))
     sums, clipped = made.matmul(x, w)
@@ -276,5 +276,5 @@ def test_windows_sum_exactly_what_they_hold(guard: int) -> None:
     back = made.value(sums)
     assert np.array_equal(back.value, np.ldexp(sums.astype(float), -9))
     assert made.start(np.array([1.0, 0.1]), 2)[0].tolist() == [4 << 9, math.floor(0.4 * 512)]
-    assert window.granule_of(np.array([0.0, 12.0, -0.75])) == -2
-    assert window.granule_of(np.zeros(2)) == 0
+    assert quire.granule_of(np.array([0.0, 12.0, -0.75])) == -2
+    assert quire.granule_of(np.zeros(2)) == 0
