@@ -60,11 +60,7 @@ class Group:
 GROUPS = (
     Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
     Group("memplan", ("memplan", "memplan_mutants", "memplan_orders", "memplan_planners", "native")),
-    Group(
-        "harness/wire",
-        ("stream_window", "partial", "deadline", "protocol", "stream", "stream_refusals"),
-        "not damage and not host- and not 64_kib and not uno and not har and not framer",
-    ),
+    Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
     Group(
         "codegen",
         ("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
