@@ -57,7 +57,7 @@ def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | 
     lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
-        lines.append(f"// {comment(name)}: {tensor.format if tensor.role == 'constant' else 'look-up table'}")
+        lines.append(f"// {comment(name)}: {tensor.format if tensor.role == Role.CONSTANT else 'look-up table'}")
         lines += [*_array(tensor, names[name], values, binary), ""]
     return lines
 

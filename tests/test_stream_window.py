@@ -167,8 +167,8 @@ class Board:
             return
         self.used = 0
         self._result(self.computed)
-        told = ticks(self.computed).to_bytes(4, "little") + self._output(self.computed)
-        self.crc32 = binascii.crc32(told, self.crc32)
+        result = ticks(self.computed).to_bytes(4, "little") + self._output(self.computed)
+        self.crc32 = binascii.crc32(result, self.crc32)
         self.saturations += self.computed % 3
         self.computed += 1
 

@@ -33,7 +33,6 @@ from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
-PROFILED = ("operations", "outside", "events", "whole", "reading", "samples")
 
 
 def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:

@@ -20,7 +20,6 @@ RAM = {
     "arena_bytes": "arena",
 }
 EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
-Show = Callable[[Any], str]
 RecordLike = Mapping[str, Any]
 
 
