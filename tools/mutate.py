@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WARM = ("numpy", "pytest", "hypothesis", "onnx", "onnxruntime", "yaml", "pydantic", "click", "rich.console")
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
 LONGEST_S = 5.0  # tests that take longer judge no mutant
-TOGETHER_S = 20.0  # nor do the slowest of those that reach it, beyond this sum
+TOGETHER_S = 10.0  # nor do the slowest of those that reach it, beyond this sum
 OPTIONS = ("-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--assert=plain")
 
 
