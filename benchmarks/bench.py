@@ -19,8 +19,9 @@ from tinyhil.graph import Graph
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.train.arithmetic import Arithmetic
-from tinyhil.train.fit import Job, Schedule, Trained, train
+from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
+from tinyhil.train.job import Job, Schedule, Trained
 from tinyhil.train.samples import Samples
 
 Row = dict[str, Any]

@@ -24,7 +24,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import model_of
-from tinyhil.train.fit import Schedule
+from tinyhil.train.job import Schedule
 from tinyhil.train.samples import Samples, divide
 from tinyhil.train.write import trained_onnx
 

@@ -20,8 +20,9 @@ from tinyhil.formats.fixed import Fixed  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
 from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
-from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.integers import Judge  # noqa: E402
+from tinyhil.train.job import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
 from tinyhil.train.quantize import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402

@@ -23,6 +23,8 @@ from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.harness.zoo import find_model
 
+BATCH, RATE, TEACHER = 128, 5e-3, 0.5  # a little above `hil train`'s: weights are good already, formats are not
+
 Ask = Callable[[SearchRequest], SearchOutcome]
 Train = Callable[[TrainRequest], TrainOutcome]
 
@@ -84,7 +86,10 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> T
         held_out=request.held_out,
         assignment=assignment,
         epochs=epochs,
+        batch=BATCH,
+        rate=RATE,
         seed=request.seed,
+        teacher=TEACHER,
     )
 
 

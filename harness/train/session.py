@@ -22,7 +22,7 @@ from tinyhil.harness.job import Opened, Say, open_model
 from tinyhil.search.engine.library import load_engine
 
 if TYPE_CHECKING:
-    from tinyhil.train.fit import Epoch, Trained
+    from tinyhil.train.job import Epoch, Trained
 
 OF_NO_RESULT = (
     "out",
@@ -56,15 +56,15 @@ class TrainRequest:
     learn_scales: bool = False
     device: str = "auto"
     prune: tuple[str, ...] = ()
+    progressive: bool = False
 
     def check(self) -> None:
         """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
-        if self.arithmetic is not None and (self.entries or self.learn_scales):
-            raise ConfigError(
-                "--arithmetic: nothing is in formats while training; leave out --entries and --learn-scales"
-            )
+        if self.arithmetic is not None and (self.entries or self.learn_scales or self.progressive):
+            what = "--entries, --learn-scales and --progressive"
+            raise ConfigError(f"--arithmetic: nothing is in formats while training; leave out {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,9 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     request.check()
     _require_torch()
     from tinyhil.train.arithmetic import parse
-    from tinyhil.train.fit import Job, Schedule, train
+    from tinyhil.train.fit import train
     from tinyhil.train.integers import Judge
+    from tinyhil.train.job import Job, Schedule
     from tinyhil.train.prune import parse_pruning
     from tinyhil.train.samples import divide
 
@@ -141,6 +142,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         request.entries,
         request.learn_scales,
         request.device,
+        request.progressive,
     )
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,171 @@
+"""What training adds to a search under a limit of RAM, and in which order to search and train.
+
+Tables of docs/training.md (`python -m benchmarks.training ram schedules`), all by `hil search` and `hil train`. Epochs
+and candidates are chosen by samples that training held back; test samples only report.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers_models import build_peers, write
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.rounds import best_trials
+from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.search.task import write_assignment
+from tinyhil.harness.train.after_search import alternate, best_of
+from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
+
+Row = dict[str, Any]
+BYTES = "fixed6,fixed7,fixed8"  # on offer for weights, too
+PEER = "peer_fastgrnn_usps10"
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A model, the arena that 8 bits need, what is on offer, and how long to train."""
+
+    model: str
+    ram: int
+    formats: str | None
+    epochs: int
+
+    def request(self, folder: Path, seed: int = 0) -> SearchRequest:
+        request = SearchRequest(self.model, self.ram, formats=self.formats, results=folder, seed=seed)
+        if self.model != PEER:
+            return request
+        seen, unseen = folder / f"{PEER}_train.npz", folder / f"{PEER}.npz"
+        return replace(request, model=str(folder / f"{PEER}.onnx"), inputs=seen, held_out=unseen)
+
+
+AT_EIGHT_BITS = (
+    Limited("fastgrnn_fsdd", 96, BYTES, 6),
+    Limited("protonn_letter26", 71, None, 20),
+    Limited(PEER, 96, BYTES, 6),
+    Limited("protonn_letter26", 71, BYTES, 20),
+    Limited("fastgrnn_dsa19", 192, BYTES, 2),
+)
+
+
+class Unseen:
+    """The progress of a search that nobody watches."""
+
+    def __call__(self, *_: object) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+
+def _quiet(*said: object) -> None:
+    """Nobody reads along."""
+
+
+def searched(request: SearchRequest) -> SearchOutcome:
+    return run_search(request, default_cache_dir(), _quiet, Unseen())
+
+
+def trained(request: TrainRequest) -> TrainOutcome:
+    return run_train(request, default_cache_dir(), _quiet, lambda epoch: print(epoch, flush=True))
+
+
+def ram() -> Iterator[Row]:
+    """The answers of a search at the arena of 8 bits, as they are and trained."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(PEER, build_peers()[PEER], Path(folder))
+        for limited in AT_EIGHT_BITS:
+            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
+            tested, record = found.trained.tested, found.searched.record
+            assert tested is not None
+            yield {
+                "model": limited.model,
+                "RAM": f"{record['arena_bytes']} B",
+                "on offer": limited.formats or "default",
+                "float": record["float_accuracy"],
+                "searched": record["accuracy"],
+                "trained": tested.after,
+                "test samples": tested.samples,
+                "epochs": limited.epochs,
+                "seconds": round(found.trained.cpu_seconds),
+            }
+
+
+# ---- when to search, when to train
+
+SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
+SCHEDULED = (
+    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1, 2)),
+    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1, 2)),
+    (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
+)
+
+
+def at_once(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """All epochs for what the search found."""
+    return alternate(request, epochs, 1, searched, trained)[0].trained
+
+
+def progressive(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """HAWQ's: the same, but formats come in one after another."""
+    return alternate(request, epochs, 1, searched, lambda asked: trained(replace(asked, progressive=True)))[0].trained
+
+
+def candidates(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """HAQ's: the best answers are trained shortly, the one that is then most often right for the rest of the epochs."""
+    tried: list[TrainOutcome] = []
+
+    def train(asked: TrainRequest) -> TrainOutcome:
+        for number, trial in enumerate(best_trials(found[0].found, CANDIDATES)):
+            path = request.results / f"candidate{number}.yaml"
+            write_assignment(path, found[0].space, trial)
+            short = replace(asked, assignment=path, out=path.with_suffix(".onnx"), epochs=SHORT)
+            tried.append(trained(short))
+        best = max(tried, key=lambda outcome: outcome.trained.best.accuracy).request
+        return trained(replace(best, epochs=epochs - SHORT * len(tried)))
+
+    found: list[SearchOutcome] = []
+
+    def ask(wanted: SearchRequest) -> SearchOutcome:
+        found.append(searched(wanted))
+        return found[0]
+
+    return alternate(request, epochs, 1, ask, train)[0].trained
+
+
+def in_turn(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """Searched, trained, searched and trained again."""
+    return best_of(alternate(request, epochs // 2, 2, searched, trained)).trained
+
+
+WAYS: dict[str, Callable[[SearchRequest, int], TrainOutcome]] = {
+    "at once": at_once,
+    "HAQ": candidates,
+    "HAWQ": progressive,
+    "in turn": in_turn,
+}
+
+
+def schedules() -> Iterator[Row]:
+    """The same epochs in other orders: means over seeds, of test samples and of what training held back."""
+    for limited, seeds in SCHEDULED:
+        row: Row = {"model": limited.model, "on offer": limited.formats, "epochs": limited.epochs, "seeds": len(seeds)}
+        begin = time.process_time()
+        for title, way in WAYS.items():
+            made = [_of(limited, seed, way) for seed in seeds]
+            row["searched"] = float(np.mean([tested.before for tested, _ in made]))
+            row[title] = float(np.mean([tested.after for tested, _ in made]))
+            row[f"{title}: held back"] = float(np.mean([held_back for _, held_back in made]))
+        yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+def _of(limited: Limited, seed: int, way: Callable[[SearchRequest, int], TrainOutcome]) -> tuple[Tested, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = way(limited.request(Path(folder), seed), limited.epochs)
+    assert outcome.tested is not None
+    return outcome.tested, outcome.trained.best.accuracy
