@@ -18,6 +18,8 @@ from typing import Any
 from benchmarks import limits, pruning, qnn
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
+from benchmarks.papers.pages import save_svg
+from benchmarks.training_figures import FIGURES
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
@@ -143,14 +145,15 @@ def cell(value: Any) -> str:
 
 
 def page() -> None:
-    """The tables of the page, from what was measured."""
-    text = PAGE.read_text()
-    for name in TABLES:
-        file = RESULTS / f"{name}.json"
-        if file.is_file():
-            made = f"<!-- {name} -->\n{table(read(f'training/{name}'))}\n<!-- end -->"
-            text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
+    """The tables and figures of the page, from what was measured."""
+    text, known = PAGE.read_text(), {name: RESULTS / f"{name}.json" for name in TABLES}
+    tables = {name: read(f"training/{name}") for name, file in known.items() if file.is_file()}
+    for name, rows in tables.items():
+        made = f"<!-- {name} -->\n{table(rows)}\n<!-- end -->"
+        text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
     PAGE.write_text(text)
+    for name, draw in FIGURES.items():
+        save_svg(draw(tables), PAGE.with_suffix("") / f"{name}.svg")
 
 
 def main() -> None:

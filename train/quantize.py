@@ -48,11 +48,11 @@ class _Straight(torch.autograd.Function):
 
 def straight_through(x: Tensor, fmt: Format) -> Tensor:
     """`x` as `fmt` holds it."""
-    made: Tensor = _Straight.apply(x, lambda value: _held(value, fmt))
+    made: Tensor = _Straight.apply(x, lambda value: in_format(value, fmt))
     return made
 
 
-def _held(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
+def in_format(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
     """What `fmt` holds of `x`, and where it did not saturate. What torch can do itself, it does."""
     if isinstance(fmt, Fixed) and fmt.domain == INTEGER:
         whole = torch.floor(torch.ldexp(x, torch.tensor(-fmt.exponent)) + 0.5)
