@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
@@ -25,8 +26,8 @@ from tinyhil.harness.train.after_search import alternate, best_of
 from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
 
 Row = dict[str, Any]
-BYTES = "fixed6,fixed7,fixed8"  # on offer for weights, too
-PEER = "peer_fastgrnn_usps10"
+BYTES = "fixed7,fixed8"  # on offer for weights, too
+PEER, SMALL = "peer_fastgrnn_usps10", "protonn_letter26_small"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +41,30 @@ class Limited:
 
     def request(self, folder: Path, seed: int = 0) -> SearchRequest:
         request = SearchRequest(self.model, self.ram, formats=self.formats, results=folder, seed=seed)
-        if self.model != PEER:
+        file = _file(self.model, folder)
+        if file is None:
             return request
-        seen, unseen = folder / f"{PEER}_train.npz", folder / f"{PEER}.npz"
-        return replace(request, model=str(folder / f"{PEER}.onnx"), inputs=seen, held_out=unseen)
+        seen, unseen = file.with_name(f"{self.model}_train.npz"), file.with_suffix(".npz")
+        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen)
+
+
+def _file(model: str, folder: Path) -> Path | None:
+    """Of a network that is not one of the zoo's own."""
+    if model == SMALL:
+        return networks.trained(SMALL, default_cache_dir() / "paper")
+    if model == PEER:
+        write(PEER, build_peers()[PEER], folder)
+        return folder / f"{PEER}.onnx"
+    return None
 
 
 AT_EIGHT_BITS = (
-    Limited("fastgrnn_fsdd", 96, BYTES, 6),
-    Limited("protonn_letter26", 71, None, 20),
+    Limited("protonn_letter26", 71, BYTES, 25),
     Limited(PEER, 96, BYTES, 6),
-    Limited("protonn_letter26", 71, BYTES, 20),
+    Limited(SMALL, 64, BYTES, 25),
+    Limited("fastgrnn_fsdd", 96, BYTES, 6),
     Limited("fastgrnn_dsa19", 192, BYTES, 2),
+    Limited("protonn_letter26", 71, None, 25),
 )
 
 
@@ -78,7 +91,6 @@ def trained(request: TrainRequest) -> TrainOutcome:
 def ram() -> Iterator[Row]:
     """The answers of a search at the arena of 8 bits, as they are and trained."""
     with tempfile.TemporaryDirectory() as folder:
-        write(PEER, build_peers()[PEER], Path(folder))
         for limited in AT_EIGHT_BITS:
             (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
             tested, record = found.trained.tested, found.searched.record

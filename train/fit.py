@@ -96,7 +96,7 @@ def _train(job: Job) -> Trained:
         used = _quantizers(run)
         if job.schedule.entries:
             used = _with_entries(run, used)
-        if job.schedule.scales:
+        if job.schedule.scales is not False:
             used = _with_scales(run, used)
         loss = _epoch(run, number, used)
         if isinstance(used, LearnedQuantizers):
@@ -144,6 +144,8 @@ def _with_scales(run: _Run, used: Quantizers) -> Quantizers:
     """Steps as they are learned; those there are none of yet begin."""
     new = {name: step for name, step in started(used, run.net.weights).items() if name not in run.steps}
     _learn(run, new)
+    if not run.steps and run.job.schedule.scales is None:
+        return used
     if not run.steps:
         raise ConfigError(f"--learn-scales: nothing is fixed point of at most {FEW_BITS} bits in these formats")
     return held(used, run.steps)

@@ -22,7 +22,8 @@ class Schedule:
     """`rate` is the first learning rate, as a share of each tensor's own size, since units of tensors differ a
     hundredfold; it falls along a cosine to a hundredth. `teacher`: the share of the loss that the scores of the model
     as it was given have. `entries`: weights of a codebook keep their entries, which move. `scales`: the exponents of
-    fixed point of at most 8 bits move, too. `progressive`: formats come in one after another (`stages.py`)."""
+    fixed point of at most 8 bits move, too; None: if there are any. `progressive`: formats come in one
+    after another (`stages.py`)."""
 
     epochs: int = 10
     batch: int = 64
@@ -31,7 +32,7 @@ class Schedule:
     threads: int = 1
     teacher: float = 0.0
     entries: bool = False
-    scales: bool = False
+    scales: bool | None = False
     device: str = AUTO
     progressive: bool = False
 

@@ -23,7 +23,7 @@ from tinyhil.harness.search.session import SearchOutcome
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.harness.zoo import find_model
 
-BATCH, RATE, TEACHER = 128, 5e-3, 0.5  # a little above `hil train`'s: weights are good already, formats are not
+TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 
 Ask = Callable[[SearchRequest], SearchOutcome]
 Train = Callable[[TrainRequest], TrainOutcome]
@@ -86,10 +86,11 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> T
         held_out=request.held_out,
         assignment=assignment,
         epochs=epochs,
-        batch=BATCH,
-        rate=RATE,
+        batch=None,
+        rate=None,
         seed=request.seed,
         teacher=TEACHER,
+        learn_scales=None,
     )
 
 

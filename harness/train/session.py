@@ -24,6 +24,7 @@ from tinyhil.search.engine.library import load_engine
 if TYPE_CHECKING:
     from tinyhil.train.job import Epoch, Trained
 
+STEPS, BATCHES, LARGEST_RATE = 50, (32, 256), 1e-2  # of a training that chooses them itself
 OF_NO_RESULT = (
     "out",
     "threads",
@@ -34,7 +35,8 @@ OF_NO_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the user asked for; the fields are the options of `hil train`."""
+    """What the user asked for; the fields are the options of `hil train`. `batch` None: what makes STEPS of an epoch
+    within limits; `rate` None: LARGEST_RATE for the largest batch, less by the root of its size for smaller ones."""
 
     model: str
     out: Path
@@ -43,8 +45,8 @@ class TrainRequest:
     format: str = "fixed16"
     assignment: Path | None = None
     epochs: int = 10
-    batch: int = 64
-    rate: float = 3e-3
+    batch: int | None = 64
+    rate: float | None = 3e-3
     seed: int = 0
     samples: int | None = None
     threads: int = 1
@@ -53,7 +55,7 @@ class TrainRequest:
     loss_scale: str = "dynamic"
     teacher: float = 0.0
     entries: bool = False
-    learn_scales: bool = False
+    learn_scales: bool | None = False
     device: str = "auto"
     prune: tuple[str, ...] = ()
     progressive: bool = False
@@ -132,10 +134,11 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
+    batch, rate = _pace(request, len(samples.x))
     schedule = Schedule(
         request.epochs,
-        request.batch,
-        request.rate,
+        batch,
+        rate,
         request.seed,
         request.threads,
         request.teacher,
@@ -163,6 +166,12 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         )
     zeros = {name: float(np.mean(trained.constants[name] == 0)) for name in (() if pruning is None else pruning.shares)}
     return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
+
+
+def _pace(request: TrainRequest, samples: int) -> tuple[int, float]:
+    """Batch and rate."""
+    batch = request.batch or int(np.clip(samples // STEPS, *BATCHES))
+    return batch, request.rate or LARGEST_RATE * float(np.sqrt(batch / BATCHES[1]))
 
 
 def _trainable(assignment: Assignment, opened: Opened) -> Assignment:
