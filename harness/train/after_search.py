@@ -20,6 +20,7 @@ from tinyhil import data
 from tinyhil.errors import ConfigError
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome
+from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.harness.zoo import find_model
 
@@ -40,7 +41,7 @@ class Round:
     def printed(self) -> dict[str, Any]:
         searched = self.searched.record
         return {
-            "assignment_file": searched["assignment_file"],
+            "assignment_file": str(self.trained.request.assignment),
             "arena_bytes": searched["arena_bytes"],
             "searched_accuracy": searched["accuracy"],
             **{key: value for key, value in self.trained.printed.items() if key != "epochs"},
@@ -78,10 +79,10 @@ def best_of(rounds: Sequence[Round]) -> Round:
 
 def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> TrainRequest:
     """On the samples that the search saw, reported on those it did not; the file lies beside the assignment."""
-    assignment = Path(searched.record["assignment_file"])
+    assignment = _trainable(searched)
     return TrainRequest(
         model=request.model,
-        out=assignment.with_suffix(".onnx"),
+        out=Path(searched.record["assignment_file"]).with_suffix(".onnx"),
         data=request.inputs,
         held_out=request.held_out,
         assignment=assignment,
@@ -92,6 +93,23 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> T
         teacher=TEACHER,
         learn_scales=None,
     )
+
+
+def _trainable(searched: SearchOutcome) -> Path:
+    """The assignment; where it clips weights another one beside it that does not: training moves their scales, and
+    what it writes would be clipped once more."""
+    path, space = Path(searched.record["assignment_file"]), searched.space
+    constants = space.graph.all_constants()
+    best = searched.found.best
+    whole = tuple(
+        replace(choice, offset=max(choice.offset, 0)) if constants.keys() >= {*group.members} else choice
+        for group, choice in zip(space.groups, best.candidate, strict=True)
+    )
+    if whole == best.candidate:
+        return path
+    path = path.with_name(f"{path.stem}.trained{path.suffix}")
+    write_assignment(path, space, replace(best, candidate=whole))
+    return path
 
 
 def _searched_again(request: SearchRequest, files: Mapping[str, Path], last: Round, number: int) -> SearchRequest:

@@ -46,3 +46,4 @@ def lines_of_rounds(rounds: Sequence[Round]) -> Iterator[str]:
         parts += [f"{100 * found.trained.trained.best.accuracy:.2f} % held back"]
         yield f"round {number:<7} {', '.join(parts)}{' (best)' if found is best else ''}"
     yield from lines_of(best.trained)
+    yield f"assignment    {best.trained.request.assignment}"
