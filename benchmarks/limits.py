@@ -93,8 +93,7 @@ def ram() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for limited in AT_EIGHT_BITS:
             (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
-            tested, record = found.trained.tested, found.searched.record
-            assert tested is not None
+            tested, record = tested_of(found.trained), found.searched.record
             yield {
                 "model": limited.model,
                 "RAM": f"{record['arena_bytes']} B",
@@ -113,7 +112,7 @@ def ram() -> Iterator[Row]:
 SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
 SCHEDULED = (
     (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1, 2)),
-    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1, 2)),
+    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1)),
     (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
 )
 
@@ -168,16 +167,20 @@ def schedules() -> Iterator[Row]:
     for limited, seeds in SCHEDULED:
         row: Row = {"model": limited.model, "on offer": limited.formats, "epochs": limited.epochs, "seeds": len(seeds)}
         begin = time.process_time()
-        for title, way in WAYS.items():
-            made = [_of(limited, seed, way) for seed in seeds]
-            row["searched"] = float(np.mean([tested.before for tested, _ in made]))
-            row[title] = float(np.mean([tested.after for tested, _ in made]))
-            row[f"{title}: held back"] = float(np.mean([held_back for _, held_back in made]))
+        with tempfile.TemporaryDirectory() as folder:  # what was searched once is not searched again
+            asked = [limited.request(Path(folder), seed) for seed in seeds]
+            for title, way in WAYS.items():
+                made = [way(request, limited.epochs) for request in asked]
+                row["searched"] = _mean([tested_of(outcome).before for outcome in made])
+                row[title] = _mean([tested_of(outcome).after for outcome in made])
+                row[f"{title}: held back"] = _mean([outcome.trained.best.accuracy for outcome in made])
         yield {**row, "seconds": round(time.process_time() - begin)}
 
 
-def _of(limited: Limited, seed: int, way: Callable[[SearchRequest, int], TrainOutcome]) -> tuple[Tested, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = way(limited.request(Path(folder), seed), limited.epochs)
+def tested_of(outcome: TrainOutcome) -> Tested:
     assert outcome.tested is not None
-    return outcome.tested, outcome.trained.best.accuracy
+    return outcome.tested
+
+
+def _mean(shares: list[float]) -> float:
+    return float(np.mean(shares))
