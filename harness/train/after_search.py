@@ -78,7 +78,9 @@ def best_of(rounds: Sequence[Round]) -> Round:
 
 
 def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> TrainRequest:
-    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment."""
+    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
+    learned unless there are loops, each step of which would see a scale jump."""
+    is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
     assignment = _trainable(searched)
     return TrainRequest(
         model=request.model,
@@ -91,7 +93,7 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> T
         rate=None,
         seed=request.seed,
         teacher=TEACHER,
-        learn_scales=None,
+        learn_scales=False if is_recurrent else None,
     )
 
 
