@@ -25,8 +25,8 @@ from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
-from tinyhil.train.arithmetic import Half, Limited
 from tinyhil.train.job import Schedule
+from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tools.measured import provenance, read, write
 

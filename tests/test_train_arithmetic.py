@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 from test_train import job  # noqa: E402
 
 from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
-from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.job import Epoch, Schedule  # noqa: E402
+from tinyhil.train.limited_precision import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network, with_constants  # noqa: E402
 

@@ -15,12 +15,12 @@ from test_train_recipes import job  # noqa: E402
 
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.calibrate import calibrate  # noqa: E402
-from tinyhil.train.arithmetic import Half, Limited, holder  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
+from tinyhil.train.limited_precision import Half, Limited, holder  # noqa: E402
 from tinyhil.train.loss import taught_loss  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
 from tinyhil.train.prune import Pruning  # noqa: E402
-from tinyhil.train.quantize import quantizers  # noqa: E402
+from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 
 FEW = divide(DIGITS.x_train[:120], DIGITS.y_train[:120], 0)

@@ -25,7 +25,7 @@ from tinyhil.train.integers import Judge  # noqa: E402
 from tinyhil.train.job import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
-from tinyhil.train.quantize import quantizers  # noqa: E402
+from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
 from tinyhil.train.stages import by_sensitivity, released, rounded_at  # noqa: E402

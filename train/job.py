@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.calibrate import Ranges
-from tinyhil.train.arithmetic import Arithmetic
 from tinyhil.train.integers import Arrays, Judge
+from tinyhil.train.limited_precision import Arithmetic
 from tinyhil.train.prune import Pruning
 from tinyhil.train.samples import Samples
 
@@ -37,6 +37,7 @@ class Schedule:
     progressive: bool = False
 
     def rate_at(self, progress: float) -> float:
+        """Learning rate after `progress` (0..1) of the steps: a cosine that ends at a hundredth of the first."""
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
 
 

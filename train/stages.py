@@ -14,7 +14,7 @@ import torch
 from tinyhil.assignment import Assignment
 from tinyhil.train.loss import loss_of
 from tinyhil.train.network import Network
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 from tinyhil.train.scales import LearnedQuantizers
 
 Tensor = torch.Tensor

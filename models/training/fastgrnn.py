@@ -21,7 +21,7 @@ from models.training.publish import About, publish
 from models.training.words import FASTGRNN
 from tinyhil.data import load
 from tinyhil.formats.fixed import Fixed
-from tinyhil.train.quantize import in_format
+from tinyhil.train.quantizers import in_format
 
 # 8-bit formats that training has in mind: exponents of gates and states, of the sums they are made from, of U1 h.
 GATE_EXPONENT, SUM_EXPONENT, LOW_EXPONENT = -7, -5, -6
