@@ -20,9 +20,9 @@ from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
-from tinyhil.train.job import Job, Schedule, Trained
 from tinyhil.train.limited_precision import Arithmetic
 from tinyhil.train.samples import Samples
+from tinyhil.train.schedule import Job, Schedule, Trained
 
 Row = dict[str, Any]
 CALIBRATED = 200  # samples, at most

@@ -25,9 +25,9 @@ from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
-from tinyhil.train.job import Schedule
 from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
+from tinyhil.train.schedule import Schedule
 from tools.measured import provenance, read, write
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -40,8 +40,8 @@ def test_weights_are_not_clipped_twice(clipped: tuple[str, ...], tmp_path: Path)
     alternate(SearchRequest("digits_mlp"), 3, 1, lambda _: outcome, asked.append)  # type: ignore[arg-type]
     given = load_assignment(asked[0].assignment, graph)
     wanted = load_assignment(path, graph)
-    kept = {name: offset for name, offset in wanted.offsets.items() if name not in graph.all_constants()}
+    expected = {name: offset for name, offset in wanted.offsets.items() if name not in graph.all_constants()}
     assert path.read_bytes() == before
-    assert given == replace(wanted, offsets=kept)
+    assert given == replace(wanted, offsets=expected)
     assert (asked[0].assignment == path) == ("fc1_w" not in clipped)
-    assert ("offsets" in yaml.safe_load(asked[0].assignment.read_text())) == bool(kept)
+    assert ("offsets" in yaml.safe_load(asked[0].assignment.read_text())) == bool(expected)

@@ -22,12 +22,12 @@ from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
 from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
 from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.integers import Judge  # noqa: E402
-from tinyhil.train.job import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
 from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
+from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.stages import by_sensitivity, released, rounded_at  # noqa: E402
 
 SAMPLES = divide(DIGITS.x_train[:300], DIGITS.y_train[:300], 0)  # type: ignore[index]

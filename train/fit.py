@@ -16,7 +16,6 @@ from tinyhil.reference import quantize_inputs
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, on_grid
-from tinyhil.train.job import Epoch, Job, Schedule, Trained
 from tinyhil.train.limited_precision import Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
@@ -24,6 +23,7 @@ from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import mask, require_zeros
 from tinyhil.train.quantizers import Quantizers, is_fixed_point, quantizers
 from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
+from tinyhil.train.schedule import Epoch, Job, Schedule, Trained
 from tinyhil.train.stages import by_sensitivity, released, rounded_at
 
 EXPLODED = 1e3  # times the first loss

@@ -22,7 +22,7 @@ from tinyhil.harness.job import Opened, Say, open_model
 from tinyhil.search.engine.library import load_engine
 
 if TYPE_CHECKING:
-    from tinyhil.train.job import Epoch, Trained
+    from tinyhil.train.schedule import Epoch, Trained
 
 STEPS, BATCHES, LARGEST_RATE = 50, (32, 256), 1e-2  # of a training that chooses them itself
 OF_NO_RESULT = (
@@ -123,10 +123,10 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     _require_torch()
     from tinyhil.train.fit import train
     from tinyhil.train.integers import Judge
-    from tinyhil.train.job import Job, Schedule
     from tinyhil.train.limited_precision import parse
     from tinyhil.train.prune import parse_pruning
     from tinyhil.train.samples import divide
+    from tinyhil.train.schedule import Job, Schedule
 
     begin = time.process_time()
     opened = open_model(request.model, say, without=(DEAD_CHANNELS.name,))

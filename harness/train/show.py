@@ -9,7 +9,7 @@ from tinyhil.harness.train.session import TrainOutcome
 
 if TYPE_CHECKING:
     from tinyhil.harness.train.after_search import Round
-    from tinyhil.train.job import Epoch
+    from tinyhil.train.schedule import Epoch
 
 
 def epoch_line(epoch: Epoch) -> str:

@@ -86,8 +86,8 @@ class Pruning:
         if self._mask is None or progress < self._settled:
             share = min(1.0, (progress - self._begin) / (self._settled - self._begin))
             count = self._parameter.numel()
-            kept = max(1, int((1 - share * (1 - self._density)) * count))
-            self._mask = mask(self._parameter, 1 - kept / count)
+            count_left = max(1, int((1 - share * (1 - self._density)) * count))
+            self._mask = mask(self._parameter, 1 - count_left / count)
         self._parameter.mul_(self._mask)
 
 
