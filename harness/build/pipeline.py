@@ -129,7 +129,7 @@ def _compile(
             if board.name in required:
                 raise
     check(placed.problem, placed.plan)
-    targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
+    targets = [Target(b.name, transfers[b.name]) for b in boards if b.name in transfers]
     return _Part(placed, transfers, targets)
 
 
