@@ -67,8 +67,7 @@ extern "C" __attribute__((naked, noreturn)) void reset_handler() {
                      "cmp r0, r1\n\t"
                      "itt lo\n\t"
                      "strlo r2, [r0], #4\n\t"
-                     "blo 1b\n\t" HIL_COPY_ALL
-                     "b start\n\t"
+                     "blo 1b\n\t" HIL_COPY_ALL "b start\n\t"
                      ".ltorg" ::"i"(PAINT));
 }
 
