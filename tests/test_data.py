@@ -398,12 +398,12 @@ def test_what_ships_is_real_and_says_so(capfd: pytest.CaptureFixture[str]) -> No
 )
 def test_every_command_says_what_it_waits_for(command: tuple[str, ...], tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"  # the discard port: nobody answers
-    told = hil(
+    done = hil(
         *(*command, "lenet5_mnist"), cwd=tmp_path, HIL_DATA=None, HIL_CACHE=str(tmp_path), http_proxy=nowhere,
         https_proxy=nowhere,
     )  # fmt: skip
-    lines = [line for line in told.stderr.splitlines() if line.startswith("asking ")]
-    assert (told.returncode, len(lines)) == (2, 1), told.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("asking ")]
+    assert (done.returncode, len(lines)) == (2, 1), done.stderr
 
 
 # The synthetic stream, on demand

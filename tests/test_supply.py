@@ -85,11 +85,11 @@ def test_a_run_with_a_supply(tmp_path: Path) -> None:
 def test_a_generated_project_knows_it(tmp_path: Path) -> None:
     done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    told = {
+    defines_of = {
         path.stem: json.loads(path.read_text())["build"]["defines"] for path in tmp_path.glob(f"p/{MANIFESTS}/*.json")
     }
-    assert [name for name, names in told.items() if "HIL_SUPPLY_LDO" in names] == ["h747"]
-    assert [name for name, names in told.items() if "HIL_SUPPLY_SMPS" in names] == ["nucleo_h745"]
+    assert [name for name, names in defines_of.items() if "HIL_SUPPLY_LDO" in names] == ["h747"]
+    assert [name for name, names in defines_of.items() if "HIL_SUPPLY_SMPS" in names] == ["nucleo_h745"]
 
 
 @pytest.mark.parametrize(

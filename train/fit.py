@@ -13,19 +13,17 @@ import torch
 
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError, TrainingError
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
-from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
-from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.limited_precision import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
-from tinyhil.train.quantize import Quantizers, quantizers
+from tinyhil.train.quantizers import Quantizers, is_fixed_point, quantizers
 from tinyhil.train.samples import Samples
 from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
 
@@ -56,6 +54,7 @@ class Schedule:
     device: str = AUTO
 
     def rate_at(self, progress: float) -> float:
+        """Learning rate after `progress` (0..1) of the steps: a cosine that ends at a hundredth of the first."""
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
 
 
@@ -107,14 +106,14 @@ class _Run:
     optimizer: torch.optim.Adam
     masks: dict[str, torch.Tensor]
     epochs: list[Epoch] = field(default_factory=list)
-    kept: Arrays = field(default_factory=dict)
+    best_constants: Arrays = field(default_factory=dict)
     first_loss: float = math.inf
     scale: LossScale = field(default_factory=LossScale)
     teacher: torch.Tensor | None = None  # its scores of the samples trained on
     entries: dict[str, torch.Tensor] = field(default_factory=dict)
     steps: dict[str, torch.Tensor] = field(default_factory=dict)  # learned scales
     ends: dict[str, float] = field(default_factory=dict)  # what values reach with them after an epoch
-    kept_ends: dict[str, float] = field(default_factory=dict)  # of the best
+    best_ends: dict[str, float] = field(default_factory=dict)  # of the best
 
     @property
     def moved(self) -> dict[str, torch.Tensor]:
@@ -165,7 +164,7 @@ def _train(job: Job) -> Trained:
         if job.checkpoint is not None:
             save_checkpoint(job.checkpoint, _state(run))
     best = _best(run)
-    return Trained(run.kept, run.ranges(run.kept, run.kept_ends), best, tuple(run.epochs))
+    return Trained(run.best_constants, run.ranges(run.best_constants, run.best_ends), best, tuple(run.epochs))
 
 
 @torch.no_grad()
@@ -180,7 +179,7 @@ def _taught(net: Network, job: Job) -> torch.Tensor:
 
 def _with_entries(run: _Run, used: Quantizers) -> Quantizers:
     """Weights on their entries, which from then on are what the weights are."""
-    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if isinstance(fmt, Codebook)}
+    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if fmt.entries_in_flash}
     if not run.entries and len(run.epochs) == 1:
         run.entries = clustered(run.net.weights, used)
     elif not run.entries:
@@ -218,9 +217,9 @@ def _prune(run: _Run, number: int) -> None:
     if pruning is None:
         return
     pruned = {name: mask(run.net.weights[name], share) for name, share in pruning.at(number).items()}
-    for name, kept in pruned.items():
-        run.net.weights[name].mul_(kept)
-    run.masks = {**run.masks, **{name: kept * run.masks.get(name, 1) for name, kept in pruned.items()}}
+    for name, stays in pruned.items():
+        run.net.weights[name].mul_(stays)
+    run.masks = {**run.masks, **{name: stays * run.masks.get(name, 1) for name, stays in pruned.items()}}
     require_zeros(on_grid(_latents(run), _quantizers(run), graph), pruned)
 
 
@@ -232,8 +231,8 @@ def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
     judged = Epoch(epoch.number, epoch.loss, accuracy)
     run.epochs.append(judged)
     if _best(run) is judged:
-        run.kept = {name: array.copy() for name, array in constants.items()}
-        run.kept_ends = dict(run.ends)
+        run.best_constants = {name: array.copy() for name, array in constants.items()}
+        run.best_ends = dict(run.ends)
     run.job.tell(judged)
 
 
@@ -336,7 +335,7 @@ def _project(run: _Run, used: Quantizers) -> None:
     pruned stay zeros."""
     for name, weights in run.net.weights.items():
         fmt = used.constants.get(name)
-        if isinstance(fmt, Fixed) and name not in run.steps:
+        if fmt is not None and is_fixed_point(fmt) and name not in run.steps:
             unit = 2.0**fmt.exponent
             weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
         if name in run.masks:
@@ -365,9 +364,9 @@ def _largest(run: _Run, x: torch.Tensor, used: Holder) -> str:
 def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str, remedy: str = "a smaller --rate") -> TrainingError:
     last = len(run.epochs) - 1
     best = _best(run)
-    kept = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
+    resumable = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
     return TrainingError(
-        f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{kept} (best so far: epoch "
+        f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{resumable} (best so far: epoch "
         f"{best.number}, {100 * best.accuracy:.2f} %); try {remedy}"
     )
 
@@ -380,8 +379,8 @@ def _state(run: _Run) -> Checkpoint:
     epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
     scale = np.array([run.scale.factor, run.scale.steps])
     latents = {name: value.detach().cpu().numpy().copy() for name, value in run.moved.items()}
-    ends = {name: np.array([end, run.kept_ends.get(name, 0.0)]) for name, end in run.ends.items()}
-    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.kept, moments, ends)
+    ends = {name: np.array([end, run.best_ends.get(name, 0.0)]) for name, end in run.ends.items()}
+    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.best_constants, moments, ends)
 
 
 def _resume(run: _Run) -> None:
@@ -390,12 +389,12 @@ def _resume(run: _Run) -> None:
         return
     found = load_checkpoint(run.job.checkpoint, run.job.identity)
     run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
-    run.kept, run.first_loss = found.best, found.first_loss
+    run.best_constants, run.first_loss = found.best, found.first_loss
     run.scale = LossScale(float(found.scale[0]), int(found.scale[1]))
     steps = {name.removeprefix(STEP): a for name, a in found.latents.items() if name.startswith(STEP)}
     _learn(run, {name: torch.tensor(array).requires_grad_() for name, array in steps.items()})
     run.ends = {name: float(pair[0]) for name, pair in found.ends.items()}
-    run.kept_ends = {name: float(pair[1]) for name, pair in found.ends.items() if pair[1] > 0}
+    run.best_ends = {name: float(pair[1]) for name, pair in found.ends.items() if pair[1] > 0}
     for name, weights in run.moved.items():
         weights.data.copy_(torch.as_tensor(found.latents[name]))
         keys = [key for key in found.moments if key.partition("/")[2] == name]

@@ -21,11 +21,11 @@ def boxes(output: np.ndarray) -> np.ndarray:
     anchor, kind = anchor[best], kind[best]
     centre, half = output[anchor, :2], output[anchor, 2:4] / 2
     corners = np.concatenate([centre - half, centre + half], axis=1)
-    kept = _kept(corners, kind)[:MOST]
-    return np.column_stack([corners[kept], scores[anchor[kept], kind[kept]], kind[kept]])
+    strongest = _unsuppressed(corners, kind)[:MOST]
+    return np.column_stack([corners[strongest], scores[anchor[strongest], kind[strongest]], kind[strongest]])
 
 
-def _kept(corners: np.ndarray, kind: np.ndarray) -> np.ndarray:
+def _unsuppressed(corners: np.ndarray, kind: np.ndarray) -> np.ndarray:
     """Places of boxes that no better one of their class overlaps by more than OVERLAP."""
     overlap = (overlaps(corners, corners) > OVERLAP) & (kind[:, None] == kind)
     alive = np.ones(len(corners), bool)

@@ -131,10 +131,10 @@ def search(
     from rich.console import Console
 
     from tinyhil.harness import calls
-    from tinyhil.harness.search.report import print_outcome, search_progress
     from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
-    from tinyhil.harness.train.show import lines_of_rounds, told
+    from tinyhil.harness.train.show import epoch_line, lines_of_rounds
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     known = boards_for(request.board, boards_file, bench_file)
@@ -153,7 +153,9 @@ def search(
     if epochs is None:
         outcome = ask(request)
     else:
-        found = alternate(request, epochs, rounds, ask, lambda asked: calls.train(asked, say, lambda e: say(told(e))))
+        found = alternate(
+            request, epochs, rounds, ask, lambda asked: calls.train(asked, say, lambda e: say(epoch_line(e)))
+        )
         outcome = best_of(found).searched
     if as_json:
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}

@@ -68,9 +68,9 @@ def train(as_json: bool, format_: str, **options: Any) -> None:
 
     from tinyhil.harness import calls
     from tinyhil.harness.train.session import TrainRequest
-    from tinyhil.harness.train.show import lines_of, told
+    from tinyhil.harness.train.show import epoch_line, lines_of
 
-    outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(told(epoch)))
+    outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(epoch_line(epoch)))
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:

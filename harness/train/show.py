@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tinyhil.train.fit import Epoch
 
 
-def told(epoch: Epoch) -> str:
+def epoch_line(epoch: Epoch) -> str:
     """One line per epoch."""
     loss = "before training" if epoch.number == 0 else f"loss {epoch.loss:.4f}"
     return f"epoch {epoch.number}: {loss}, integers {100 * epoch.accuracy:.2f} % of the samples held back"

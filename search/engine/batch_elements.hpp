@@ -2,7 +2,7 @@
 #pragma once
 #include "batch_sums.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 // Calls `each(element, a, b)` for operands 0 and 1 of `op`; params: count, periods of a and b.
 template <class N, class Each>
@@ -500,4 +500,4 @@ inline void mul_affine(Machine &m, const Op &op) {
     });
 }
 
-}  // namespace lanes
+}  // namespace batch_engine

@@ -139,7 +139,7 @@ uint16_t products_that_differ() {
         const int8_t other = some(0);
         const int32_t start = static_cast<int32_t>(state >> 4);
         wrong += hil::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other) !=
-                 hil::twin::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
+                 hil::portable::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
     }
     return wrong;
 }
@@ -156,7 +156,7 @@ __int24 any_sum(uint8_t n, int8_t shift) {
     return static_cast<__int24>(((2 * static_cast<int32_t>(some(0)) + 1) << -shift) + (n / 3) % 3 - 1);
 }
 
-// `exact`: what is decided wrongly; otherwise what differs from the twin, by more than what it leaves out
+// `exact`: what is decided wrongly; otherwise what differs from the portable form, by more than what it leaves out
 uint16_t units_that_differ(bool exact) {
     uint16_t wrong = 0, undecided = 0;
     for (uint8_t step = 0; step < 18; ++step) {
@@ -167,7 +167,7 @@ uint16_t units_that_differ(bool exact) {
             for (uint8_t r = 0; r < 4; ++r) near[r] = sums[r] = any_sum(n, s[0]);
             hil::near_rows(near, m, s);
             for (uint8_t r = 0; r < 4; ++r) {
-                const __int24 apart = near[r] - hil::twin::near_units(sums[r], m[r], s[r]);
+                const __int24 apart = near[r] - hil::portable::near_units(sums[r], m[r], s[r]);
                 if (step >= 14) wrong += hil::decides(near[r]);
                 else if (!exact) wrong += apart > 1 || apart < -3;
                 else if (!hil::decides(near[r])) ++undecided;

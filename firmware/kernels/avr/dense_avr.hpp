@@ -144,11 +144,11 @@ inline void round_rows(int8_t (&bytes)[4], const __int24 (&sums)[4], int shift, 
     register __int24 c asm("r10") = sums[2];
     register __int24 d asm("r14") = sums[3];
     register uint8_t by asm("r24") = static_cast<uint8_t>(shift > 8 ? shift - 8 : 8 - shift);
-    register uint8_t kept asm("r25") = negative;
+    register uint8_t sign asm("r25") = negative;
     register uint8_t right asm("r22") = shift > 8;
     asm volatile("%~call %x[routine]\n"
                  : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(by), "+m"(saturations)
-                 : "r"(kept), "r"(right), [routine] "i"(round_rows_routine)
+                 : "r"(sign), "r"(right), [routine] "i"(round_rows_routine)
                  : "r5", "r9", "r13", "r17", "r18", "r19");
     bytes[0] = static_cast<int8_t>(static_cast<__uint24>(a) >> 8);
     bytes[1] = static_cast<int8_t>(static_cast<__uint24>(b) >> 8);

@@ -73,22 +73,22 @@ void dense_affine(Out *out, W weights, X x, B bias, M multipliers, S shifts, Siz
 
 // Codes of which Zero stands for nothing: what windows are padded with
 template <class Code, int Zero>
-struct Skewed {
+struct AffineCode {
     Code code;
-    Skewed() : code(static_cast<Code>(Zero)) {}
-    Skewed(Code c) : code(c) {}
+    AffineCode() : code(static_cast<Code>(Zero)) {}
+    AffineCode(Code c) : code(c) {}
 };
 template <class Code, int Zero>
-inline Ram<Code> ram(const Skewed<Code, Zero> *p) {
+inline Ram<Code> ram(const AffineCode<Code, Zero> *p) {
     return {&p->code};
 }
 template <class Code, int Zero>
-struct PadsWithZero<Skewed<Code, Zero>> {
+struct PadsWithZero<AffineCode<Code, Zero>> {
     static constexpr bool value = false;
 };
 #ifndef __AVR__
 template <class Code, int Zero>
-struct PadCode<Skewed<Code, Zero>> {
+struct PadCode<AffineCode<Code, Zero>> {
     static constexpr int32_t value = Zero;
 };
 #endif
@@ -97,7 +97,7 @@ template <class Acc, class Out, class T, class W, class X, class B, class M, cla
 HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w, Size groups,
                                Size outputs, Zero zero, Const<Pad>) {
     const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
-    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
     convolve<Acc>(out, padded, weights, x, bias, w, groups, outputs, channels, Const<0>());
 }
 
@@ -183,7 +183,7 @@ template <class Acc, class Out, class T, class Rows, class W, class X, class B, 
 HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y, const RowWindow &l,
                                     Size groups, Size outputs, Zero zero, Const<Pad>) {
     const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
-    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
     convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
 }
 
