@@ -116,7 +116,7 @@ def placed_on(program: Program, core: str) -> Placement:
 
 def targets(placed: Placement) -> list[Target]:
     return [
-        Target(name, 1000 * size, choose_transfer(placed.program, placed.plan.peak_bytes, size, name, wish))
+        Target(name, choose_transfer(placed.program, placed.plan.peak_bytes, size, name, wish))
         for name, size, wish in (("roomy", 1 << 20, Wish()), ("narrow", 1 << 20, Wish(prefer="ram")))
     ]
 
