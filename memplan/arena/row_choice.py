@@ -289,6 +289,9 @@ class Cuts:
                 before = self._size(part[at - 1].target) if at else 0
                 after = self._size(stage.target) if at + 1 < len(part) else 0
                 beside = (max(before, after) if stage.overwrites else before + after) // channels * each
+                lagging = lag_of(self.program, stage.op) if at else None
+                if lagging is not None:  # over what the stage before has made of this group
+                    beside -= max(0, self._size(stage.target) // channels * each - lagging[1])
                 made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
                 if dies and at == 0:
                     beside += self._size(source)
