@@ -35,6 +35,7 @@ class Codes:
     most: int
 
     def of(self, real: np.ndarray) -> np.ndarray:
+        """Codes of real numbers, any shape: rounded to nearest even, clipped to `least`..`most`; float64."""
         return np.clip(np.rint(real / np.float32(self.scale)) + self.zero, self.least, self.most)
 
 

@@ -50,10 +50,12 @@ class Library:
 
     @property
     def input(self) -> Tensor:
+        """What the caller fills: one flat sample, codes of its format."""
         return self.program.tensors[self.program.input]
 
     @property
     def output(self) -> Tensor:
+        """What the caller reads: one flat result, codes of its format."""
         return self.program.tensors[self.program.output]
 
     @property

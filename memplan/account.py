@@ -19,14 +19,17 @@ class Account:
     started: float = field(default_factory=monotonic)
 
     def nodes_left(self) -> int:
+        """Of the budget, not below 0."""
         return max(0, self.budget.nodes - self.nodes)
 
     def seconds_left(self) -> float | None:
+        """Wall seconds; None: no limit of time."""
         if self.budget.seconds is None:
             return None
         return self.budget.seconds - self.elapsed()
 
     def elapsed(self) -> float:
+        """Wall seconds since the search began."""
         return monotonic() - self.started
 
     def left(self) -> Budget:
@@ -35,6 +38,7 @@ class Account:
         return replace(self.budget, nodes=self.nodes_left(), seconds=None if seconds is None else max(1e-3, seconds))
 
     def spent(self) -> bool:
+        """Whether nodes or seconds are used up."""
         seconds = self.seconds_left()
         return self.nodes_left() == 0 or (seconds is not None and seconds <= 0)
 

@@ -50,6 +50,7 @@ class Buffer:
         return tuple(parts)
 
     def live_at(self, instant: int) -> bool:
+        """Whether it holds something then; not within a gap."""
         return any(start <= instant < end for start, end in self.sections)
 
 
@@ -122,6 +123,7 @@ class Problem:
         return replace(self, regions=(Region(name, size_bytes),))
 
     def alias_pairs(self) -> frozenset[frozenset[str]]:
+        """Names of any two that may share bytes while both are live."""
         return frozenset(frozenset((alias.first, alias.second)) for alias in self.aliases)
 
     def alias_shifts(self) -> dict[tuple[str, str], frozenset[int]]:

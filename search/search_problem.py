@@ -55,7 +55,8 @@ class Strategy(Protocol):
     name: ClassVar[str]
     source: ClassVar[str]
 
-    def propose(self, problem: SearchProblem) -> Asking: ...
+    def propose(self, problem: SearchProblem) -> Asking:
+        """Ask, receive a trial for each question, and return a candidate of its own, or None for the best trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class SearchProblem:
         return all(board.costs is None or board.costs.fits(candidate) for board in self.boards)
 
     def fits_ram(self, candidate: Candidate, factor: float = 1.0) -> bool:
+        """Whether, on each board that limits RAM, `factor` times the limit holds the arena and what lies beside it."""
         return all(
             board.memory.fits(candidate, int(board.limit_bytes * factor) - board.beside_bytes(candidate))
             for board in self.boards
@@ -134,6 +136,7 @@ class SearchProblem:
         return self.limit_bytes < UNLIMITED or not isinstance(self.costs, AcceleratorCosts)
 
     def beside_bytes(self, candidate: Candidate) -> int:
+        """Bytes of RAM that the candidate needs beside its arena."""
         return 0 if self.beside is None else self.beside(candidate)
 
     def excess(self, candidate: Candidate) -> float:
@@ -153,6 +156,7 @@ class SearchProblem:
         return needed / self.limit_bytes - 1
 
     def fallback(self) -> Candidate:
+        """What is known to fit best: the anchor, else the narrowest."""
         return self.memory.least() if self.anchor is None else self.anchor
 
     def free(self) -> tuple[int, ...]:

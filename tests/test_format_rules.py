@@ -10,7 +10,7 @@ import pytest
 from conftest import Golden
 
 from tinyhil.errors import ConfigError
-from tinyhil.formats import FORMATS, codebook, named, window
+from tinyhil.formats import FORMATS, codebook, named, quire
 from tinyhil.formats.affine import (
     Affine,
     as_affine,
@@ -129,7 +129,7 @@ def test_sums_of_63_bits_are_rounded_once(fmt: NamedFormat) -> None:
     assert np.array_equal(requantize(single, 2, made)[0], made.encode(single.astype(float) / 4)[0])
 
 
-def told(name: str, fmt: Format, reals: np.ndarray) -> str:
+def as_text(name: str, fmt: Format, reals: np.ndarray) -> str:
     """What a format says of itself, and makes of numbers."""
     facts = [f"{fact}={getattr(fmt, fact)!r}" for fact in FACTS if getattr(fmt, fact) not in (None, False)]
     texts = (
@@ -152,11 +152,13 @@ def test_what_formats_say_of_themselves(golden: Golden) -> None:
     for one in (fmt for fmt in FORMATS if fmt.bits in (1, 2, 4, 6, 8, 16, 32)):
         fmt = one.fit(1.42) if one.fit_values is None else one.fit_values(np.sin(np.arange(40.0) ** 1.5))
         given = np.where(np.isnan(reals), 0.25, reals) if one.fit_values else reals
-        text += f"{one.name}: {one.bits} bits; {one.summary}; {one.values} {one.vectors}\n" + told("  1.42", fmt, given)
+        text += f"{one.name}: {one.bits} bits; {one.summary}; {one.values} {one.vectors}\n" + as_text(
+            "  1.42", fmt, given
+        )
         if one.fit_range is not None:
-            text += told("  -0.5..1.42", one.fit_range(-0.5, 1.42), reals)
+            text += as_text("  -0.5..1.42", one.fit_range(-0.5, 1.42), reals)
         if one.fit_values is not None:
-            text += told("  coarser", fmt.coarser(fmt.exponent + 2), given)
+            text += as_text("  coarser", fmt.coarser(fmt.exponent + 2), given)
     golden.check("formats.txt", text)
 
 
@@ -263,7 +265,7 @@ def test_exact_numbers_are_negated_and_reshaped_whole() -> None:
 def test_windows_sum_exactly_what_they_hold(guard: int) -> None:
     """Products floored to the lowest bit and limited, as exact fractions have it; matrices as single products."""
     rng = np.random.default_rng(guard)
-    made = window.Window(64 if guard else 48, -9, guard)
+    made = quire.Window(64 if guard else 48, -9, guard)
     x = rng.integers(-999, 999, (3, 4)) * 2.0**-6
     w = rng.integers(-999, 999, (4, 2)) * 2.0 ** rng.integers(-6, 3, (4, 2))
     sums, clipped = made.matmul(x, w)
@@ -274,5 +276,5 @@ def test_windows_sum_exactly_what_they_hold(guard: int) -> None:
     back = made.value(sums)
     assert np.array_equal(back.value, np.ldexp(sums.astype(float), -9))
     assert made.start(np.array([1.0, 0.1]), 2)[0].tolist() == [4 << 9, math.floor(0.4 * 512)]
-    assert window.granule_of(np.array([0.0, 12.0, -0.75])) == -2
-    assert window.granule_of(np.zeros(2)) == 0
+    assert quire.granule_of(np.array([0.0, 12.0, -0.75])) == -2
+    assert quire.granule_of(np.zeros(2)) == 0

@@ -11,12 +11,14 @@ import random
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 from conftest import Golden
 
-from tinyhil.errors import LinkError, LinkTimeout
+from tinyhil.errors import DeviceCrashed, DoesNotFit, HilError, LinkError, LinkTimeout, WrongFirmware
 from tinyhil.harness.wire import deadline, protocol, stream
 from tinyhil.harness.wire.protocol import QUIET, STREAM, Hello, Message, Result, TensorInfo
 from tinyhil.harness.wire.retry import RetryTimer
@@ -77,7 +79,7 @@ class Board:
     def describe_silence(self) -> str:
         return "as told"
 
-    def send(self, data: bytes, timeout_s: float) -> None:
+    def send(self, data: bytes, timeout_s: float = 0.0) -> None:
         for message in map(protocol.unframe, filter(None, data.split(b"\0"))):
             numbers = struct.unpack_from("<HH", message, 1) if message[0] == protocol.DATA else tuple(message[1:3])
             fate = self._noted(f"> {message[0]:#04x} {' '.join(map(str, numbers))}".rstrip())
@@ -165,8 +167,8 @@ class Board:
             return
         self.used = 0
         self._result(self.computed)
-        told = ticks(self.computed).to_bytes(4, "little") + self._output(self.computed)
-        self.crc32 = binascii.crc32(told, self.crc32)
+        result = ticks(self.computed).to_bytes(4, "little") + self._output(self.computed)
+        self.crc32 = binascii.crc32(result, self.crc32)
         self.saturations += self.computed % 3
         self.computed += 1
 
@@ -310,3 +312,151 @@ def test_silence_ends_at_the_deadline(silent: str, clock: Clock) -> None:
     with pytest.raises(LinkTimeout, match=at.get(silent, "no answer to FINISH within 9 s")):
         run(board, 4, deadline_s=9.0)
     assert 9.0 <= clock.now < 14
+
+
+# ---- boards that are none
+
+
+def refused(board: Board, kind: type[HilError], words: str, count: int = 4, **options: object) -> None:
+    given = stream.Options(STREAM, 9.0, finished=5, **options)  # type: ignore[arg-type]
+    with pytest.raises(kind, match=words) as caught:
+        stream.stream(board, board.hello, inputs(count), given, lambda *_: None, lambda: None)  # type: ignore[arg-type]
+    assert type(caught.value) is kind
+
+
+class Saying(Board):
+    """Says something else, instead of the answer or after it, to each frame of a kind."""
+
+    def __init__(self, clock: Clock, kind: int, *said: bytes, instead: bool = True, hello: Hello = HELLO) -> None:
+        super().__init__(clock, hello)
+        self.kind, self.said, self.instead = kind, said, instead
+
+    def _serve(self, message: bytes) -> None:
+        if message[0] != self.kind or not self.instead:
+            super()._serve(message)
+        if message[0] == self.kind:
+            self.line.extend(map(protocol.frame, self.said))
+
+
+def ack(sample: int, chunk: int, credit: int, flags: int = 0) -> bytes:
+    return struct.pack("<BHHHB", protocol.ACK, sample, chunk, credit, flags)
+
+
+def result_of(sample: int, output: bytes = b"12", at: int = 0) -> bytes:
+    return struct.pack("<BHIIHHH", protocol.RESULT, sample, 1, 0, at, 0, 2) + output
+
+
+HELLO_SAID = bytes((protocol.HELLO, 2)) + bytes(24) + bytes(8) + bytes((1, 0, 0)) * 2
+NONSENSE = r"memory: 9 messages in a row that make no sense, the last"
+DATA, FINISH = protocol.DATA, protocol.FINISH
+CRASHED = struct.pack("<BIIIII", protocol.CRASHED, 1, 2, 3, 1 << 16, 0)
+TOTALS = struct.pack("<BHIIIIHH", protocol.STATS, 4, 0, 0, 3, 1, 0, 0)
+HOSTILE: dict[str, tuple[int, tuple[bytes, ...], type[HilError], str]] = {
+    "a restart": (DATA, (HELLO_SAID,), DeviceCrashed, "restarted after 5 of 9 samples; they are kept"),
+    "it goes back": (DATA, (ack(0, 1, 1), ack(0, 0, 1)), DeviceCrashed, "restarted after 5 of 9"),
+    "a crash": (DATA, (CRASHED,), DeviceCrashed, "undefined instruction at pc 0x00000001"),
+    "a crash at FINISH": (FINISH, (CRASHED,), DeviceCrashed, "undefined instruction at pc"),
+    "a restart at FINISH": (FINISH, (HELLO_SAID,), DeviceCrashed, "restarted after 9 of 9"),
+    "long results": (DATA, (result_of(0, b"123"),) * 9, LinkError, rf"{NONSENSE} a result of 3 bytes, expected 2"),
+    "positions beyond": (DATA, (ack(3, 0, 1),) * 9, LinkError, rf"{NONSENSE} a position of .*, after 4 chunks sent"),
+    "chunks beyond": (DATA, (ack(0, 2, 1),) * 9, LinkError, f"{NONSENSE} a position"),
+    "credit beyond": (DATA, (ack(0, 0, 5),) * 9, LinkError, f"{NONSENSE} a position"),
+    "eight are bad luck": (DATA, (*(ack(0, 0, 5),) * 8, ack(0, 0, 1)), LinkTimeout, "no progress for 9 s"),
+    "never sent": (DATA, (result_of(2),), LinkError, "result of sample 2, which was not sent; not a board of ours"),
+    "old results": (DATA, (result_of(0xFFFF), result_of(9)), LinkTimeout, r"no progress .* \(as told\); finished"),
+    "other totals": (FINISH, (TOTALS,), stream.Distrusted, "4 results differ"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_boards_that_are_none_are_refused(name: str, clock: Clock) -> None:
+    kind, said, error, words = HOSTILE[name]
+    refused(Saying(clock, kind, *said), error, words)
+
+
+def test_as_much_as_fits_is_no_nonsense(clock: Clock) -> None:
+    """Credit for all slots, the last chunk, what was just sent."""
+    for hello in (HELLO, LAYOUTS["streamed"]):
+        chunks = hello.chunks_per_sample
+        credit = 2 if hello.streamed else 2 * chunks
+        board = Saying(clock, protocol.DATA, *(ack(0, 0, credit),) * 9, instead=False, hello=hello)
+        refused(board, DeviceCrashed, "restarted")  # as positions go back
+        board = Saying(clock, protocol.DATA, *(ack(0, 0, credit + 1),) * 20, instead=False, hello=hello)
+        refused(board, LinkError, "make no sense")
+
+
+@pytest.mark.parametrize(("ticks_of_clock", "real_time"), [(900, True), (900, False), (1100, True)])
+def test_a_counter_goes_round_no_more_than_once(
+    ticks_of_clock: int, real_time: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample takes a millisecond, which is a thousand cycles."""
+    monkeypatch.setattr(stream, "COUNTER_TICKS", ticks_of_clock)
+    if real_time and ticks_of_clock < 1000:
+        words = r"sample 0 took up to 0 s; the board counts 900 cycles, 0\.0 s at 1000000 Hz, and begins anew; use a sm"
+        refused(Board(clock, HELLO), DoesNotFit, words, 1, real_time=True)
+    else:
+        board = Board(clock, HELLO)
+        given = stream.Options(STREAM, real_time=real_time)
+        assert stream.stream(board, HELLO, inputs(1), given, lambda *_: None, lambda: None).samples == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "right"),
+    [
+        ({}, True), ({"chunk_bytes": 5}, True), ({"chunk_bytes": 2}, False), ({"chunk_bytes": 6}, False),
+        ({"chunk_bytes": 0}, False), ({"output_bytes": 0}, False), ({"sample_bytes": 5}, False),
+        ({"chunks_per_sample": 3}, False), ({"chunks_per_sample": 0}, False),
+    ],
+)  # fmt: skip
+def test_sizes_of_hello_go_together(changes: dict[str, int], right: bool) -> None:
+    hello = replace(HELLO, **changes)  # type: ignore[arg-type]
+    with nullcontext() if right else pytest.raises(LinkError, match=r"port: HELLO makes no sense: .*; ours have 6 B"):
+        stream.check_shape(hello, inputs(2), "port")
+    with pytest.raises(LinkError, match="ours have 0 B"):
+        stream.check_shape(replace(hello, output_bytes=0), [], "port")
+
+
+def test_another_image_or_protocol_is_wrong_firmware() -> None:
+    stream.check_identity(HELLO, bytes(8), "port")
+    with pytest.raises(WrongFirmware, match="port: firmware speaks protocol 3, this is 2; flash again"):
+        stream.check_identity(replace(HELLO, protocol=3), bytes(8), "port")
+    with pytest.raises(WrongFirmware, match="runs image 0000000000000000, not 0100000000000000"):
+        stream.check_identity(HELLO, b"\1" + bytes(7), "port")
+
+
+def test_what_a_crash_says(clock: Clock) -> None:
+    """The bits of a Cortex-M's CFSR one by one."""
+    said = []
+    for bit in range(26):
+        crash = stream.crash("port", protocol.Crashed(0x123, 0, 0, 1 << bit, 0xAB if bit == 9 else 0), lambda: None)
+        said.append(f"{bit}: {str(crash).removeprefix('port: the firmware crashed: ')}")
+    known = [line.split(": ", 1) for line in said if "processor fault" not in line]
+    assert [int(bit) for bit, _ in known] == [0, 1, 3, 4, 8, 9, 10, 11, 12, 16, 17, 18, 19, 24, 25]
+    assert known[0][1] == "instruction fetch from forbidden memory at pc 0x00000123"
+    assert {words for _, words in known[1:4]} == {"stack overflow into the MPU guard at pc 0x00000123"}
+    assert "nothing is 0x000000ab at pc" in known[5][1]
+    words = ("undefined instr", "invalid state", "invalid exc", "no coprocessor", "unaligned acc", "division by")
+    assert all(text.startswith(begin) for (_, text), begin in zip(known[9:], words, strict=True))
+    lost = stream.crash("port", protocol.Crashed(0, 0, 0, 3, 0), lambda: None)
+    assert "instruction fetch from forbidden memory; its place is unknown" in str(lost)
+    assert clock.now == pytest.approx(27 * 0.5, abs=0.3)
+
+
+def test_hello_is_asked_for_after_the_banner_s_time(clock: Clock) -> None:
+    class Mute(Board):
+        def receive(self, timeout_s: float) -> Message | None:
+            assert 0.01 <= timeout_s <= 0.2
+            return super().receive(timeout_s)
+
+    mute = Mute(clock, HELLO)
+    with pytest.raises(LinkTimeout, match=r"memory: no HELLO within 3 s \(as told\)"):
+        stream.greet(mute, 1.0, 2.0, lambda: None)  # type: ignore[arg-type]
+    times = [float(line.split()[0]) for line in mute.heard]
+    assert 2.0 <= times[0] < 2.05
+    assert len(times) == 4
+    assert all(0.3 <= later - earlier < 0.33 for earlier, later in pairwise(times))
+    greeting = Saying(clock, protocol.HELLO_REQUEST, HELLO_SAID)
+    assert stream.greet(greeting, 1.0, 0.0, lambda: None).protocol == 2  # type: ignore[arg-type]
+    crashed = Saying(clock, protocol.HELLO_REQUEST, struct.pack("<BIIIII", protocol.CRASHED, 1, 2, 3, 1, 0))
+    with pytest.raises(DeviceCrashed, match="forbidden"):
+        stream.greet(crashed, 1.0, 0.0, lambda: None)  # type: ignore[arg-type]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import ast
 import re
-import tokenize
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,10 +38,14 @@ PRIVATE = {
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 
 
-@cache
 def _python_names(path: Path) -> frozenset[str]:
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-    return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
+    """Variables, attributes, parameters, functions and classes, modules imported."""
+    text = path.read_text()
+    if not any(word in text.lower() for word in PRIVATE):  # most files need not be parsed
+        return frozenset()
+    items = ast.walk(ast.parse(text))
+    named = (getattr(item, field, None) for item in items for field in ("id", "attr", "arg", "name", "asname"))
+    return frozenset(name for name in named if isinstance(name, str))
 
 
 def _native_names(path: Path) -> frozenset[str]:

@@ -74,12 +74,15 @@ class Lowering:
         self._lower_node = lower_node
 
     def shape(self, value: str) -> Shape:
+        """Of a value of the graph, for one sample."""
         return self._shapes[value]
 
     def count(self, value: str) -> int:
+        """Elements of a value of the graph, for one sample."""
         return element_count(self._shapes[value])
 
     def format(self, value: str) -> Format:
+        """What the assignment gives a value of the graph, its exponent chosen."""
         return self._formats[value]
 
     def constant(self, value: str) -> np.ndarray | None:
@@ -213,6 +216,7 @@ class Lowering:
         return domain == AFFINE or (domain != INTEGER and kernel.coded == REAL)
 
     def append(self, item: Op | Loop) -> None:
+        """Add to the end of the body; emit() does so for a node's operation."""
         self.body.append(item)
 
     def lower_body(self, graph: Graph) -> list[Op | Loop]:

@@ -66,6 +66,7 @@ class Tensor:
 
     @property
     def size_bytes(self) -> int:
+        """In the arena: `count` elements as the format stores them."""
         return self.count * self.format.storage_bytes
 
 
@@ -119,6 +120,7 @@ class Columns:
 
     @staticmethod
     def of(offset: np.ndarray, scale: np.ndarray, bounded: np.ndarray | None = None) -> Columns:
+        """Single precision of offsets and scales (columns,); `bounded` None: no column is clipped."""
         limits = np.zeros(len(scale), bool) if bounded is None else bounded
         return Columns(offset.astype(np.float32), scale.astype(np.float32), limits)
 

@@ -113,9 +113,9 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 
 
 def _is_held(codes: np.ndarray, tensor: Tensor) -> bool:
-    """Whether the storage of a tensor holds these codes; a table's are 16 bits of either sign."""
+    """Whether the storage of a tensor holds these codes; a table's are of either sign, of 16 bits at least."""
     limits = np.iinfo(storage_dtype(tensor.format))
-    highest = 2**16 - 1 if tensor.role == Role.TABLE else limits.max
+    highest = 2 ** max(16, limits.bits) - 1 if tensor.role == Role.TABLE else limits.max
     return bool((codes >= limits.min).all() and (codes <= highest).all())
 
 

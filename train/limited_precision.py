@@ -56,6 +56,7 @@ class Half:
     end: ClassVar[float] = math.inf  # what overflows has no gradient that is finite: the loss scale sees to it
 
     def converted(self, x: Tensor, random: torch.Generator) -> Tensor:
+        """Rounded to float16 and back, infinities beyond 65,504; nothing is drawn."""
         return x.to(torch.float16).to(x.dtype)
 
 
@@ -102,6 +103,7 @@ class Arithmetical:
     random: torch.Generator
 
     def converted(self, x: Tensor) -> Tensor:
+        """Rounded as this step's arithmetic does it."""
         return self.arithmetic.converted(x, self.random)
 
     def value(self, name: str, x: Tensor) -> Tensor:

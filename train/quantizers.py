@@ -14,10 +14,8 @@ from tinyhil.agreement.stored_constants import BY_CHANNEL, output_axis, stored_c
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.columns import scaled_columns
-from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import INTEGER, Format
+from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.formats.single import FLOAT32
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.fuse.sparse import SPARSE
@@ -48,13 +46,18 @@ class _Straight(torch.autograd.Function):
 
 def straight_through(x: Tensor, fmt: Format) -> Tensor:
     """`x` as `fmt` holds it."""
-    made: Tensor = _Straight.apply(x, lambda value: _held(value, fmt))
+    made: Tensor = _Straight.apply(x, lambda value: in_format(value, fmt))
     return made
 
 
-def _held(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
+def is_fixed_point(fmt: Format) -> bool:
+    """Whether `fmt` is a grid of powers of two from `lowest` to `highest`, of more than signs."""
+    return fmt.is_binary_point and not fmt.is_sign
+
+
+def in_format(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
     """What `fmt` holds of `x`, and where it did not saturate. What torch can do itself, it does."""
-    if isinstance(fmt, Fixed) and fmt.domain == INTEGER:
+    if is_fixed_point(fmt) and fmt.domain == INTEGER:
         whole = torch.floor(torch.ldexp(x, torch.tensor(-fmt.exponent)) + 0.5)
         clipped = whole.clamp(fmt.lowest, fmt.highest)
         return torch.ldexp(clipped, torch.tensor(fmt.exponent)), clipped == whole
@@ -102,7 +105,7 @@ class RowWise:
     def _rows(self, rows: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """Values, and the unit of each row's sum if its bias is rounded to that."""
         start = np.zeros(len(rows)) if bias is None else bias.reshape(-1).astype(np.float64)
-        if isinstance(self.format, Affine):
+        if self.format.domain == AFFINE:
             made = affine.layer(self.node, "", (rows, None), start, self.x.smallest)
             return made.codes * made.scales[:, None], made.scales * self.x.smallest
         is_fixed = self.format.domain == INTEGER

@@ -28,6 +28,7 @@ class OperationEnergy:
 
     @property
     def total_pj(self) -> float:
+        """Products, on-chip and off-chip accesses."""
         return self.product_pj + self.sram_pj + self.dram_pj
 
 
@@ -41,6 +42,7 @@ class Energy:
 
     @property
     def total_pj(self) -> float:
+        """The input's fetch and all operations."""
         return self.input_pj + sum(operation.total_pj for operation in self.operations)
 
     @property

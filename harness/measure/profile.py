@@ -90,9 +90,11 @@ class Profile:
 
     @property
     def summed(self) -> float:
+        """Ticks per sample of all operations and of what lies outside of them; the whole run takes `whole`."""
         return sum(operation.ticks for operation in self.operations) + self.outside
 
     def as_json(self) -> dict[str, Any]:
+        """As the record has it, with the sum and by how many ticks the whole run differs."""
         return {**asdict(self), "summed": self.summed, "difference": self.whole - self.summed}
 
 
@@ -128,7 +130,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
         reading=reading,
-        clock_hz=outcome.board.chip.clock_hz,
+        clock_hz=outcome.clock_hz,
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
         accelerator=record["accelerator"],

@@ -28,6 +28,7 @@ class Accuracy:
 
     @property
     def reached(self) -> bool | None:
+        """Whether the target is; None without labels or target."""
         return None if self.value is None or self.target is None else self.value >= self.target
 
 

@@ -35,6 +35,7 @@ class Rules:
 
     @property
     def complete(self) -> bool:
+        """Whether these are the official rules: so many runs, each so long."""
         return self.runs == performance.RUNS and self.seconds >= performance.SECONDS
 
 

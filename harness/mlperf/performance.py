@@ -42,6 +42,7 @@ class Performance:
 
     @property
     def throughput(self) -> float:
+        """Inferences per second, the median of the runs as the rules ask."""
         return median(self.throughputs)
 
 

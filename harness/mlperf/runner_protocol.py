@@ -94,6 +94,7 @@ class Device:
         return None
 
     def name(self) -> str:
+        """What the board calls itself; ProtocolError if it answers something else."""
         return self._bracketed(self.ask("name"), r"m-name-dut-\[(.*)\]")
 
     def model(self) -> str:

@@ -68,6 +68,7 @@ class Ready:
 
     @property
     def emulated(self) -> bool:
+        """No port was found or given."""
         return self.place.port is None
 
     def reported(self, raw: np.ndarray) -> np.ndarray:

@@ -53,6 +53,7 @@ class Wanted:
     steps: int | None = None
 
     def budget(self, seconds: float | None) -> Budget:
+        """Nodes alone decide without `seconds`, so that a plan is the same on every machine."""
         return Budget() if seconds is None else Budget(NODES_WITHIN_SECONDS, seconds)
 
 
@@ -76,9 +77,11 @@ class Found:
         return {**record, "fits": self.complaint is None, "capacity_bytes": self.capacity_bytes, **dict(self.extra)}
 
     def lines(self) -> list[str]:
+        """What `hil plan` prints of it."""
         return [self.title, *describe(self.plan).splitlines(), *self.notes, f"planned in {self.seconds:.3f} s"]
 
     def map(self) -> MemoryMap:
+        """Offsets over instants, for `--plot`."""
         return memory_map(self.problem, self.plan, self.title, self.steps)
 
 

@@ -151,6 +151,7 @@ class Compared:
     rows: tuple[Row, ...]
 
     def as_json(self) -> dict[str, Any]:
+        """For `hil compare --json`: what gates say, and every figure."""
         plain = [asdict(difference) for difference in self.differences]
         names = {"name": self.name, "before": str(self.before), "now": str(self.now)}
         return {**names, "differences": plain, "table": [row.as_json() for row in self.rows]}

@@ -20,7 +20,6 @@ RAM = {
     "arena_bytes": "arena",
 }
 EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
-Show = Callable[[Any], str]
 RecordLike = Mapping[str, Any]
 
 
@@ -36,6 +35,7 @@ class Row:
     why: str = ""
 
     def as_json(self) -> dict[str, str]:
+        """Texts as the table shows them."""
         return asdict(self)
 
 

@@ -50,6 +50,7 @@ class Span:
     most: float
 
     def at(self, share: float) -> float:
+        """The value at `share` (0..1) of the way from least to most."""
         return self.least + share * (self.most - self.least)
 
 

@@ -52,10 +52,12 @@ class Meter:
         self._describe = describer(self.task.problem.memory.placed)
 
     def costs(self, limits: Limits) -> Costs:
+        """Estimates that rest on what was measured up to this phase."""
         rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
         return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
 
     def problem(self, limits: Limits, ram_bytes: int) -> SearchProblem:
+        """The task's problem under these limits and `ram_bytes` of arena."""
         return replace(self.task.problem, costs=self.costs(limits), limit_bytes=ram_bytes)
 
     def measure(self, candidate: Candidate) -> None:
@@ -85,6 +87,7 @@ class Meter:
                 self.table.add([], replace(run, worst=worst), [], self.phase)
 
     def next_phase(self) -> None:
+        """New measurements count from here on."""
         self.phase += 1
 
 

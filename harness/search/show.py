@@ -30,6 +30,7 @@ class Watch:
         self.shown(min(self.shown.finished + (trial.kind != "probe"), self.evaluations), self.evaluations)
 
     def phase(self, name: str) -> None:
+        """Show that the search has entered it."""
         self.shown.enter(name)
 
 

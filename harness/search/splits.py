@@ -40,6 +40,7 @@ class Split:
         return self.judged["held out"]
 
     def as_inputs(self) -> Inputs:
+        """The samples to search on, as `hil run` would have read them."""
         return Inputs(self.name, self.source, self.sha256, self.x, self.y, all_x=self.all_x)
 
     @property

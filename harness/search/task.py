@@ -84,16 +84,19 @@ class Task:
 
     @property
     def measures(self) -> bool:
+        """Whether candidates run on the board; on an accelerator, whose costs a model gives, only if asked for."""
         if self.accelerated:  # whose costs are those of a model: what it would show is known
             return self.request.on_device or self.request.every is not None
         return self.whole or self.request.uses_board
 
     @property
     def accelerated(self) -> bool:
+        """The board is a simulated accelerator, limited in other ways than memory."""
         return self.board is not None and self.board.hardware is not None
 
     @property
     def folder(self) -> Path:
+        """Where records, logs and assignments of this model's searches lie."""
         return self.request.results / "search" / self.opened.source.name
 
     def stem(self, *limit_bytes: int) -> str:

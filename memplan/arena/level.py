@@ -64,12 +64,14 @@ class Level:
     tensors: tuple[Held, ...]
 
     def members(self, mask: int) -> Iterator[int]:
+        """Indices of the bits set, lowest first."""
         while mask:
             lowest = mask & -mask
             yield lowest.bit_length() - 1
             mask ^= lowest
 
     def ready_after(self, done: int) -> int:
+        """Bits of the items that wait for nothing but `done` and are not among it."""
         return sum(1 << i for i, needed in enumerate(self.before) if not done >> i & 1 and not needed & ~done)
 
     def released(self, item: int, done: int) -> int:
@@ -77,6 +79,7 @@ class Level:
         return sum(1 << i for i in self.members(self.after[item]) if not self.before[i] & ~done)
 
     def live_at_start(self) -> int:
+        """Bytes that are live before any item."""
         return sum(held.size_bytes for held in self.tensors if held.live_between(0))
 
     def step(self, done: int, index: int, live_bytes: int) -> tuple[int, int]:
@@ -90,6 +93,7 @@ class Level:
         return max(needed, after), after
 
     def peak_of(self, order: tuple[int, ...]) -> int:
+        """The most bytes live at a time in this order."""
         done, live, peak = 0, self.live_at_start(), 0
         for index in order:
             during, live = self.step(done, index, live)

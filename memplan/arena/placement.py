@@ -34,6 +34,7 @@ class Placements:
 
     @property
     def layers(self) -> Placement:
+        """Nothing row by row: the first of the options."""
         return self.options[0]
 
     @property

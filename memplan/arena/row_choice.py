@@ -123,6 +123,7 @@ class Cut:
     chosen: tuple[Chosen, ...]
 
     def with_part(self, span: Span, part: Part) -> Cut:
+        """The cut with one more part at its end."""
         first, end = span
         chosen = ((first, end, part.way),) if end - first > 1 else ()
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)

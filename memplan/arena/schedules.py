@@ -33,6 +33,7 @@ class Scheduled:
 
     @property
     def peak_bytes(self) -> int:
+        """Of the arena."""
         return self.placed.plan.peak_bytes
 
 

@@ -105,7 +105,6 @@ class _Program:
         self._rows, self._low, self._high = list[np.ndarray](), list[float](), list[float]()
         self._tighter = 1.0
         self._structure()
-        self._cuts = 0
 
     def next(self) -> list[int] | None:
         """The best assignment not yet given that keeps the limits; None if there is none."""

@@ -37,6 +37,7 @@ class Tradeoffs:
     silent: frozenset[tuple[int, Choice]]
 
     def loss(self, index: int, choice: Choice) -> float:
+        """Rise of the output error by this choice for group `index`; 0 where it was not measured."""
         return self.losses.get((index, choice), 0.0)
 
 

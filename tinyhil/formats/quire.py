@@ -42,6 +42,7 @@ class Window:
 
     @property
     def c_type(self) -> str:
+        """The accumulator's class in C++."""
         guard = f", {self.guard}" if self.guard else ""
         return f"hil::Quire<{self.bits}, {self.low}{guard}>"
 

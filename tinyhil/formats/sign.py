@@ -26,6 +26,7 @@ class Sign(Format):
 
     @property
     def bits(self) -> int:
+        """Of information: a weight's bit; in the arena a sign is a byte."""
         return 1
 
     @property

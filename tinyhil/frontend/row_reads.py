@@ -18,6 +18,7 @@ class Row:
     axis: int
 
     def describe(self) -> str:
+        """The name of the row inside the loop's body."""
         return f"{self.source}_row"
 
 

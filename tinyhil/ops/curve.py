@@ -67,6 +67,7 @@ class Curve:
 
     @property
     def worst_error(self) -> float:
+        """Bound of the absolute error: interpolation between the table's entries, and their rounding."""
         exact = self.h(np.arange(self.last + 3) / (1 << STEPS_LOG2))
         bent = float(np.abs(np.diff(exact, 3)).max()) / (9 * math.sqrt(3))
         return 1.1 * 2.0**-self.fraction_bits + bent
@@ -78,6 +79,7 @@ class Curve:
         return np.clip(scaled, 0, (1 << ENTRY_BITS) - 1)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
+        """float32 of any shape, computed in float64: what the table approximates."""
         wide = x.astype(np.float64)
         h = self.h(np.abs(wide))
         return (self.line * np.maximum(wide, 0) + np.where(wide < 0, self.below, self.above) * h).astype(np.float32)
