@@ -203,6 +203,7 @@ class _Judge:
         import coverage
 
         self._modules, self._count, self._seed = modules, count, seed
+        self._sources = {module: (ROOT / module).read_text() for module in modules}
         self._paths = {module: str(ROOT / "tinyhil" / module.removeprefix("tinyhil/")) for module in modules}
         self._coverage = coverage.Coverage(
             data_file=None, include=[str(ROOT / one) for one in modules], config_file=False
@@ -246,7 +247,7 @@ class _Judge:
         }
 
     def _judged(self, session: Any, module: str, reach: Reach) -> list[Verdict]:
-        source, found = (ROOT / module).read_text(), list[Verdict]()
+        source, found = self._sources[module], list[Verdict]()
         path = self._paths[module]
         plain = compile(source, path, "exec", dont_inherit=True)
         every = reach.tests(reach.by_line) or reach.quickest(reach.seconds)
@@ -255,7 +256,7 @@ class _Judge:
             lambda: self._survives(session, path, functions_of(plain), reached), 10 + reach.limit_s(reached)
         ):
             _say(f"{module}: tests fail where nothing is changed: {' '.join(reached)}")
-            os._exit(1)
+            return []
         for mutant in mutants(source, self._count, self._seed):
             changed = changed_functions(plain, compile(mutant.text, path, "exec", dont_inherit=True))
             imported = changed is None or any("" in reach.by_line.get(line, ()) for line in mutant.lines)
@@ -267,6 +268,8 @@ class _Judge:
             found.append(Verdict(mutant, tests, limit_s, None if imported and alive else alive))
             if found[-1].alive is not False:
                 _say(f"  {module} {mutant.lines.start}: {mutant.change} may live; {len(tests)} tests reach it")
+        living = sum(one.alive is True for one in found), sum(one.alive is None for one in found)
+        _say(f"  {module}: {living[0]} of {len(found)} live, {living[1]} are to be imported")
         return found
 
     def _survives(self, session: Any, path: str, changed: dict[str, CodeType], tests: Sequence[str]) -> bool:
