@@ -35,6 +35,7 @@ from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import ModelError
 from tinyhil.graph import Graph, Part
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.preference import Wish
@@ -111,7 +112,8 @@ def difference(plain: str, other: str) -> list[str]:
 
 
 def placed_on(program: Program, core: str) -> Placement:
-    return chosen(arrange(program, core), Wish(), None)
+    """Layer by layer: how a network is cut into rows is not what is told here."""
+    return chosen(arrange(program, core), Wish(), None, (ROWS.name,))
 
 
 def targets(placed: Placement) -> list[Target]:
