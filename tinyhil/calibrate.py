@@ -80,7 +80,7 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
         before = seen.get(name, (low, high))
         seen[name] = (min(low, before[0]), max(high, before[1]))
         counts = zeros.setdefault(name, [0, 0])
-        counts[0] += array.size - np.count_nonzero(array)
+        counts[0] += array.size - int(np.count_nonzero(array))
         counts[1] += array.size
         if by != METHODS[0]:
             values.setdefault(name, []).append(sketch(array))
