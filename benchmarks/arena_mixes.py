@@ -30,7 +30,7 @@ from tinyhil.memplan.arena.order import order_body
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.native import backend
+from tinyhil.memplan.compiled_cores import backend
 from tinyhil.program import Program
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.marked import replace_between
 from tinyhil import memplan
 from tinyhil.memplan import Budget, Buffer, Problem, cp_sat, greedy_by_size
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.placing import make_plan
-from tinyhil.memplan.progress import Account
 
 SMALL, LARGE = (8, 30), (30, 54)
 KINDS = ("plain", "aligned", "gapped", "both")

@@ -24,8 +24,8 @@ from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.harness.job import open_model
-from tinyhil.train.arithmetic import Half, Limited
 from tinyhil.train.fit import Schedule
+from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tools.measured import provenance, read, write
 

@@ -14,7 +14,7 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, Say
 
 if TYPE_CHECKING:
-    from tinyhil.codegen.library import Library
+    from tinyhil.codegen.exported_library import Library
     from tinyhil.harness.energy.session import EnergyOutcome, EnergyRequest
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress

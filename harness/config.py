@@ -138,6 +138,7 @@ class BoardSpec(_Board):
 
     @property
     def is_host(self) -> bool:
+        """This computer: no image, no flash, times of its own clock."""
         return self.chip.core == "host"
 
     @property
@@ -175,6 +176,7 @@ class Boards(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Kinds of boards, in the order of boards.yaml; none of the bench's."""
         return tuple(self.entries)
 
     def board(self, name: str) -> BoardSpec:

@@ -95,6 +95,7 @@ class Request:
 
     @property
     def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
         return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
     def command(self, verb: str = "run") -> str:

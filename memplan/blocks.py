@@ -34,18 +34,22 @@ class Block:
 
     @property
     def start(self) -> int:
+        """The first instant of any piece."""
         return self.pieces[0][0]
 
     @property
     def end(self) -> int:
+        """The instant after the last piece."""
         return self.pieces[-1][1]
 
     @property
     def size_bytes(self) -> int:
+        """Of its largest piece."""
         return max(size for _, _, size in self.pieces)
 
     @property
     def area(self) -> int:
+        """Bytes times instants."""
         return sum((end - start) * size for start, end, size in self.pieces)
 
 

@@ -1,7 +1,7 @@
 /* Exact search over canonical positions: the compiled form of search_core.py, statement for statement.
  *
  * docs/memplan.md explains the method. Both forms visit the same nodes in the same order and return the same
- * offsets; tests compare them. Build: cc -O2 -shared -fPIC (memplan/native.py does it).
+ * offsets; tests compare them. Build: cc -O2 -shared -fPIC (memplan/compiled_cores.py does it).
  *
  * Sections are numbered 0 .. sections-1, blocks 0 .. blocks-1 in order of preference. Block i covers the pieces
  * piece_start[i] .. piece_start[i+1]-1; piece p covers the sections first[p] .. last[p] with size[p] bytes.

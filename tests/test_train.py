@@ -31,7 +31,7 @@ from tinyhil.train.flow import Flowing  # noqa: E402
 from tinyhil.train.integers import Judge, on_grid  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
-from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
+from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.write import trained_onnx  # noqa: E402
 

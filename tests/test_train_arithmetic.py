@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from test_train import job  # noqa: E402
 
 from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
-from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.fit import Epoch, Schedule, train  # noqa: E402
+from tinyhil.train.limited_precision import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network, with_constants  # noqa: E402
 

@@ -23,7 +23,7 @@ from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
 from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
 from tinyhil.train.integers import Judge  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
-from tinyhil.train.quantize import quantizers  # noqa: E402
+from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
 

@@ -13,19 +13,17 @@ import torch
 
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError, TrainingError
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
-from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
-from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.limited_precision import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.parameters import groups_of, masks_of
 from tinyhil.train.prune import Pruning, mask, require_zeros
-from tinyhil.train.quantize import Quantizers, quantizers
+from tinyhil.train.quantizers import Quantizers, is_fixed_point, quantizers
 from tinyhil.train.samples import Samples
 from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
 
@@ -56,6 +54,7 @@ class Schedule:
     device: str = AUTO
 
     def rate_at(self, progress: float) -> float:
+        """Learning rate after `progress` (0..1) of the steps: a cosine that ends at a hundredth of the first."""
         return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
 
 
@@ -180,7 +179,7 @@ def _taught(net: Network, job: Job) -> torch.Tensor:
 
 def _with_entries(run: _Run, used: Quantizers) -> Quantizers:
     """Weights on their entries, which from then on are what the weights are."""
-    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if isinstance(fmt, Codebook)}
+    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if fmt.entries_in_flash}
     if not run.entries and len(run.epochs) == 1:
         run.entries = clustered(run.net.weights, used)
     elif not run.entries:
@@ -336,7 +335,7 @@ def _project(run: _Run, used: Quantizers) -> None:
     pruned stay zeros."""
     for name, weights in run.net.weights.items():
         fmt = used.constants.get(name)
-        if isinstance(fmt, Fixed) and name not in run.steps:
+        if fmt is not None and is_fixed_point(fmt) and name not in run.steps:
             unit = 2.0**fmt.exponent
             weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
         if name in run.masks:

@@ -25,7 +25,7 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Space, make_space
 
 WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))

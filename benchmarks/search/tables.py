@@ -27,7 +27,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task, placed
 from tinyhil.harness.search.uniform import held_out
 from tinyhil.harness.zoo import find_model
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.space import make_space
 
 STRATEGIES = ("lagrange", "haunter", "shiftry", "shiftry until_it_fits=true", "accuracy_only", "size_only")

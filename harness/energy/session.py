@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.energy.cost import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.counts import count_operations
+from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
 from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.lower import lower

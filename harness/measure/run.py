@@ -107,6 +107,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        """Time what happens inside, added to what the same stage took before."""
         begin = time.monotonic()
         self._enter(name)
         try:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, joined, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, Found, search
+from tinyhil.search.search_loop import Budget, Found, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog

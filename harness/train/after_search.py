@@ -36,6 +36,7 @@ class Round:
 
     @property
     def printed(self) -> dict[str, Any]:
+        """What `hil search --rounds` says of it: the search's figures, then the training's."""
         searched = self.searched.record
         return {
             "assignment_file": searched["assignment_file"],

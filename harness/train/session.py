@@ -119,9 +119,9 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     """Train, write the file and its ranges, judge it on samples that training never saw."""
     request.check()
     _require_torch()
-    from tinyhil.train.arithmetic import parse
     from tinyhil.train.fit import Job, Schedule, train
     from tinyhil.train.integers import Judge
+    from tinyhil.train.limited_precision import parse
     from tinyhil.train.prune import parse_pruning
     from tinyhil.train.samples import divide
 

@@ -21,7 +21,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.program import Program
-from tinyhil.search.problem import Strategy
+from tinyhil.search.search_problem import Strategy
 from tinyhil.search.strategies.haunter import Haunter
 from tinyhil.search.strategies.shiftry import Shiftry
 

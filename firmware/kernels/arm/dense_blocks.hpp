@@ -22,6 +22,18 @@ inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size word
         }
     }
 }
+// The same of four rows in pairs: the sums of the first and of both, of the third and of both
+inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    for (; words > 0; --words, x += 4) {
+        const uint32_t of_x[] = {even_bytes(word_at(x)), odd_bytes(word_at(x))};
+        for (Size n = 0; n < 4; ++n, w += 4) {
+            const uint32_t both = word_at(w);
+            int32_t *const sums = s.of + n / 2 * 2;
+            sums[0] = add_products(sums[0], even_bytes(both), of_x[n % 2]);
+            sums[1] = add_products(sums[1], both, of_x[n % 2]);
+        }
+    }
+}
 // `count` elements times `Rows` rows, of which an element each lies in turn
 template <Size Rows>
 inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
@@ -72,8 +84,44 @@ __attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t 
         : "r4", "r5", "r6", "r8", "cc", "memory");
 }
 #undef HIL_FOUR_ROWS
+// 16 instructions for 16 products, and two for the loop
+#define HIL_TWO_PAIRS \
+    "ldr %[x], [%[at]], #4\n" \
+    "ldmia %[w]!, {r4, r5, r6, r8}\n" \
+    "sxtb16 %[even], %[x]\n" \
+    "smlad %[b], r4, %[even], %[b]\n" \
+    "sxtb16 %[x], %[x], ror #8\n" \
+    "smlad %[d], r6, %[even], %[d]\n" \
+    "sxtb16 r4, r4\n" \
+    "smlad %[b], r5, %[x], %[b]\n" \
+    "sxtb16 r5, r5\n" \
+    "smlad %[d], r8, %[x], %[d]\n" \
+    "sxtb16 r6, r6\n" \
+    "smlad %[a], r4, %[even], %[a]\n" \
+    "sxtb16 r8, r8\n" \
+    "smlad %[c], r6, %[even], %[c]\n" \
+    "smlad %[a], r5, %[x], %[a]\n" \
+    "smlad %[c], r8, %[x], %[c]\n"
+__attribute__((always_inline)) inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    if (words == 0) return;
+    const int8_t *const end = x + 4 * words;
+    uint32_t value = words, even;
+    asm("tst %[x], #1\n"
+        "bne 2f\n"
+        ".balign 8\n"
+        "1:\n" HIL_TWO_PAIRS
+        "2:\n" HIL_TWO_PAIRS
+        "cmp %[at], %[end]\n"
+        "bne 1b\n"
+        : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value),
+          [even] "=&r"(even)
+        : [end] "r"(end)
+        : "r4", "r5", "r6", "r8", "cc", "memory");
+}
+#undef HIL_TWO_PAIRS
 #elif !defined(__AVR__)
 inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_words(s, w, x, words); }
+inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_paired_words(s, w, x, words); }
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -113,17 +161,38 @@ inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Siz
 
 template <class Weights> struct OnePixel;
 
+// The elements after the last whole word of a row as a word
+inline uint32_t rest_of(const int8_t *x, Size inner) {
+    if (inner >= 4) return word_at(x + inner - 4) >> 8 * ((0 - inner) & 3);
+    uint32_t last = 0;
+    for (Size k = inner; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[k - 1]);
+    return last;
+}
+
 // Cortex-M7
 template <>
 struct OnePixel<Blocks<int8_t, 4, 4>> {
     static constexpr Size rows = 4;
-    template <Size Rows>
-    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_words(sums, w, x, inner / 4);
         if ((inner & 3) == 0) return;
-        uint32_t last = 0;
-        for (Size k = inner & 3; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[(inner & ~Size(3)) + k - 1]);
+        const uint32_t last = rest_of(x, inner);
         add_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+    }
+};
+
+// The same in pairs
+template <>
+struct OnePixel<Blocks<int8_t, 4, in_pairs>> {
+    static constexpr Size rows = 4;
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = paired(sums.of[r], sums.of[r + 1]);
+        add_paired_words(sums, w, x, inner / 4);
+        if ((inner & 3) != 0) {
+            const uint32_t last = rest_of(x, inner);
+            add_paired_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+        }
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = unpaired(sums.of[r], sums.of[r + 1]);
     }
 };
 

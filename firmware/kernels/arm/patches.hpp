@@ -109,6 +109,9 @@ struct PatchesOf<Blocks<int8_t, 2, 4>> {
 };
 
 template <>
+struct PatchesOf<Blocks<int8_t, 2, in_pairs>> : PatchesOf<Blocks<int8_t, 2, 4>> {};
+
+template <>
 struct PatchesOf<Blocks<int8_t, 4, 1>> {
     __attribute__((noinline, noclone)) static void columns(int8_t *to, const int8_t *a, const int8_t *b, Size channels, Size plane) {
         for (; channels > 0; --channels, a += plane, b += plane, to += 2) {
