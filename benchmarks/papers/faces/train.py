@@ -1,16 +1,15 @@
 """Trains `faces.onnx`: SSD's loss on crops of the photos that are not for testing.
 
-    python -m benchmarks.papers.faces.train SECONDS CHECKPOINT
+    python -m benchmarks.papers.faces.train STEPS CHECKPOINT
 
-Ends after so many seconds of one processor and writes a mean of the weights over the last steps; nothing is selected by
-looking at held-out photos. A run that was killed goes on behind its last checkpoint. Needs torch.
+Writes a mean of the weights over the last steps; nothing is selected by looking at held-out photos. A run that was
+killed goes on behind its last checkpoint. 1,000 steps take two and a half minutes of one processor. Needs torch.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,16 @@ from benchmarks.papers.faces.net import Detector
 from benchmarks.papers.faces.networks import FILE
 
 CROP = (160, 192)  # height and width of what one step sees of a photo
+AROUND_A_FACE = 0.7  # of the crops
 BATCH, PEAK_RATE, WEIGHT_DECAY = 16, 4e-3, 1e-3
+WARM_UP, LONGEST_GRADIENT = 60, 4.0
 ZOOM = (0.75, 2.0)
 POSITIVE, NEGATIVE = 0.4, 0.3  # overlap with an anchor; what lies between teaches nothing
 MOMENTUM = 0.995  # of the mean of weights, each step
 EVERY = 50  # steps between checkpoints
+
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # photos, labels, boxes
 
 
 def crop(picture: torch.Tensor, boxes: np.ndarray, random: np.random.Generator) -> tuple[torch.Tensor, np.ndarray]:
@@ -38,13 +42,13 @@ def crop(picture: torch.Tensor, boxes: np.ndarray, random: np.random.Generator) 
     picture = functional.interpolate(picture[None, None], scale_factor=zoom, mode="bilinear", antialias=zoom < 1)[0, 0]
     boxes = boxes * zoom
     corner = []
-    centre = boxes[random.integers(len(boxes))].reshape(2, 2).mean(0) if random.random() < 0.7 else None
+    centre = boxes[random.integers(len(boxes))].reshape(2, 2).mean(0) if random.random() < AROUND_A_FACE else None
     for axis, side in enumerate(CROP):
         room = picture.shape[axis] - side
-        wish = random.uniform(min(room, 0), max(room, 0))
+        place = random.uniform(min(room, 0), max(room, 0))
         if centre is not None:
-            wish = float(np.clip(centre[1 - axis] - random.uniform(0.15, 0.85) * side, min(room, 0), max(room, 0)))
-        corner.append(round(wish))
+            place = float(np.clip(centre[1 - axis] - random.uniform(0.15, 0.85) * side, min(room, 0), max(room, 0)))
+        corner.append(round(place))
     top, left = corner
     bottom, right = top + CROP[0] - picture.shape[0], left + CROP[1] - picture.shape[1]
     picture = functional.pad(picture, (-left, right, -top, bottom), value=(114 - photos.GREY) / photos.GAIN)
@@ -52,10 +56,8 @@ def crop(picture: torch.Tensor, boxes: np.ndarray, random: np.random.Generator) 
     centre_x, centre_y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
     boxes = boxes[(centre_x > 0) & (centre_x < CROP[1]) & (centre_y > 0) & (centre_y < CROP[0])]
     if random.random() < 0.5:
-        picture, boxes = (
-            picture.flip(1),
-            np.column_stack([CROP[1] - boxes[:, 2], boxes[:, 1], CROP[1] - boxes[:, 0], boxes[:, 3]]),
-        )
+        picture = picture.flip(1)
+        boxes = np.column_stack([CROP[1] - boxes[:, 2], boxes[:, 1], CROP[1] - boxes[:, 0], boxes[:, 3]])
     return picture * random.uniform(0.7, 1.3) + random.uniform(-0.2, 0.2), boxes
 
 
@@ -89,48 +91,61 @@ def loss(output: torch.Tensor, label: torch.Tensor, said: torch.Tensor) -> torch
     return (2 * scores + 0.3 * boxes) / is_face.sum().clamp(min=1)
 
 
-def batch(data: list[tuple[torch.Tensor, np.ndarray]], random: np.random.Generator) -> tuple[torch.Tensor, ...]:
+def batch(data: list[tuple[torch.Tensor, np.ndarray]], random: np.random.Generator) -> Batch:
     made = [crop(*data[int(index)], random) for index in random.choice(len(data), BATCH, replace=False)]
     label, said = zip(*(targets(boxes) for _, boxes in made), strict=True)
     return torch.stack([x for x, _ in made])[:, None], torch.tensor(np.stack(label)), torch.tensor(np.stack(said))
 
 
-def train(seconds: float, path: Path) -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    chosen = photos.to_train()
-    data = [(torch.tensor(photos.inputs([index])[0]), photos.faces(index)) for index in chosen]
-    net = Detector()
-    optimizer = torch.optim.AdamW(net.parameters(), PEAK_RATE, weight_decay=WEIGHT_DECAY)
-    mean, step, spent, total = copy.deepcopy(net), 0, 0.0, 0.0
-    if path.exists():
-        held = torch.load(path)
-        net.load_state_dict(held["net"]), mean.load_state_dict(held["mean"]), optimizer.load_state_dict(held["rest"])
-        step, spent = held["step"], held["spent"]
-    begin = time.process_time() - spent
-    while spent < seconds:
-        random = np.random.default_rng(step)
-        x, label, said = batch(data, random)
-        rate = PEAK_RATE * min(1.0, (step + 1) / 60, 1.02 - spent / seconds)
-        for group in optimizer.param_groups:
+class Training:
+    """What goes on from step to step: the network, the mean of its weights, the optimizer."""
+
+    def __init__(self, path: Path) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.net, self.step = Detector(), 0
+        self.mean = copy.deepcopy(self.net)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), PEAK_RATE, weight_decay=WEIGHT_DECAY)
+        self._path = path
+        self._parts: dict[str, Any] = {"net": self.net, "mean": self.mean, "optimizer": self.optimizer}
+        if path.exists():
+            found = torch.load(path)
+            self.step = found["step"]
+            for name, part in self._parts.items():
+                part.load_state_dict(found[name])
+
+    def save(self) -> None:
+        states = {name: part.state_dict() for name, part in self._parts.items()}
+        torch.save({**states, "step": self.step}, self._path)
+
+    def advance(self, given: Batch, rate: float) -> float:
+        """One step; its loss."""
+        x, label, said = given
+        for group in self.optimizer.param_groups:
             group["lr"] = rate
-        value = loss(net.train()(x), label, said)
-        optimizer.zero_grad()
+        value = loss(self.net.train()(x), label, said)
+        self.optimizer.zero_grad()
         value.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 4.0)
-        optimizer.step()
-        step, total = step + 1, total + float(value.detach())
-        keep = min(MOMENTUM, step / (step + 20))
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), LONGEST_GRADIENT)
+        self.optimizer.step()
+        self.step += 1
+        keep = min(MOMENTUM, self.step / (self.step + 20))
         with torch.no_grad():
-            for old, new in zip(mean.state_dict().values(), net.state_dict().values(), strict=True):
+            for old, new in zip(self.mean.state_dict().values(), self.net.state_dict().values(), strict=True):
                 old.copy_(old * keep + new * (1 - keep) if old.is_floating_point() else new)
-        spent = time.process_time() - begin
-        if step % EVERY == 0 or spent >= seconds:
-            print(f"step {step}, {spent:.0f} s: {total / EVERY:.3f}", flush=True)
-            total = 0.0
-            states = {"net": net.state_dict(), "mean": mean.state_dict(), "rest": optimizer.state_dict()}
-            torch.save({**states, "step": step, "spent": spent}, path)
-    onnx.save(write.detector(weights(mean.eval()), photos.HEIGHT, photos.WIDTH), FILE)
+        return float(value.detach())
+
+
+def train(steps: int, path: Path) -> None:
+    data = [(torch.tensor(photos.inputs([index])[0]), photos.faces(index)) for index in photos.to_train()]
+    training, losses = Training(path), []
+    while training.step < steps:
+        rate = PEAK_RATE * min(1.0, (training.step + 1) / WARM_UP, 1.02 - training.step / steps)
+        losses.append(training.advance(batch(data, np.random.default_rng(training.step)), rate))
+        if training.step % EVERY == 0 or training.step == steps:
+            print(f"step {training.step}: {np.mean(losses[-EVERY:]):.3f}", flush=True)
+            training.save()
+    onnx.save(write.detector(weights(training.mean.eval()), photos.HEIGHT, photos.WIDTH), FILE)
 
 
 def weights(net: Any) -> dict[str, np.ndarray]:
@@ -150,4 +165,4 @@ def weights(net: Any) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    train(float(sys.argv[1]), Path(sys.argv[2]))
+    train(int(sys.argv[1]), Path(sys.argv[2]))
