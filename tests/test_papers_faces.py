@@ -11,7 +11,7 @@ import pytest
 from onnx_models import load, samples_for
 
 from benchmarks.papers.detection import overlaps
-from benchmarks.papers.faces import anchors, networks, photos, scores, write
+from benchmarks.papers.faces import PAPER, anchors, networks, photos, scores, write
 from tinyhil.evaluate import evaluate
 
 HEIGHT, WIDTH = 64, 96
@@ -59,5 +59,8 @@ def test_heads_that_are_right_find_nearly_all_faces() -> None:
         nearest = overlaps(corners, faces).argmax(0)
         output[order[nearest, 0]] = 5
         output[order[nearest, 1:]] = anchors.encode(faces, at[nearest])
+    count = sum(len(photos.faces(index)) for index in chosen)
+    weights = sum(array.size for array in networks.weights().values())
+    assert all(said in PAPER.body({}) for said in (f"({len(chosen)}, {count} faces)", f"{weights:,} weights"))
     assert scores.precision(outputs, chosen) > 90
     assert scores.decisions(networks.graph(), outputs).sum(1).max() > 20
