@@ -18,7 +18,7 @@ from math import gcd
 from tinyhil.memplan.problem import Alias, Buffer, Problem
 
 FOUND, EXHAUSTED, STOPPED, NO_MEMORY = 1, 0, -1, -2  # as in search_core.c
-FEWEST, LOWEST, FORCED = 0, 1, 2
+FEWEST, LOWEST, FORCED, FAILING = 0, 1, 2, 3  # which section is branched on, see exact.Strategy
 
 Groups = Sequence[Mapping[str, int]]  # of each group: name -> bytes above its lowest member
 

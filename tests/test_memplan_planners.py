@@ -13,16 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
+from benchmarks import hard_planning
 from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
 from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores
 from tinyhil.memplan.algorithm_x import Links, cover, encode
-from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
+from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FOUND, Search, make_blocks, make_instance, split
 from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compiled
 from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.placing import Placing, place_in_order
-from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.search_core import FIRST_PATIENCE, search_python
 from tinyhil.memplan.stack import can_stack
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
@@ -177,6 +178,17 @@ def test_compiled_core_equals_the_python_one(found: tuple[Buffer, ...], slack: i
         instance, limit = make_instance(blocks, height)
         search = Search(limit, 300, strategy.rule, strategy.tie)
         assert search_compiled(instance, search) == search_python(instance, search)
+
+
+def test_a_search_that_begins_anew_is_the_same_in_both_forms() -> None:
+    """18 buffers whose plan takes two restarts; the sections that failed are chosen first."""
+    problem = hard_planning.instance(7, "both", (14, 40))
+    instance, limit = make_instance(make_blocks(problem), memplan.lower_bound(problem).bytes)
+    search = Search(limit, 2000, FAILING, 1)
+    found = search_compiled(instance, search)
+    assert found is not None
+    assert found == search_python(instance, search)
+    assert (found.state, found.nodes > 2 * FIRST_PATIENCE) == (FOUND, True)
 
 
 @SLOW_OK

@@ -149,7 +149,9 @@ def test_traces_add_up_sections_without_what_an_empty_one_costs(tmp_path: Path) 
     assert reader.sample(1) == SampleTrace(1, 3, 5, 7)
     write((0x7FFFFFFF, 0, 0, 0, 0), (0x7FFFFFFF | last, 0, 0, 0, 1), (0, 0, 0, 0, 0), (0 | last, 9, 9, 9, 9))
     assert reader.sample(0) == SampleTrace(9, 9, 9, 8)  # a reset
-    assert reader.sample(1) is None
+    assert reader.sample(1) is reader.sample(9) is None
+    path.write_text(f"0 0 0 0 0\n{last} 1 2 3 4\n")
+    assert TraceReader(path).sample(0) == SampleTrace(1, 2, 3, 4)
 
 
 # ---- the port
