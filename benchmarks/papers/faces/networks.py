@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,9 +17,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
-from tinyhil.harness.search.task import quick_plan
 from tinyhil.lower import lower
-from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.program import Program
@@ -27,11 +25,11 @@ from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import SearchProblem, Strategy
-from tinyhil.search.space import Candidate, Space, make_space
+from tinyhil.search.space import make_space
 
 FILE = Path(__file__).with_name("faces.onnx")
 CALIBRATING, SEARCHED = slice(0, 16), slice(16, 40)  # of the photos that taught
-EVALUATIONS, FEW = 12, 4  # the second where every plan tries all passes
+EVALUATIONS = 12
 Formats = tuple[str, ...]
 
 
@@ -81,25 +79,11 @@ def _apart(program: Program) -> Placement:
     return place(program, ALL_NAMES)
 
 
-def searched(strategy: Strategy, offered: Formats, limit: int, is_whole: bool = False) -> Assignment:
-    """The formats that keep most of the float model's decisions on photos that taught, in `limit` bytes as MinUn plans;
-    `is_whole`: as we do, and the input counts."""
+def searched(strategy: Strategy, offered: Formats, limit: int) -> Assignment:
+    """The formats that keep most of the float model's decisions on photos that taught, in `limit` bytes as MinUn
+    plans."""
     space = make_space(graph(), ranges(), offered)
     x = given(photos.to_train()[SEARCHED])
     evaluator = Evaluator(host_engine.engine(), make_examples(graph(), x, None, scores.decisions))
-    if is_whole:
-        memory = Memory(space, place, quick_plan, floor_bytes)
-        problem = SearchProblem(space, memory, evaluator, limit, beside=_input_bytes(space))
-        return _found(strategy, problem, FEW)
-    return _found(strategy, SearchProblem(space, Memory(space, _apart), evaluator, limit), EVALUATIONS)
-
-
-def _found(strategy: Strategy, problem: SearchProblem, evaluations: int) -> Assignment:
-    found = search(strategy, problem, budget=Budget(evaluations=evaluations))
-    return problem.space.assignment(found.best.candidate)
-
-
-def _input_bytes(space: Space) -> Callable[[Candidate], int]:
-    """Of the photo, in the format that a candidate gives it."""
-    (pixels,) = [index for index, group in enumerate(space.groups) if graph().inputs[0] in group.members]
-    return lambda candidate: HEIGHT * WIDTH * -(-candidate[pixels].bits // 8)
+    problem = SearchProblem(space, Memory(space, _apart), evaluator, limit)
+    return space.assignment(search(strategy, problem, budget=Budget(evaluations=EVALUATIONS)).best.candidate)
