@@ -34,7 +34,6 @@ class Target:
     """What the generated code needs to know of a board."""
 
     name: str
-    clock_hz: int
     transfer: Transfer
 
 
@@ -171,7 +170,6 @@ def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> 
 def _transfer(target: Target) -> list[str]:
     t = target.transfer
     return [
-        f"constexpr uint32_t clock_hz = {target.clock_hz};",
         f"constexpr bool streamed = {'true' if t.streamed else 'false'};",
         f"constexpr uint8_t slots = {t.slots};",
         f"constexpr uint32_t sample_bytes = {t.sample_bytes};",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
-    from tinyhil.train.fit import Epoch
+    from tinyhil.train.schedule import Epoch
 
 
 def run(request: Request, boards: Boards, say: Say, progress: Progress) -> tuple[dict[str, Any], Path]:

@@ -47,7 +47,7 @@ WHOLE = Transfer(False, 1, 8, 0, 0, 8)
 
 
 def emitted(program: Program, transfer: Transfer = WHOLE) -> dict[str, str]:
-    return emit_model(program, plan(problem_of(program)), [Target("host", 10**9, transfer)], bytes(range(8)))
+    return emit_model(program, plan(problem_of(program)), [Target("host", transfer)], bytes(range(8)))
 
 
 def small(folder: Path, nodes: list[onnx.NodeProto], count: int = 4) -> Program:

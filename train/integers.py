@@ -17,6 +17,7 @@ from tinyhil.lower import lower
 from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.evaluator import Executor
+from tinyhil.train.flow import Flowing
 from tinyhil.train.network import with_constants
 from tinyhil.train.quantizers import Quantizers, is_fixed_point
 
@@ -59,7 +60,7 @@ def on_grid(weights: Arrays, quantizers: Quantizers, graph: Graph) -> Arrays:
     the model's (columns of the input with scales of their own) stay as they are."""
     if quantizers.program.columns is not None:
         return weights
-    others = {name: torch.as_tensor(array) for name, array in {**graph.all_constants(), **weights}.items()}
+    others = {name: Flowing(torch.as_tensor(array)) for name, array in {**graph.all_constants(), **weights}.items()}
     made = {}
     for name, array in weights.items():
         held = quantizers.constant(name, torch.as_tensor(array), others).detach().cpu().numpy().astype(np.float32)

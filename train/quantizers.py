@@ -46,7 +46,7 @@ class _Straight(torch.autograd.Function):
 
 def straight_through(x: Tensor, fmt: Format) -> Tensor:
     """`x` as `fmt` holds it."""
-    made: Tensor = _Straight.apply(x, lambda value: _held(value, fmt))
+    made: Tensor = _Straight.apply(x, lambda value: in_format(value, fmt))
     return made
 
 
@@ -55,7 +55,7 @@ def is_fixed_point(fmt: Format) -> bool:
     return fmt.is_binary_point and not fmt.is_sign
 
 
-def _held(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
+def in_format(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
     """What `fmt` holds of `x`, and where it did not saturate. What torch can do itself, it does."""
     if is_fixed_point(fmt) and fmt.domain == INTEGER:
         whole = torch.floor(torch.ldexp(x, torch.tensor(-fmt.exponent)) + 0.5)

@@ -12,7 +12,7 @@
 namespace wire {
 namespace {
 
-using namespace model;  // sample_bytes, chunk_bytes, slots, streamed, input_in_arena, output_bytes, clock_hz: generated
+using namespace model;  // sample_bytes, chunk_bytes, slots, streamed, input_in_arena, output_bytes: generated
 
 constexpr uint16_t chunks_per_sample = (sample_bytes + chunk_bytes - 1) / chunk_bytes;
 constexpr uint32_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
@@ -150,7 +150,7 @@ void send_hello() {
     w.u8(hello);
     w.u8(protocol_version);
     for (uint8_t i = 0; i < 8; ++i) w.u8(hil::Flash<uint8_t>{const_cast<const uint8_t *>(hil_image_hash)}[i]);
-    w.u32(clock_hz);
+    w.u32(hal::clock_hz());
     w.u32(sample_bytes);
     w.u16(chunk_bytes);
     w.u16(chunks_per_sample);

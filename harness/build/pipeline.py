@@ -114,9 +114,7 @@ class _Part:
 
     @property
     def targets(self) -> list[Target]:
-        return [
-            Target(b.name, b.chip.clock_hz, self.transfers[b.name]) for b in self.boards if b.name in self.transfers
-        ]
+        return [Target(b.name, self.transfers[b.name]) for b in self.boards if b.name in self.transfers]
 
     def without(self, names: Collection[str]) -> _Part:
         return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})

@@ -30,6 +30,7 @@ EXCEPTION_BYTES = {"cortex-m0": 32, "cortex-m0plus": 32, "cortex-m3": 32}  # eig
 EXCEPTION_FPU_BYTES = 104
 ALIGNMENT_BYTES = 4  # an exception aligns the stack to eight bytes
 AVR_ADDRESS_BYTES = 2
+BOOT_SECTION = ".boot"  # what a reset begins with, before the code is where it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +204,15 @@ def _index(register: str) -> int:
 
 
 def _taken(elf: ELFFile, functions: Mapping[str, Function], text: str, core: str) -> frozenset[str]:
-    """Functions whose address is a constant of the image, vectors apart: where an indirect call may go."""
+    """Functions whose address is a constant of the image, the start-up's apart: where an indirect call may go."""
     if core == "avr":
         pairs = re.findall(r"\tldi\tr(\d+), 0x([0-9A-F]+)[^\n]*\n[^\n]*\tldi\tr(\d+), 0x([0-9A-F]+)", text)
         words = {int(low, 16) + 256 * int(high, 16) for a, low, b, high in pairs if int(b) == int(a) + 1}
         return frozenset(f.name for f in functions.values() if f.address // 2 in words and not f.name.startswith("__"))
     words = set()
     for section in elf.iter_sections():
-        if section["sh_flags"] & 0x2 and section["sh_type"] == "SHT_PROGBITS" and "vector" not in section.name:
+        starts = section.name.endswith("vector") or section.name == BOOT_SECTION
+        if section["sh_flags"] & 0x2 and section["sh_type"] == "SHT_PROGBITS" and not starts:
             data = section.data()
             words |= {int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data) - 3, 2)}
     return frozenset(f.name for f in functions.values() if f.address | 1 in words)

@@ -130,7 +130,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
         reading=reading,
-        clock_hz=outcome.board.chip.clock_hz,
+        clock_hz=outcome.clock_hz,
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
         accelerator=record["accelerator"],

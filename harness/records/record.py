@@ -178,7 +178,7 @@ def _emulator(outcome: Outcome) -> dict[str, Any] | None:
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
     ticks = outcome.ticks
-    clock_hz = outcome.board.chip.clock_hz
+    clock_hz = outcome.clock_hz
     is_count = outcome.board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
         "unit": outcome.board.chip.tick,

@@ -6,7 +6,6 @@
 
 namespace model {
 
-constexpr uint32_t clock_hz = 16000000;
 constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
