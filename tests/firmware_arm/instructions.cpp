@@ -129,6 +129,10 @@ void run_cases() {
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
     try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });
+    try_all([](uint32_t a, uint32_t b, uint32_t) {
+        const int32_t value = static_cast<int32_t>(a) >> b % 32;
+        return clamped_to_unsigned_byte(value) != portable::clamped_to_unsigned_byte(value);
+    });
     try_rounding<false>();
     try_rounding<true>();
 }

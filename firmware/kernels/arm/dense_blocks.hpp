@@ -232,15 +232,22 @@ template <class Weights, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_row(Out *out, Weights weights, const int8_t *x, B bias, Size outputs, Size inner, Shift shift,
                                                        BiasShift bias_shift) {
     using Tile = OnePixel<Weights>;
+    using Rounded = Together<Out, ShiftOf<Shift>>;
     const int8_t *w = weights.at;
     Size n = 0;
     for (; n + Tile::rows <= outputs; n += Tile::rows) {
         Column<Tile::rows> sums;
-#pragma GCC unroll 4
-        for (Size r = 0; r < Tile::rows; ++r) sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift);
+#pragma GCC unroll 8
+        for (Size r = 0; r < Tile::rows; ++r) {
+            sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(of_channel(shift, n + r));
+        }
         w = add_column<Tile>(sums, w, x, inner);
-#pragma GCC unroll 4
-        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = rounded<Out>(sums.of[r], of_channel(shift, n + r));
+        int32_t seen = 0;
+#pragma GCC unroll 8
+        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = Rounded::of(sums.of[r], of_channel(shift, n + r), seen);
+        if (__builtin_expect(!Rounded::any(seen), 1)) continue;
+#pragma GCC unroll 1
+        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = Rounded::again(sums.of[r], of_channel(shift, n + r));
     }
     for (; n < outputs; n += 4) {
         const Size left = outputs - n;

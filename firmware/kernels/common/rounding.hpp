@@ -58,6 +58,47 @@ inline Out rounded(int32_t sum, const int &shift) {
     return requantize<Out>(sum, at_run_time(shift));
 }
 
+template <class T>
+struct Plainly { using type = T; };
+template <class T>
+struct Plainly<const T &> { using type = T; };
+// What of_channel gives
+template <class Shift>
+using ShiftOf = typename Plainly<decltype(of_channel(*static_cast<const Shift *>(nullptr), 0))>::type;
+
+// The sums of a block, rounded together: what none of them needs is asked once. `before` joins a sum where it starts, `of` makes a
+// code of a sum and notes what it would have to say in `seen`; if `any` of them was clipped all are rounded anew by `again`.
+template <class Out, class Shift>
+struct Together {
+    static int32_t before(const Shift &) { return 0; }
+    static Out of(int32_t sum, const Shift &shift, int32_t &) { return rounded<Out>(sum, shift); }
+    static bool any(int32_t) { return false; }
+    static Out again(int32_t sum, const Shift &shift) { return rounded<Out>(sum, shift); }
+};
+template <class Out>
+struct Halved {
+    static int32_t before(const RightRounding &r) { return r.half; }
+    __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const RightRounding &r) { return saturate<Out>(sum >> r.right); }
+};
+template <>
+struct Together<int8_t, RightRounding> : Halved<int8_t> {
+    static int8_t of(int32_t sum, const RightRounding &r, int32_t &seen) {
+        const int32_t value = sum >> r.right;
+        seen |= value ^ value >> 31;
+        return static_cast<int8_t>(value);
+    }
+    static bool any(int32_t seen) { return seen > 127; }
+};
+template <>
+struct Together<NonNegative<int8_t>, RightRounding> : Halved<NonNegative<int8_t>> {
+    static NonNegative<int8_t> of(int32_t sum, const RightRounding &r, int32_t &seen) {
+        const int32_t value = clamped_to_unsigned_byte(sum >> r.right);
+        seen |= value;
+        return {static_cast<int8_t>(value)};
+    }
+    static bool any(int32_t seen) { return seen > 127; }
+};
+
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor { int32_t by; };
 constexpr int32_t factor_of(int shift) { return shift < 31 ? int32_t(1) << shift : 0; }
