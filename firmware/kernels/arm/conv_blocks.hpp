@@ -11,7 +11,7 @@ template <class Rounded, Size Rows, class Out, class Shift>
 __attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows> &sums, Size n, Size count,
                                                           const Shift &shift) {
     for (Size r = 0; r < count; ++r, out += plane) {
-        const auto &by = of_channel(shift, n + r);
+        const auto &by = prepared(of_channel(shift, n + r));
         out[0] = Rounded::again(sums.of[r][0], by);
         out[apart] = Rounded::again(sums.of[r][1], by);
     }
@@ -22,12 +22,12 @@ template <class Tile, class Out, class B, class Shift, class BiasShift>
 __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const int8_t *w, const uint32_t *patches,
                                                             Size inner, const B &first, const B &second, Size n, Size count,
                                                             const Shift &shift, BiasShift bias_shift) {
-    using Rounded = Together<Out, ShiftOf<Shift>>;
+    using Rounded = Together<Out, PreparedOf<Shift>>;
     Sums<Tile::rows> sums;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r) {
         const Size of = n + (r < count ? r : 0);
-        const int32_t before = Rounded::before(of_channel(shift, of));
+        const int32_t before = Rounded::before(prepared(of_channel(shift, of)));
         sums.of[r][0] = start_of<int32_t>(first, of, bias_shift) + before;
         sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, of, bias_shift) + before : sums.of[r][0];
     }
@@ -37,7 +37,7 @@ __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position a
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r, at += plane) {
         if (r >= count) break;
-        const auto &by = of_channel(shift, n + r);
+        const auto &by = prepared(of_channel(shift, n + r));
         at[0] = Rounded::of(sums.of[r][0], by, seen);
         at[apart] = Rounded::of(sums.of[r][1], by, seen);
     }

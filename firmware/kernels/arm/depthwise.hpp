@@ -165,7 +165,7 @@ void depthwise(Out *out, int8_t *lines, Size begin, Size end, const int8_t *weig
     const uint32_t pads = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
-        const auto by = at_run_time(of_channel(shift, c));
+        const auto by = prepared(at_run_time(of_channel(shift, c)));
         for (Size y = begin, rows; y < end; y += rows) {
             const Size to_the_end = end - y, to_the_edge = l.out_ring - y % l.out_ring;
             const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;
