@@ -18,10 +18,11 @@ from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
-from tinyhil.train.arithmetic import Arithmetic
-from tinyhil.train.fit import Job, Schedule, Trained, train
+from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
+from tinyhil.train.limited_precision import Arithmetic
 from tinyhil.train.samples import Samples
+from tinyhil.train.schedule import Job, Schedule, Trained
 
 Row = dict[str, Any]
 CALIBRATED = 200  # samples, at most

@@ -21,8 +21,8 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.limits import Meter, make_meters
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import Meter, make_meters
 from tinyhil.harness.search.task import load_task
 from tinyhil.search.costs import Limits, Run
 from tinyhil.search.space import Candidate, Choice

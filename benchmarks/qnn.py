@@ -24,16 +24,16 @@ from tinyhil.assignment import Assignment
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import model_of
-from tinyhil.train.fit import Schedule
 from tinyhil.train.samples import Samples, divide
+from tinyhil.train.schedule import Schedule
 from tinyhil.train.write import trained_onnx
 
 MLP: tuple[Layer, ...] = (Dense(128), Norm(), HardTanh(), Dense(128), Norm(), HardTanh(), Dense(10))
 CNN: tuple[Layer, ...] = (
-    *(Conv(8, 3, 1), Norm(), HardTanh(), Pool(), Conv(16, 3, 1), Norm(), HardTanh(), Pool()),
-    *(Conv(16, 3, 1), Norm(), HardTanh(), Pool(), Dense(10)),
+    *(Conv(12, 3, 1), Norm(), HardTanh(), Pool(), Conv(24, 3, 1), Norm(), HardTanh(), Pool()),
+    *(Conv(24, 3, 1), Norm(), HardTanh(), Pool(), Dense(10)),
 )
-MNIST_SAMPLES, CIFAR_SAMPLES, CIFAR_TESTS = 20000, 2500, 2000
+MNIST_SAMPLES, CIFAR_SAMPLES, CIFAR_TESTS = 20000, 7500, 2000
 ON_MNIST = Schedule(epochs=4, batch=100, rate=2e-2, teacher=0.5)
 ON_CIFAR = Schedule(epochs=2, batch=50, rate=1e-2, teacher=0.5)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.binary_layers import LAYERS as SIGNED
+from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
-from tinyhil.codegen.signs import LAYERS as SIGNED
-from tinyhil.codegen.signs import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed

@@ -50,6 +50,7 @@ class Header:
 
     @property
     def declarations(self) -> Iterator[Declaration]:
+        """Those of its items that a subset may leave out, in order."""
         return (item for item in self.items if isinstance(item, Declaration))
 
 

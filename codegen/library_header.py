@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.library import (
+from tinyhil.codegen.exported_library import (
     ALIGNMENT,
     CALLER,
     SPDX,
@@ -14,6 +13,7 @@ from tinyhil.codegen.library import (
     real_scale,
     zero_of,
 )
+from tinyhil.codegen.identifiers import comment, identifiers
 
 
 def header(library: Library) -> str:

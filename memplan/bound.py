@@ -109,11 +109,11 @@ def load_bytes(problem: Problem, instant: int) -> int:
 
 def fixed_height(problem: Problem) -> int:
     """The sum over the regions of the highest end of a buffer with a fixed offset."""
-    tops: dict[str | None, int] = {}
+    tops: dict[str, int] = {}
     for buffer in problem.buffers:
-        if buffer.offset is not None:
-            top = buffer.offset + buffer.size_bytes
-            tops[buffer.region] = max(tops.get(buffer.region, 0), top)
+        if buffer.offset is not None and buffer.size_bytes:
+            top, region = buffer.offset + buffer.size_bytes, problem.region_of(buffer)
+            tops[region] = max(tops.get(region, 0), top)
     return sum(tops.values())
 
 

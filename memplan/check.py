@@ -1,7 +1,7 @@
 """The checker: is this plan a valid answer to this problem? It knows nothing of planners.
 
 It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
-certificate. The load at the plan's witness instant it adds up for itself, and it tries every order of the few buffers
+certificate. Loads and the height of fixed offsets it adds up for itself, and it tries every order of the few buffers
 that are said not to fit (stack.can_stack); no planner's code. From the planners' bounds it takes a suggestion alone:
 which of the buffers that are live at once share no bytes, and looks whether that is so.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from tinyhil.errors import HilError
-from tinyhil.memplan.bound import fixed_height, heaviest_apart, joined_by_name, lower_bound
+from tinyhil.memplan.bound import heaviest_apart, joined_by_name
 from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 from tinyhil.memplan.stack import can_stack
 
@@ -149,19 +149,29 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
         if load != bound:
             raise PlanError(f"plan: the load at instant {plan.witness} is {load} B, not the bound {bound} B")
     elif plan.how == "fixed":
-        height = fixed_height(problem)
+        height = _fixed_height(problem, plan)
         if height != bound:
             raise PlanError(f"plan: the fixed offsets reach {height} B, not the bound {bound} B")
     elif plan.how == "set":
         _check_set(problem, plan)
     elif plan.how == "search":
-        load = lower_bound(problem).bytes
+        load = max((_load_at(problem, buffer.start) for buffer in problem.buffers), default=0)
         if not plan.statement:
             raise PlanError("plan: the bound rests on a search, but there is no statement of what was exhausted")
         if load > bound:
             raise PlanError(f"plan: the searched bound of {bound} B is below the maximum load of {load} B")
     else:
         raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed, set and search")
+
+
+def _fixed_height(problem: Problem, plan: Plan) -> int:
+    """The tops of what the problem fixes, over the regions."""
+    tops = dict.fromkeys(plan.regions.values(), 0)
+    for buffer in problem.buffers:
+        if buffer.offset is not None and buffer.size_bytes:
+            region = plan.regions[buffer.name]
+            tops[region] = max(tops[region], buffer.offset + buffer.size_bytes)
+    return sum(tops.values())
 
 
 def _load_at(problem: Problem, instant: int) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, make_blocks
 from tinyhil.memplan.bound import Bound
-from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.orders import Effort, search_orders
 from tinyhil.memplan.problem import Buffer, Problem
-from tinyhil.memplan.progress import Account
 from tinyhil.memplan.stack import MOST_BUFFERS, can_stack
 
 NODES = 2000  # of one strategy, to see whether a part still can not be planned

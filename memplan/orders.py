@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import FOUND, NO_MEMORY, STOPPED, Block, Result, make_instance
-from tinyhil.memplan.native import MOST_ORDERED, orders_compiled
-from tinyhil.memplan.progress import Account, Solved
+from tinyhil.memplan.compiled_cores import MOST_ORDERED, orders_compiled
 
 WORK_PER_NODE = 16  # sets listed in the time that a node of the search over canonical positions takes, about
 

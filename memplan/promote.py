@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from time import monotonic
 
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.bound import Bound
 from tinyhil.memplan.placing import is_plain, place_in_order
 from tinyhil.memplan.problem import Plan, Problem
-from tinyhil.memplan.progress import Account
 
 ROUNDS = 12
 NODES_PER_BUFFER = 4  # to place it: as much as some nodes of the exact search

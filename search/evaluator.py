@@ -27,9 +27,12 @@ class Executor(Protocol):
     change. None: nothing is kept.
     """
 
-    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun: ...
+    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
+        """Codes (samples, outputs) and saturations of `inputs`, codes (samples, count). `part` names the samples
+        to a cache."""
 
-    def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]: ...
+    def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """Codes (samples, elements) of every tensor that the program computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,11 @@ class NumpyExecutor:
     """The reference itself: slower, and it takes every kernel and width there is."""
 
     def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
+        """As run_reference; nothing is cached."""
         return run_reference(program, inputs.astype(np.int64))
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """What operations wrote, what is written in parts side by side."""
         parts: dict[str, list[np.ndarray]] = {}
 
         def watch(name: str, array: np.ndarray) -> None:
@@ -75,6 +80,7 @@ class Examples:
 
     @property
     def float_accuracy(self) -> float | None:
+        """Share of the labels (0..1) that the float model finds; None without labels."""
         return None if self.labels is None else float((self.classes == self.labels).mean())
 
 

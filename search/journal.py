@@ -41,15 +41,18 @@ class Query:
 
     @cached_property
     def name(self) -> str:
+        """24 digits of SHA-256 of it: equal questions of several processes have one name."""
         return hashlib.sha256(json.dumps(self.as_json()).encode()).hexdigest()[:24]
 
     def as_json(self) -> dict[str, Any]:
+        """As a line of the journal has it; `of` reads it."""
         formats = [choice.format for choice in self.candidate]
         offsets = [choice.offset for choice in self.candidate]
         return {"formats": formats, "offsets": offsets, "probe": self.probe, "part": self.part, "above": self.above}
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Query:
+        """The query that `as_json` wrote."""
         candidate = tuple(Choice(*pair) for pair in zip(data["formats"], data["offsets"], strict=True))
         return cls(candidate, data["probe"], data["part"], data["above"])
 

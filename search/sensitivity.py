@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.search.evaluator import Score
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies.tradeoffs import FEWEST, widest
 

@@ -48,7 +48,7 @@ class TrialLog:
     """Trials as JSON lines behind a header that names the search. Without a path nothing is written."""
 
     def __init__(self, path: Path | None, space: Space, key: str) -> None:
-        self._path, self._space, self._key = path, space, key
+        self._path = path
         self._devices: dict[tuple[int, str], dict[str, Any]] = {}  # by the number of the trial, and board
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
@@ -86,6 +86,7 @@ class TrialLog:
             partial.replace(self._path)
 
     def add(self, trial: Trial) -> None:
+        """Append one trial; ConfigError if the file can not be written."""
         self._append(_record(trial))
 
     def device(self, trial: Trial, board: str) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import CORES, arrange
-from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, in_chains, period_of
+from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import Plan, plan

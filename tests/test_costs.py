@@ -25,8 +25,8 @@ from tinyhil.harness.cli import main
 from tinyhil.harness.search.cost_table import CostTable, Version, describer
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import ARENA, CONSTANT, Candidate, Choice, Space
 from tinyhil.search.strategies import make_strategy
 

@@ -16,13 +16,13 @@ from random_models import extreme_inputs
 from tinyhil.formats.format import INTEGER
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import check, plan
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.row_schedule import schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise, rows_made
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import quantize_inputs, run_reference

@@ -12,10 +12,10 @@ from test_rows import MODELS, inputs_of, program_of, runs
 
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import check, plan
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.program import Loop, Program
 from tinyhil.reference import run_reference
 from tinyhil.verify import checked

@@ -21,7 +21,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.memplan import check
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.preference import chosen, input_bytes
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
@@ -153,5 +153,5 @@ def test_a_run_within_so_much_ram(tmp_path: Path) -> None:
     assert within.bit_exact
     assert within.memory["arena_bytes"] + within.memory["input_bytes"] <= limit
     assert "--ram" in within.provenance["command"]
-    with pytest.raises(DoesNotFit, match="exceed 2000 B of RAM"):
+    with pytest.raises(DoesNotFit, match="with the input exceeds 2000 B of RAM"):
         model.run("host", x, formats="fixed8", ram=2000, results=tmp_path)

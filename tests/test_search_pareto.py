@@ -15,16 +15,16 @@ from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search import task
-from tinyhil.harness.search.data import Split
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
+from tinyhil.harness.search.splits import Split
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, run_reference
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import NumpyExecutor
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy

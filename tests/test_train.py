@@ -26,13 +26,14 @@ from tinyhil.harness.job import open_model  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
-from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.flow import Flowing  # noqa: E402
 from tinyhil.train.integers import Judge, on_grid  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
-from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
+from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
+from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.write import trained_onnx  # noqa: E402
 
 DIGITS = data.load("digits")

@@ -16,8 +16,8 @@ from tinyhil.calibrate import calibrate
 from tinyhil.graph import Graph, Node
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import place
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.memplan.check import PlanError
 from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.verify import Malformed, checked, faults_of_graph, faults_of_program

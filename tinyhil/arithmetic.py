@@ -12,7 +12,7 @@ from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import Exact, exact_product, exact_sum
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Domain, Format
-from tinyhil.formats.window import Window
+from tinyhil.formats.quire import Window
 from tinyhil.program import Op
 
 WHOLE = Fixed(63, 0)  # rounded sums, not yet saturated

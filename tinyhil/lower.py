@@ -13,7 +13,7 @@ from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
 from tinyhil.fuse import LEFT_OUT, fuse_graph, fuse_program
 from tinyhil.graph import Graph, Node
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import KERNEL_BY_NAME, LOOP_BY_NAME, OPERATOR_BY_NAME
 from tinyhil.ops.affine import is_affine
 from tinyhil.ops.integral import integral_formats

@@ -7,7 +7,7 @@ only as kernel parameters. Views (reshape, squeeze, the final state of a loop) a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,8 +19,9 @@ from tinyhil.reram.array import Mapped
 class Role(StrEnum):
     """What a tensor is to a program.
 
-    INPUT: the sample. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in flash; the assignment
-    gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in the loop over it.
+    INPUT: the sample, beside the arena. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in
+    flash; the assignment gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in
+    the loop over it.
     """
 
     INPUT = "input"
@@ -65,6 +66,7 @@ class Tensor:
 
     @property
     def size_bytes(self) -> int:
+        """In the arena: `count` elements as the format stores them."""
         return self.count * self.format.storage_bytes
 
 
@@ -118,6 +120,7 @@ class Columns:
 
     @staticmethod
     def of(offset: np.ndarray, scale: np.ndarray, bounded: np.ndarray | None = None) -> Columns:
+        """Single precision of offsets and scales (columns,); `bounded` None: no column is clipped."""
         limits = np.zeros(len(scale), bool) if bounded is None else bounded
         return Columns(offset.astype(np.float32), scale.astype(np.float32), limits)
 
@@ -149,6 +152,15 @@ class Program:
     output_shape: tuple[int, ...]
     columns: Columns | None = None
     output_scale: np.ndarray | None = None
+
+    @property
+    def input_in_arena(self) -> bool:
+        """Whether the planner places the sample, too: results take its place once it was read."""
+        return self.tensors[self.input].role == Role.ARENA
+
+    def with_input_in_arena(self) -> Program:
+        """The program whose sample is received into the arena."""
+        return replace(self, tensors={**self.tensors, self.input: replace(self.tensors[self.input], role=Role.ARENA)})
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""

@@ -156,14 +156,17 @@ class LockFolder:
         return bool(found)
 
     def mark_wedged(self, names: Sequence[str], why: str) -> None:
+        """Note under each of a board's names why it no longer answers (300 characters), and when."""
         for name in names:
             self._write(name, "wedged", asdict(Wedged(" ".join(why.split())[:300], time.time())))
 
     def clear_wedged(self, names: Sequence[str]) -> None:
+        """Forget the note: the board has answered again."""
         for name in names:
             self._file(name, "wedged").unlink(missing_ok=True)
 
     def wedged(self, names: Sequence[str]) -> Wedged | None:
+        """The first readable note under these names; None: the board is thought to be well."""
         for name in names:
             with contextlib.suppress(ValidationError):
                 return WEDGED.validate_python(self._read(name, "wedged"))

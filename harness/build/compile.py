@@ -23,10 +23,10 @@ import filelock
 from tinyhil import files
 from tinyhil.codegen.model import Source
 from tinyhil.errors import BuildError, DataError
-from tinyhil.harness.build.errors import explain
+from tinyhil.harness.build.build_log import explain
+from tinyhil.harness.build.expiry import mark_used, prune_daily
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.platformio import defines
-from tinyhil.harness.build.prune import mark_used, prune_daily
 from tinyhil.harness.build.toolchain import (
     Compiler,
     clean_environment,

@@ -131,8 +131,8 @@ def search(
     from rich.console import Console
 
     from tinyhil.harness import calls
-    from tinyhil.harness.search.report import print_outcome, search_progress
     from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
     from tinyhil.harness.train.show import epoch_line, lines_of_rounds
 

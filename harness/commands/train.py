@@ -46,6 +46,11 @@ from tinyhil.harness.commands.common import say
 @click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
 @click.option("--learn-scales", is_flag=True, help="Train exponents, too, of fixed point of at most 8 bits.")
 @click.option(
+    "--progressive",
+    is_flag=True,
+    help="Formats come in over the first half of the epochs, those that alone cost the most first.",
+)
+@click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",

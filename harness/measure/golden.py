@@ -28,7 +28,7 @@ from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.table import Row, changes
+from tinyhil.harness.records.side_by_side import Row, changes
 from tinyhil.harness.wire.partial import writing
 
 FOLDER = Path("results/golden")

@@ -36,14 +36,17 @@ class Benchmark:
 
     @property
     def count(self) -> int:
+        """Numbers of one input."""
         return prod(self.shape)
 
     @property
     def input_bytes(self) -> int:
+        """Bytes of one input on the wire: one per number, four where the runner sends float32."""
         return self.count * (4 if self.values is None else 1)
 
     @property
     def channels(self) -> int:
+        """The last axis of the runner's shape; ours come first."""
         return self.shape[-1]
 
     def reals(self, raw: np.ndarray) -> np.ndarray:

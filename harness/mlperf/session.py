@@ -27,7 +27,7 @@ from tinyhil.harness.inputs import calibrated
 from tinyhil.harness.job import Opened, open_model
 from tinyhil.harness.measure.run import is_simulated, log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
-from tinyhil.harness.mlperf.data import calibration
+from tinyhil.harness.mlperf.evaluation_sets import calibration
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -68,6 +68,7 @@ class Ready:
 
     @property
     def emulated(self) -> bool:
+        """No port was found or given."""
         return self.place.port is None
 
     def reported(self, raw: np.ndarray) -> np.ndarray:

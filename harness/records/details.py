@@ -25,8 +25,8 @@ from tinyhil.harness.measure.operations import (
     ops_of,
 )
 from tinyhil.harness.measure.product_limits import least_ticks
+from tinyhil.harness.measure.rounding_sensitivity import MOST_VALUES, sensitivities
 from tinyhil.harness.measure.run import Outcome
-from tinyhil.harness.measure.sensitivity import MOST_VALUES, sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe
 from tinyhil.program import Op, Program, Role, walk

@@ -22,10 +22,10 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.fidelity import fidelity_of
-from tinyhil.harness.build.stack import worst_stack_bytes
+from tinyhil.harness.build.stack_depth import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
-from tinyhil.harness.records.accelerator import accelerator_of
+from tinyhil.harness.records.accelerator_costs import accelerator_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
 from tinyhil.processes import run
@@ -33,7 +33,6 @@ from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
-PROFILED = ("operations", "outside", "events", "whole", "reading", "samples")
 
 
 def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
@@ -95,7 +94,8 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
 
 def _float_check(agreed: Agreement) -> dict[str, Any]:
     """What was compared with the float model, operation by operation."""
-    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
+    unchecked = [*agreed.unchecked, *agreed.saturated]
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": unchecked}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _emulator(outcome: Outcome) -> dict[str, Any] | None:
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
     ticks = outcome.ticks
-    clock_hz = outcome.board.chip.clock_hz
+    clock_hz = outcome.clock_hz
     is_count = outcome.board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
         "unit": outcome.board.chip.tick,

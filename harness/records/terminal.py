@@ -35,7 +35,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("latency", _latency(latency)),
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
-        ("arena", f"{memory['arena_bytes']} B, {_plan(record['plan'])}"),
+        ("arena", f"{memory['arena_bytes']} B{_input(memory)}, {_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
@@ -83,6 +83,11 @@ def _memory(memory: Mapping[str, Any]) -> str:
     text = text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
     worst = memory.get("stack_limit_bytes")
     return text if worst is None else f"{text}; at worst {memory['static_bytes'] + worst} B"
+
+
+def _input(memory: Mapping[str, Any]) -> str:
+    """Whether the sample lies in the arena."""
+    return "" if memory["input_bytes"] else " with the input"
 
 
 def _plan(plan: Mapping[str, Any]) -> str:

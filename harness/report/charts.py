@@ -145,20 +145,6 @@ def parts(values: Sequence[Mapping[str, Any]]) -> Spec:
     )
 
 
-def layer_bars(values: Sequence[Mapping[str, Any]], field: str, title: str) -> Spec:
-    """One bar per operation, in order."""
-    return _spec(
-        values,
-        max(60, 20 * len(values)),
-        mark={"type": "bar", "cornerRadius": 2},
-        encoding={
-            "y": {"field": "row", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 130}},
-            "x": {"field": field, "type": "quantitative", "title": title},
-            "tooltip": [{"field": "name"}, {"field": "kernel"}, {"field": field, "format": ",.0f"}],
-        },
-    )
-
-
 def latencies(ticks: Sequence[int], unit: str) -> Spec | None:
     """How the samples' times are distributed; None where all are the same."""
     if len(set(ticks)) < 2:

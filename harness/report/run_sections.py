@@ -8,9 +8,9 @@ from typing import Any
 from tinyhil.harness.records.band import band
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
-from tinyhil.harness.report.graph import draw_graph
+from tinyhil.harness.report.graph_picture import draw_graph
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
-from tinyhil.harness.report.samples import worst_samples
+from tinyhil.harness.report.worst_samples import worst_samples
 
 RecordLike = Mapping[str, Any]
 UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."

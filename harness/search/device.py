@@ -59,6 +59,7 @@ class Measured:
         return self.static_bytes + (self.stack_bytes or 0), latency, self.flash_bytes
 
     def keeps(self, limits: Limits) -> bool:
+        """Whether measured latency (microseconds) and flash (bytes) are within; an unknown latency is not."""
         slow = limits.latency_us is not None and (self.latency_us is None or self.latency_us > limits.latency_us)
         return not slow and (limits.flash_bytes is None or self.flash_bytes <= limits.flash_bytes)
 
@@ -67,6 +68,7 @@ class Measured:
         return (total is None or (self.total_bytes or 0) <= total) and self.keeps(limits)
 
     def as_json(self) -> dict[str, Any]:
+        """As the record of a search has it."""
         return asdict(self)
 
 

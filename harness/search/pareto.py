@@ -18,9 +18,9 @@ from typing import Any
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of, unbounded
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
@@ -50,6 +50,7 @@ class Span:
     most: float
 
     def at(self, share: float) -> float:
+        """The value at `share` (0..1) of the way from least to most."""
         return self.least + share * (self.most - self.least)
 
 

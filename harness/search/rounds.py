@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, joined, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, Found, search
+from tinyhil.search.search_loop import Budget, Found, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
@@ -83,7 +83,7 @@ def searched_on_device(
 
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
         found = spent.add(search_once(task, problem, stem, bench))
-        finalists = _finalists(found, count)
+        finalists = best_trials(found, count)
         with task.phases.of("measuring on the board"):
             fitting = decide(made, finalists, totals, required)
         if fitting:
@@ -237,7 +237,7 @@ def _least(task: Task, meter: Meter | None, objective: str) -> float:
     return least_of(meter, unbounded(objective), task.arena_bytes)[1]
 
 
-def _finalists(found: Found, count: int) -> list[Trial]:
+def best_trials(found: Found, count: int) -> list[Trial]:
     """The answer and the best other trials that fit."""
     others = [trial for trial in found.trials if trial.kind == "full" and trial.fits and trial != found.best]
     return [found.best, *sorted(others, key=lambda trial: trial.rank)[: max(0, count - 1)]]

@@ -18,7 +18,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import Task, load_task
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
-from tinyhil.search.run import answered
+from tinyhil.search.search_loop import answered
 
 POLL_S = 0.02
 WAIT_S = 60.0  # of one who comes before the search that it is to help

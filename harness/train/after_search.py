@@ -20,8 +20,11 @@ from tinyhil import data
 from tinyhil.errors import ConfigError
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import SearchOutcome
+from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.harness.zoo import find_model
+
+TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 
 Ask = Callable[[SearchRequest], SearchOutcome]
 Train = Callable[[TrainRequest], TrainOutcome]
@@ -36,9 +39,10 @@ class Round:
 
     @property
     def printed(self) -> dict[str, Any]:
+        """What `hil search --rounds` says of it: the search's figures, then the training's."""
         searched = self.searched.record
         return {
-            "assignment_file": searched["assignment_file"],
+            "assignment_file": str(self.trained.request.assignment),
             "arena_bytes": searched["arena_bytes"],
             "searched_accuracy": searched["accuracy"],
             **{key: value for key, value in self.trained.printed.items() if key != "epochs"},
@@ -75,17 +79,40 @@ def best_of(rounds: Sequence[Round]) -> Round:
 
 
 def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> TrainRequest:
-    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment."""
-    assignment = Path(searched.record["assignment_file"])
+    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
+    learned unless there are loops, each step of which would see a scale jump."""
+    is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
+    assignment = _trainable(searched)
     return TrainRequest(
         model=request.model,
-        out=assignment.with_suffix(".onnx"),
+        out=Path(searched.record["assignment_file"]).with_suffix(".onnx"),
         data=request.inputs,
         held_out=request.held_out,
         assignment=assignment,
         epochs=epochs,
+        batch=None,
+        rate=None,
         seed=request.seed,
+        teacher=TEACHER,
+        learn_scales=False if is_recurrent else None,
     )
+
+
+def _trainable(searched: SearchOutcome) -> Path:
+    """The assignment; where it clips weights another one beside it that does not: training moves their scales, and
+    what it writes would be clipped once more."""
+    path, space = Path(searched.record["assignment_file"]), searched.space
+    constants = space.graph.all_constants()
+    best = searched.found.best
+    whole = tuple(
+        replace(choice, offset=max(choice.offset, 0)) if constants.keys() >= {*group.members} else choice
+        for group, choice in zip(space.groups, best.candidate, strict=True)
+    )
+    if whole == best.candidate:
+        return path
+    path = path.with_name(f"{path.stem}.trained{path.suffix}")
+    write_assignment(path, space, replace(best, candidate=whole))
+    return path
 
 
 def _searched_again(request: SearchRequest, files: Mapping[str, Path], last: Round, number: int) -> SearchRequest:

@@ -9,7 +9,7 @@ from tinyhil.harness.train.session import TrainOutcome
 
 if TYPE_CHECKING:
     from tinyhil.harness.train.after_search import Round
-    from tinyhil.train.fit import Epoch
+    from tinyhil.train.schedule import Epoch
 
 
 def epoch_line(epoch: Epoch) -> str:
@@ -46,3 +46,4 @@ def lines_of_rounds(rounds: Sequence[Round]) -> Iterator[str]:
         parts += [f"{100 * found.trained.trained.best.accuracy:.2f} % held back"]
         yield f"round {number:<7} {', '.join(parts)}{' (best)' if found is best else ''}"
     yield from lines_of(best.trained)
+    yield f"assignment    {best.trained.request.assignment}"

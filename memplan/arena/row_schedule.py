@@ -133,6 +133,7 @@ class Links:
 
     @staticmethod
     def of(part: Sequence[Rows]) -> Links:
+        """Links of the stages, numbered in order."""
         links = Links({}, {})
         for at, stage in enumerate(part):
             links.makers.setdefault(stage.target, []).append(at)

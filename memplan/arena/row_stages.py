@@ -31,6 +31,7 @@ class Planes:
 
     @property
     def row_elements(self) -> int:
+        """Elements of one row in all channels."""
         return self.channels * self.width
 
     def layout(self, ring: int) -> tuple[int, int, int]:
@@ -106,14 +107,17 @@ class Stage:
 
     @property
     def has_window(self) -> bool:
+        """It reads several rows for one of its own."""
         return self.op.kernel in rows.HAS_WINDOW
 
     @property
     def outline(self) -> Outline:
+        """What its schedule depends on, without the program's names for it."""
         return Outline(self.reads, self.out, self.target, self.whole, self.is_part_of_more, self.overwrites)
 
     @property
     def is_part_of_more(self) -> bool:
+        """It writes some planes of a larger tensor."""
         return self.target != self.op.output
 
     @property

@@ -5,7 +5,7 @@ between them shrinks to line buffers, a sliding window of rows.
 
 No row is computed twice: a line buffer keeps those that later windows still need. Which rows are made in which step is
 a constant table per operation (memplan/arena/row_schedule.py). Columns at the borders of strips are, where strips are
-asked for (memplan/arena/columns.py). Which parts of a network are worth it is chosen in memplan/arena/row_choice.py.
+asked for (memplan/arena/strips.py). Which parts of a network are worth it is chosen in memplan/arena/row_choice.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from itertools import count
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.row_schedule import Schedule, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
+from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.ops import rows
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of

@@ -11,11 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tinyhil.memplan import DEFAULT, Budget
+from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import layer_products, products_of
-from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.program import Program
 from tinyhil.verify import checked
 
@@ -33,6 +33,7 @@ class Scheduled:
 
     @property
     def peak_bytes(self) -> int:
+        """Of the arena."""
         return self.placed.plan.peak_bytes
 
 

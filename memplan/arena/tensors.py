@@ -46,7 +46,8 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
                 yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
-            if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, writers[source], now):
+            dies = source in ranges and ranges[source].end == now + 1
+            if dies and _state_is_free(steps, writers.get(source, ()), now):
                 yield Alias(op.output, source)
             continue
         for name in overwritable(program, op):

@@ -124,7 +124,7 @@ void keep_non_negative(T *sums) {
     for (int l = 0; l < BATCH; ++l) sums[l] = sums[l] <= 0 ? T(0) : sums[l];
 }
 
-// What a layer's sums become. params: see `_layer_params` in search/engine/layers.py.
+// What a layer's sums become. params: see `_layer_params` in search/engine/batch_sums.py.
 struct Layer {
     Machine &m;
     const Op &op;

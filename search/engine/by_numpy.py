@@ -32,6 +32,7 @@ class ByNumpy:
             self._failure = error
 
     def check(self) -> None:
+        """Raise what numpy raised while C++ had called it."""
         if self._failure is not None:
             raise self._failure
 

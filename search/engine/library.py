@@ -37,7 +37,7 @@ COMPILERS = ("g++", "c++", "clang++")
 
 SOURCES = (
     "batch.cpp",
-    *(f"batch{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions", "_integers")),
+    *(f"batch{part}.hpp" for part in ("", "_store", "_sums", "_moves", "_elements", "_functions", "_integers")),
 )
 # Built where it runs; the order of floating-point operations is kept, their flags and traps nobody reads.
 FLAGS = (

@@ -24,6 +24,7 @@ class Exact:
         return Exact(-self.value, -self.residue)
 
     def reshape(self, *shape: int) -> Exact:
+        """Both parts, like numpy's."""
         return Exact(self.value.reshape(*shape), self.residue.reshape(*shape))
 
 

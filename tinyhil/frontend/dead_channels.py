@@ -40,6 +40,7 @@ class Channels:
 
     @property
     def constant(self) -> np.ndarray:
+        """Mask of the channels whose value never changes."""
         return self.low == self.high
 
     def with_zero(self) -> Channels:
@@ -64,6 +65,7 @@ class Layer:
     padded: bool
 
     def sums(self, x: Channels) -> Channels:
+        """Bounds of its results (outputs,), by interval arithmetic over the weights' signs."""
         x = x.with_zero() if self.padded else x
         up, down = np.maximum(self.weights, 0.0).sum(axis=2), np.minimum(self.weights, 0.0).sum(axis=2)
         return Channels(up @ x.low + down @ x.high + self.bias, up @ x.high + down @ x.low + self.bias).narrowed()

@@ -44,6 +44,7 @@ class Writer:
         self._arrays: dict[str, np.ndarray] = {}
 
     def write(self, title: str) -> tuple[str, dict[str, np.ndarray]]:
+        """The text, `title` as its comment, and the arrays that it reads from beside it, by name."""
         block = self._listing.block
         lines = list(self._lines(block, ""))
         source = block.inputs[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyhil.frontend import functions, syntax
-from tinyhil.frontend.rows import Row
+from tinyhil.frontend.row_reads import Row
 from tinyhil.frontend.tokens import Place
 from tinyhil.frontend.values import Step
 from tinyhil.graph import Shape

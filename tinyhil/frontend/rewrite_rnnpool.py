@@ -29,10 +29,12 @@ class Patches:
 
     @property
     def down(self) -> int:
+        """Patches along the height."""
         return (self.height - self.size) // self.stride + 1
 
     @property
     def across(self) -> int:
+        """Patches along the width."""
         return (self.width - self.size) // self.stride + 1
 
     @property

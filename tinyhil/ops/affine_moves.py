@@ -11,7 +11,7 @@ import numpy as np
 from tinyhil.formats.affine import as_affine, multiplier, reciprocal_above, rescale_away
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import movement, window
 from tinyhil.ops.affine import BYTE, WORD, limited
 from tinyhil.ops.limits import forms, limit_of

@@ -19,10 +19,10 @@ from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import exact_sum, odd
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
-from tinyhil.formats.window import Operand, Window, granule_of, place_squares
+from tinyhil.formats.quire import Operand, Window, granule_of, place_squares
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, by_domain
 from tinyhil.program import Op
 

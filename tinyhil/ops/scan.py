@@ -15,7 +15,7 @@ from tinyhil.formats.codec import quantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Role, Tensor

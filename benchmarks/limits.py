@@ -1,0 +1,186 @@
+"""What training adds to a search under a limit of RAM, and in which order to search and train.
+
+Tables of docs/training.md (`python -m benchmarks.training ram schedules`), all by `hil search` and `hil train`. Epochs
+and candidates are chosen by samples that training held back; test samples only report.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.papers.minun import networks
+from benchmarks.peers_models import build_peers, write
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.rounds import best_trials
+from tinyhil.harness.search.session import SearchOutcome, run_search
+from tinyhil.harness.search.task import write_assignment
+from tinyhil.harness.train.after_search import alternate, best_of
+from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
+
+Row = dict[str, Any]
+BYTES = "fixed7,fixed8"  # on offer for weights, too
+PEER, SMALL = "peer_fastgrnn_usps10", "protonn_letter26_small"
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A model, the arena that 8 bits need, what is on offer, and how long to train."""
+
+    model: str
+    ram: int
+    formats: str | None
+    epochs: int
+
+    def request(self, folder: Path, seed: int = 0) -> SearchRequest:
+        request = SearchRequest(self.model, self.ram, formats=self.formats, results=folder, seed=seed)
+        file = _file(self.model, folder)
+        if file is None:
+            return request
+        seen, unseen = file.with_name(f"{self.model}_train.npz"), file.with_suffix(".npz")
+        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen)
+
+
+def _file(model: str, folder: Path) -> Path | None:
+    """Of a network that is not one of the zoo's own."""
+    if model == SMALL:
+        return networks.trained(SMALL, default_cache_dir() / "paper")
+    if model == PEER:
+        write(PEER, build_peers()[PEER], folder)
+        return folder / f"{PEER}.onnx"
+    return None
+
+
+AT_EIGHT_BITS = (
+    Limited("protonn_letter26", 71, BYTES, 25),
+    Limited(PEER, 96, BYTES, 6),
+    Limited(SMALL, 64, BYTES, 25),
+    Limited("fastgrnn_fsdd", 96, BYTES, 6),
+    Limited("fastgrnn_dsa19", 192, BYTES, 2),
+    Limited("protonn_letter26", 71, None, 25),
+)
+
+
+class Unseen:
+    """The progress of a search that nobody watches."""
+
+    def __call__(self, *_: object) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+
+def _quiet(*said: object) -> None:
+    """Nobody reads along."""
+
+
+def searched(request: SearchRequest) -> SearchOutcome:
+    return run_search(request, default_cache_dir(), _quiet, Unseen())
+
+
+def trained(request: TrainRequest) -> TrainOutcome:
+    return run_train(request, default_cache_dir(), _quiet, lambda epoch: print(epoch, flush=True))
+
+
+def ram() -> Iterator[Row]:
+    """The answers of a search at the arena of 8 bits, as they are and trained."""
+    with tempfile.TemporaryDirectory() as folder:
+        for limited in AT_EIGHT_BITS:
+            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
+            tested, record = tested_of(found.trained), found.searched.record
+            yield {
+                "model": limited.model,
+                "RAM": f"{record['arena_bytes']} B",
+                "on offer": limited.formats or "default",
+                "float": record["float_accuracy"],
+                "searched": record["accuracy"],
+                "trained": tested.after,
+                "test samples": tested.samples,
+                "epochs": limited.epochs,
+                "seconds": round(found.trained.cpu_seconds),
+            }
+
+
+# ---- when to search, when to train
+
+SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
+SCHEDULED = (
+    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1, 2)),
+    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1)),
+    (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
+)
+
+
+def at_once(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """All epochs for what the search found."""
+    return alternate(request, epochs, 1, searched, trained)[0].trained
+
+
+def progressive(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """HAWQ's: the same, but formats come in one after another."""
+    return alternate(request, epochs, 1, searched, lambda asked: trained(replace(asked, progressive=True)))[0].trained
+
+
+def candidates(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """HAQ's: the best answers are trained shortly, the one that is then most often right for the rest of the epochs."""
+    tried: list[TrainOutcome] = []
+
+    def train(asked: TrainRequest) -> TrainOutcome:
+        for number, trial in enumerate(best_trials(found[0].found, CANDIDATES)):
+            path = request.results / f"candidate{number}.yaml"
+            write_assignment(path, found[0].space, trial)
+            short = replace(asked, assignment=path, out=path.with_suffix(".onnx"), epochs=SHORT)
+            tried.append(trained(short))
+        best = max(tried, key=lambda outcome: outcome.trained.best.accuracy).request
+        return trained(replace(best, epochs=epochs - SHORT * len(tried)))
+
+    found: list[SearchOutcome] = []
+
+    def ask(wanted: SearchRequest) -> SearchOutcome:
+        found.append(searched(wanted))
+        return found[0]
+
+    return alternate(request, epochs, 1, ask, train)[0].trained
+
+
+def in_turn(request: SearchRequest, epochs: int) -> TrainOutcome:
+    """Searched, trained, searched and trained again."""
+    return best_of(alternate(request, epochs // 2, 2, searched, trained)).trained
+
+
+WAYS: dict[str, Callable[[SearchRequest, int], TrainOutcome]] = {
+    "at once": at_once,
+    "HAQ": candidates,
+    "HAWQ": progressive,
+    "in turn": in_turn,
+}
+
+
+def schedules() -> Iterator[Row]:
+    """The same epochs in other orders: means over seeds, of test samples and of what training held back."""
+    for limited, seeds in SCHEDULED:
+        row: Row = {"model": limited.model, "on offer": limited.formats, "epochs": limited.epochs, "seeds": len(seeds)}
+        begin = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:  # what was searched once is not searched again
+            asked = [limited.request(Path(folder), seed) for seed in seeds]
+            for title, way in WAYS.items():
+                made = [way(request, limited.epochs) for request in asked]
+                row["searched"] = _mean([tested_of(outcome).before for outcome in made])
+                row[title] = _mean([tested_of(outcome).after for outcome in made])
+                row[f"{title}: held back"] = _mean([outcome.trained.best.accuracy for outcome in made])
+        yield {**row, "seconds": round(time.process_time() - begin)}
+
+
+def tested_of(outcome: TrainOutcome) -> Tested:
+    assert outcome.tested is not None
+    return outcome.tested
+
+
+def _mean(shares: list[float]) -> float:
+    return float(np.mean(shares))
