@@ -208,7 +208,7 @@ struct OnePixel<Blocks<int8_t, 4, in_pairs>> {
     }
 };
 
-// Cortex-M3: eight rows, and where fewer are left two or four at a time, whatever computes fewer for nothing
+// Cortex-M3: eight rows; where fewer are left two or four at a time, whatever computes fewer rows of zeros (codegen/arrange.py)
 template <>
 struct OnePixel<Blocks<int8_t, 8, 1>> {
     static constexpr Size rows = 8;
@@ -278,7 +278,8 @@ __attribute__((noinline, noclone)) void outputs_of_row(Out *out, Weights weights
 #pragma GCC unroll 1
         for (Size r = 0; r < Tile::rows; ++r) out[n + r] = Rounded::again(sums.of[r], prepared(of_channel(shift, n + r)));
     }
-    if (Tile::rows > 4 && Tile::ends_in_twos(outputs)) rest_of_row<Tile, (Tile::rows > 4 ? 2 : 4)>(out, w, x, inner, bias, n, outputs, shift, bias_shift);
+    constexpr Size fewest = Tile::rows > 4 ? 2 : 4;
+    if (Tile::ends_in_twos(outputs)) rest_of_row<Tile, fewest>(out, w, x, inner, bias, n, outputs, shift, bias_shift);
     else rest_of_row<Tile, 4>(out, w, x, inner, bias, n, outputs, shift, bias_shift);
 }
 

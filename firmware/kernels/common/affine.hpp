@@ -44,7 +44,7 @@ inline Out requantize(Number sum, Rescale<Once> r) {
 #include "firmware/kernels/avr/affine_rows_avr.hpp"
 namespace hil {
 #else
-// The same for sums below 2^30 (codegen/arrange.py) and factors between 2^-24 and 1/4, as nearly all are: zero and the last half
+// The same for sums below 2^30 (codegen/arrange.py) and factors between 2^-23 and 1/4, as nearly all are: zero and the last half
 // join before the last shift. What others become is beyond every format, so that they are rounded `again`.
 template <bool Once>
 struct Scaling {
