@@ -125,6 +125,15 @@ struct Together<Out, RightRounding, true> {
     __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const RightRounding &r) { return saturate<Out>(sum >> r.right); }
 };
 
+// Clipping the results of recurrent cells is common: each is asked for itself, which costs no more where nothing else limits it.
+template <>
+struct Together<int8_t, RightRounding, true> {
+    static int32_t before(const RightRounding &r) { return r.half; }
+    static int8_t of(int32_t sum, const RightRounding &r, int32_t &) { return limited<int8_t>(sum >> r.right); }
+    static bool any(int32_t) { return false; }
+    static int8_t again(int32_t sum, const RightRounding &r) { return limited<int8_t>(sum >> r.right); }
+};
+
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor { int32_t by; };
 constexpr int32_t factor_of(int shift) { return shift < 31 ? int32_t(1) << shift : 0; }
