@@ -141,12 +141,11 @@ inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, con
 // `use(out, largest)` for every result of windows of four elements that are there
 template <class Number, class Out, class Rows, class X, class Use>
 inline void each_largest_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Use use) {
-    for (Size y = rows[0]; y < rows[1]; ++y) {
-        Out *at = out + slot_of(y, l.out_ring) * l.out_row;
-        const Size first = y * l.window.stride_y;
-        X upper = x + slot_of(first, l.x_ring) * l.x_row, lower = x + slot_of(first + 1, l.x_ring) * l.x_row;
-        for (Size c = 0; c < l.window.channels; ++c, at += l.out_plane, upper = upper + l.x_plane, lower = lower + l.x_plane) {
-            each_largest_of_four<Number>(at, upper, lower, l.window, use);
+    for (Size c = 0; c < l.window.channels; ++c, x = x + l.x_plane, out += l.out_plane) {
+        for (Size y = rows[0]; y < rows[1]; ++y) {
+            const Size first = y * l.window.stride_y;
+            const X upper = x + slot_of(first, l.x_ring) * l.x_row, lower = x + slot_of(first + 1, l.x_ring) * l.x_row;
+            each_largest_of_four<Number>(out + slot_of(y, l.out_ring) * l.out_row, upper, lower, l.window, use);
         }
     }
 }
