@@ -6,6 +6,8 @@ and candidates are chosen by samples that training held back; test samples only 
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench import pictures
 from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -27,7 +30,8 @@ from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, ru
 
 Row = dict[str, Any]
 BYTES = "fixed7,fixed8"  # on offer for weights, too
-PEER, SMALL = "peer_fastgrnn_usps10", "protonn_letter26_small"
+PEER, SMALL, RESNET = "peer_fastgrnn_usps10", "protonn_letter26_small", "mlperftiny_ic_resnet8"
+PICTURES, TESTS, SEARCHED = 2500, 5000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Limited:
         if file is None:
             return request
         seen, unseen = file.with_name(f"{self.model}_train.npz"), file.with_suffix(".npz")
-        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen)
+        samples = SEARCHED if self.model == RESNET else None
+        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen, samples=samples)
 
 
 def _file(model: str, folder: Path) -> Path | None:
@@ -55,16 +60,21 @@ def _file(model: str, folder: Path) -> Path | None:
     if model == PEER:
         write(PEER, build_peers()[PEER], folder)
         return folder / f"{PEER}.onnx"
+    if model == RESNET:
+        for part, name, count in (("_train", "train50k", PICTURES), ("", "test10k", TESTS)):
+            x, y = pictures(f"cifar10_{name}_jpeg.npz", count)
+            np.savez(folder / f"{RESNET}{part}.npz", x=x, y=y)
+        return Path(shutil.copy(Path(os.environ["HIL_DATA"]) / "models" / f"{RESNET}.onnx", folder))
     return None
 
 
 AT_EIGHT_BITS = (
     Limited("protonn_letter26", 71, BYTES, 25),
-    Limited(PEER, 96, BYTES, 6),
     Limited(SMALL, 64, BYTES, 25),
+    Limited(RESNET, 15648, BYTES, 2),
+    Limited(PEER, 96, BYTES, 6),
     Limited("fastgrnn_fsdd", 96, BYTES, 6),
     Limited("fastgrnn_dsa19", 192, BYTES, 2),
-    Limited("protonn_letter26", 71, None, 25),
 )
 
 
@@ -111,9 +121,9 @@ def ram() -> Iterator[Row]:
 
 SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
 SCHEDULED = (
-    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1, 2)),
-    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1)),
+    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1)),
     (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
+    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 8), (0,)),
 )
 
 
