@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,8 @@ from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome, run_search
-from tinyhil.harness.search.task import write_assignment
-from tinyhil.harness.train.after_search import alternate, best_of
+from tinyhil.harness.train.after_search import HAQ, HAWQ, ONCE, alternate, best_of
 from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
 
 Row = dict[str, Any]
@@ -102,7 +101,7 @@ def ram() -> Iterator[Row]:
     """The answers of a search at the arena of 8 bits, as they are and trained."""
     with tempfile.TemporaryDirectory() as folder:
         for limited in AT_EIGHT_BITS:
-            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
+            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained, ONCE)
             tested, record = tested_of(found.trained), found.searched.record
             yield {
                 "model": limited.model,
@@ -119,7 +118,6 @@ def ram() -> Iterator[Row]:
 
 # ---- when to search, when to train
 
-SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
 SCHEDULED = (
     (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1)),
     (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
@@ -127,47 +125,19 @@ SCHEDULED = (
 )
 
 
-def at_once(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """All epochs for what the search found."""
-    return alternate(request, epochs, 1, searched, trained)[0].trained
-
-
-def progressive(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """HAWQ's: the same, but formats come in one after another."""
-    return alternate(request, epochs, 1, searched, lambda asked: trained(replace(asked, progressive=True)))[0].trained
-
-
-def candidates(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """HAQ's: the best answers are trained shortly, the one that is then most often right for the rest of the epochs."""
-    tried: list[TrainOutcome] = []
-
-    def train(asked: TrainRequest) -> TrainOutcome:
-        for number, trial in enumerate(best_trials(found[0].found, CANDIDATES)):
-            path = request.results / f"candidate{number}.yaml"
-            write_assignment(path, found[0].space, trial)
-            short = replace(asked, assignment=path, out=path.with_suffix(".onnx"), epochs=SHORT)
-            tried.append(trained(short))
-        best = max(tried, key=lambda outcome: outcome.trained.best.accuracy).request
-        return trained(replace(best, epochs=epochs - SHORT * len(tried)))
-
-    found: list[SearchOutcome] = []
-
-    def ask(wanted: SearchRequest) -> SearchOutcome:
-        found.append(searched(wanted))
-        return found[0]
-
-    return alternate(request, epochs, 1, ask, train)[0].trained
+def _scheduled(request: SearchRequest, epochs: int, schedule: str) -> TrainOutcome:
+    return alternate(request, epochs, 1, searched, trained, schedule)[0].trained
 
 
 def in_turn(request: SearchRequest, epochs: int) -> TrainOutcome:
     """Searched, trained, searched and trained again."""
-    return best_of(alternate(request, epochs // 2, 2, searched, trained)).trained
+    return best_of(alternate(request, epochs // 2, 2, searched, trained, ONCE)).trained
 
 
 WAYS: dict[str, Callable[[SearchRequest, int], TrainOutcome]] = {
-    "at once": at_once,
-    "HAQ": candidates,
-    "HAWQ": progressive,
+    "at once": partial(_scheduled, schedule=ONCE),
+    "HAQ": partial(_scheduled, schedule=HAQ),
+    "HAWQ": partial(_scheduled, schedule=HAWQ),
     "in turn": in_turn,
 }
 
