@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from tinyhil.errors import HilError
@@ -178,18 +178,34 @@ def _load_at(problem: Problem, instant: int) -> int:
     """Bytes that the buffers live at this instant take at least, however they lie: their sizes or, of those aligned to
     a common step, whole steps for all but the topmost one of each region."""
     live = [b for b in problem.buffers if b.live_at(instant) and b.size_bytes]
+    outside = 0
     if problem.aliases:
+        everyone = live
         live, pairs = heaviest_apart(live, joined_by_name(problem)), problem.alias_pairs()
         for one, other in combinations(live, 2):
             if frozenset((one.name, other.name)) in pairs:
                 raise PlanError(f"plan: the bound counts {one.name!r} and {other.name!r} twice, which may share bytes")
-    best = sum(b.size_bytes for b in live)
+        outside = sum(_outside(problem, b, everyone, live) for b in everyone if b not in live)
+    best = outside + sum(b.size_bytes for b in live)
     for step in {b.alignment for b in live}:
         stepped = [b.size_bytes for b in live if b.alignment % step == 0]
         whole = [-(-size // step) * step for size in stepped]
         saved = sorted((a - b for a, b in zip(whole, stepped, strict=True)), reverse=True)
         best = max(best, sum(whole) - sum(saved[: len(problem.regions)]))
     return best
+
+
+def _outside(problem: Problem, buffer: Buffer, live: Sequence[Buffer], counted: Sequence[Buffer]) -> int:
+    """Bytes of a buffer that can not be those of one that is counted, where it may share bytes with that one alone."""
+    sizes, names = {b.name: b.size_bytes for b in live}, {b.name for b in counted}
+    met = [alias for alias in problem.aliases if buffer.name in (alias.first, alias.second)]
+    met = [alias for alias in met if alias.first in sizes and alias.second in sizes]
+    others = {alias.first if alias.second == buffer.name else alias.second for alias in met}
+    if len(others) != 1 or not others <= names:
+        return 0
+    unions = [max(sizes[a.first], a.shift_bytes + sizes[a.second]) - min(0, a.shift_bytes) for a in met]
+    together = sizes[buffer.name] + sizes[others.pop()]
+    return min(together, *unions) - together + buffer.size_bytes
 
 
 def _check_set(problem: Problem, plan: Plan) -> None:

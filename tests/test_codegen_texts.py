@@ -22,7 +22,7 @@ from scan_models import SCANS
 from test_chains import cell
 from test_fuse import sparse
 from test_rows import Chain
-from test_signs import program_of
+from test_signs import program_of, with_bytes
 
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
@@ -58,6 +58,15 @@ def functions() -> onnx.ModelProto:
     return simple(nodes, {"x": (3, 4)}, {name: value.astype(np.float32) for name, value in constants.items()})
 
 
+def matrices() -> onnx.ModelProto:
+    """More rows than a block has, elements that are no multiple of its steps."""
+    chance = np.random.default_rng(4)
+    shapes = {"w": (9, 11), "b": (11,), "v": (11, 5)}
+    constants = {name: chance.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Gemm", "x w b", "h"), node("Relu", "h", "r"), node("MatMul", "r v", "y")]
+    return simple(nodes, {"x": (2, 9)}, constants)
+
+
 def of(make: Callable[[], onnx.ModelProto], default: str, **exceptions: str) -> Callable[[Path], Program]:
     def made(folder: Path) -> Program:
         loaded = load(make(), folder)
@@ -73,6 +82,8 @@ PROGRAMS: dict[str, Callable[[Path], Program]] = {
     **{f"cell {name}": lambda folder, name=name: cell(folder, name, 5) for name in ("fixed8", "int8", "float32")},  # type: ignore[misc]
     "loop": of(SCANS["two_states"], "fixed16"),
     "loops": of(SCANS["nested"], "fixed8"),
+    **{f"matrices {name}": of(matrices, name) for name in ("fixed8", "int8", "fixed8pc")},
+    "bits beside bytes": lambda folder: with_bytes("rows", folder, "fixed8"),
     "sparse": of(lambda: sparse(True), "fixed8"),
     "signs": lambda folder: program_of("rows", folder, "fixed8"),
     "signs in windows": lambda folder: program_of("pooled", folder, "fixed8"),

@@ -29,11 +29,11 @@ def mutants(source: str, count: int, seed: int) -> list[Mutant]:
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    root, places = get_ast(source), list[tuple[str, int]]()
+    nodes, places = list(_nodes(get_ast(source))), list[tuple[str, int]]()
     for name in operator_names():
         if not any(part in name for part in LEFT_OUT):
             operator = get_operator(name)()
-            count_of = sum(len(list(operator.mutation_positions(node))) for node in _nodes(root))
+            count_of = sum(len(list(operator.mutation_positions(node))) for node in nodes)
             places += [(name, occurrence) for occurrence in range(count_of)]
     random.Random(seed).shuffle(places)
     plain, found = _meaning(source), list[Mutant]()

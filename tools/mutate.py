@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WARM = ("numpy", "pytest", "hypothesis", "onnx", "onnxruntime", "yaml", "pydantic", "click", "rich.console")
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.txt"
 LONGEST_S = 5.0  # tests that take longer judge no mutant
-TOGETHER_S = 20.0  # nor do the slowest of those that reach it, beyond this sum
+TOGETHER_S = 10.0  # nor do the slowest of those that reach it, beyond this sum
 OPTIONS = ("-q", "-s", "-m", "not slow", "-p", "no:cacheprovider", "--assert=plain")
 
 
@@ -218,10 +218,11 @@ class _Judge:
         if isinstance(reach, str) or reach is None:
             _say(f"without any change: {reach}")
             os._exit(1)
-        seen = gc.get_objects()
-        self._functions = [one for one in seen if isinstance(one, FunctionType)]
+        seen, paths = gc.get_objects(), set(self._paths.values())
+        self._functions = [one for one in seen if isinstance(one, FunctionType) and one.__code__.co_filename in paths]
         self._caches = [one for one in seen if hasattr(type(one), "cache_clear")]
         self._items = {item.nodeid: item for item in session.items}
+        gc.freeze()  # forks share what nobody looks at
         self.verdicts = {module: self._judged(session, module, reach[module]) for module in self._modules}
         return True
 

@@ -16,6 +16,7 @@ from itertools import repeat
 
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
+from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import BEFORE
 from tinyhil.memplan.arena.row_costs import (
     WORTH,
@@ -238,8 +239,10 @@ class Cuts:
         view = view_of(self.program, item)
         if view is not None:
             return live
-        dying = [name for name in overwritable(self.program, item) if self._alone or self._uses[name][1] == index]
-        return live - (self._size(item.output) if dying else 0)
+        lagging = lag_of(self.program, item)
+        places = [(name, 0) for name in overwritable(self.program, item)] + ([lagging] if lagging else [])
+        lags = [lag for name, lag in places if self._alone or self._uses[name][1] == index]
+        return live - (self._size(item.output) - min(lags) if lags else 0)
 
     def _of_rows(self, first: int, end: int) -> list[Part]:
         """A loop over the rows of these stages, in strips, too; none if they do not all lead to the last one's
@@ -287,6 +290,9 @@ class Cuts:
                 before = self._size(part[at - 1].target) if at else 0
                 after = self._size(stage.target) if at + 1 < len(part) else 0
                 beside = (max(before, after) if stage.overwrites else before + after) // channels * each
+                lagging = lag_of(self.program, stage.op) if at else None
+                if lagging is not None:  # over what the stage before has made of this group
+                    beside -= max(0, self._size(stage.target) // channels * each - lagging[1])
                 made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
                 if dies and at == 0:
                     beside += self._size(source)
