@@ -23,7 +23,7 @@ from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compi
 from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.placing import Placing, place_in_order
-from tinyhil.memplan.search_core import FIRST_PATIENCE, search_python
+from tinyhil.memplan.search_core import FIRST_RESTART, search_python
 from tinyhil.memplan.stack import can_stack
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
@@ -188,7 +188,7 @@ def test_a_search_that_begins_anew_is_the_same_in_both_forms() -> None:
     found = search_compiled(instance, search)
     assert found is not None
     assert found == search_python(instance, search)
-    assert (found.state, found.nodes > 2 * FIRST_PATIENCE) == (FOUND, True)
+    assert (found.state, found.nodes > 2 * FIRST_RESTART) == (FOUND, True)
 
 
 @SLOW_OK
