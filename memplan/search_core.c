@@ -18,7 +18,7 @@ typedef uint64_t u64;
 enum { FOUND = 1, EXHAUSTED = 0, STOPPED = -1, NO_MEMORY = -2 };
 enum { PLACE, LIFT, SKIP };
 enum { FEWEST, LOWEST, FORCED, FAILING };
-enum { FIRST_RESTART = 700, RESTART_GROWS = 5, FINE = 1000000 };
+enum { FIRST_RESTART = 700, RESTARTS_GROW = 5, FINE = 1000000 };
 enum { CHOICE, SOLVED, FAILED };
 
 typedef struct {
@@ -376,7 +376,7 @@ static void begin_anew(Search *s) {
     undo(s, s->frames[0].enter_changes, s->frames[0].enter_events);
     s->pool_used = 0;
     s->began = s->nodes;
-    s->restart_after += s->restart_after / RESTART_GROWS;
+    s->restart_after += s->restart_after / RESTARTS_GROW;
 }
 
 static double now(void) {

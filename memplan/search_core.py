@@ -21,7 +21,7 @@ from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FEWEST, FOUND, LOWEST, ST
 WALL = 1 << 60
 PLACE, LIFT, SKIP = 0, 1, 2
 CHOICE, SOLVED, FAILED = 0, 1, 2
-FIRST_RESTART, RESTART_GROWS, FINE = 700, 5, 1_000_000
+FIRST_RESTART, RESTARTS_GROW, FINE = 700, 5, 1_000_000
 
 
 @dataclass(slots=True)
@@ -371,7 +371,7 @@ class _Searcher:
         self._undo(self.frames[0].enter_changes, self.frames[0].enter_events)
         self.frames.clear()
         self.began = self.nodes
-        self.restart_after += self.restart_after // RESTART_GROWS
+        self.restart_after += self.restart_after // RESTARTS_GROW
 
     def run(self) -> Result:
         if any(load > self.height for load in self.r):

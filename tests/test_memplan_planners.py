@@ -253,6 +253,13 @@ def test_very_many_buffers_in_no_time(count: int) -> None:
     assert best.gap_bytes <= 0.035 * best.lower_bound_bytes
 
 
+def test_more_rounds_over_very_many_buffers_never_give_a_worse_plan() -> None:
+    problem = crowd(5000)
+    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (1, 250_000, 500_000)]
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < peaks[0]
+
+
 def test_buffers_that_only_python_can_place_are_not_stacked_when_time_is_over() -> None:
     buffers = crowd(3000).buffers
     problem = Problem(buffers, aliases=(Alias(buffers[0].name, buffers[1].name),))
