@@ -106,6 +106,8 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     if template in DENSE:
         together, step, multiple, rest = chip.dense
         axes = (op.params["outputs"], op.params["inner"])
+        if together > rest > 1 and axes[0] % 4 in (1, 2):
+            rest = 2
         return Blocks(together, step, multiple, axes, (1,), rest) if axes[0] >= (2 if rest > 1 else together) else None
     w, outputs, groups = window_of(op.params), op.params["outputs"], op.params["groups"]
     if chip is AVR:

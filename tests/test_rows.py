@@ -146,7 +146,7 @@ def excite() -> Chain:
         chain.add("GlobalAveragePool").conv(6, 1).add("Relu").conv(24, 1).add("HardSigmoid").add("Mul", planes)
         chain.conv(outputs, 1)
         chain = chain.add("Add", begin) if stride == 1 else chain
-    return chain.conv(12, 1).add("HardSwish").conv(3, 3)
+    return chain.conv(12, 1).add("HardSwish").conv(3, 2)
 
 
 CHAINS = {"digits": digits, "mobile": mobile, "odd": odd, "gaps": gaps_between}
