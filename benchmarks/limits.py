@@ -6,28 +6,31 @@ and candidates are chosen by samples that training held back; test samples only 
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.bench import pictures
 from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
-from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome, run_search
-from tinyhil.harness.search.task import write_assignment
-from tinyhil.harness.train.after_search import alternate, best_of
+from tinyhil.harness.train.after_search import HAQ, HAWQ, ONCE, alternate, best_of
 from tinyhil.harness.train.session import Tested, TrainOutcome, TrainRequest, run_train
 
 Row = dict[str, Any]
 BYTES = "fixed7,fixed8"  # on offer for weights, too
-PEER, SMALL = "peer_fastgrnn_usps10", "protonn_letter26_small"
+PEER, SMALL, RESNET = "peer_fastgrnn_usps10", "protonn_letter26_small", "mlperftiny_ic_resnet8"
+PICTURES, TESTS, SEARCHED = 2500, 5000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Limited:
         if file is None:
             return request
         seen, unseen = file.with_name(f"{self.model}_train.npz"), file.with_suffix(".npz")
-        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen)
+        samples = SEARCHED if self.model == RESNET else None
+        return replace(request, model=str(file), inputs=seen, held_out=unseen, calibrate=seen, samples=samples)
 
 
 def _file(model: str, folder: Path) -> Path | None:
@@ -55,16 +59,21 @@ def _file(model: str, folder: Path) -> Path | None:
     if model == PEER:
         write(PEER, build_peers()[PEER], folder)
         return folder / f"{PEER}.onnx"
+    if model == RESNET:
+        for part, name, count in (("_train", "train50k", PICTURES), ("", "test10k", TESTS)):
+            x, y = pictures(f"cifar10_{name}_jpeg.npz", count)
+            np.savez(folder / f"{RESNET}{part}.npz", x=x, y=y)
+        return Path(shutil.copy(Path(os.environ["HIL_DATA"]) / "models" / f"{RESNET}.onnx", folder))
     return None
 
 
 AT_EIGHT_BITS = (
     Limited("protonn_letter26", 71, BYTES, 25),
-    Limited(PEER, 96, BYTES, 6),
     Limited(SMALL, 64, BYTES, 25),
+    Limited(RESNET, 15648, BYTES, 2),
+    Limited(PEER, 96, BYTES, 6),
     Limited("fastgrnn_fsdd", 96, BYTES, 6),
     Limited("fastgrnn_dsa19", 192, BYTES, 2),
-    Limited("protonn_letter26", 71, None, 25),
 )
 
 
@@ -92,7 +101,7 @@ def ram() -> Iterator[Row]:
     """The answers of a search at the arena of 8 bits, as they are and trained."""
     with tempfile.TemporaryDirectory() as folder:
         for limited in AT_EIGHT_BITS:
-            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained)
+            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained, ONCE)
             tested, record = tested_of(found.trained), found.searched.record
             yield {
                 "model": limited.model,
@@ -109,55 +118,26 @@ def ram() -> Iterator[Row]:
 
 # ---- when to search, when to train
 
-SHORT, CANDIDATES = 1, 3  # epochs of each candidate in HAQ's schedule, and how many there are
 SCHEDULED = (
-    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1, 2)),
-    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 12), (0, 1)),
+    (Limited("digits_cnn", 456, "fixed3,fixed4", 12), (0, 1)),
     (Limited("protonn_letter26", 71, BYTES, 12), (0, 1)),
+    (Limited("bonsai_usps10", 42, "fixed3,fixed4", 8), (0,)),
 )
 
 
-def at_once(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """All epochs for what the search found."""
-    return alternate(request, epochs, 1, searched, trained)[0].trained
-
-
-def progressive(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """HAWQ's: the same, but formats come in one after another."""
-    return alternate(request, epochs, 1, searched, lambda asked: trained(replace(asked, progressive=True)))[0].trained
-
-
-def candidates(request: SearchRequest, epochs: int) -> TrainOutcome:
-    """HAQ's: the best answers are trained shortly, the one that is then most often right for the rest of the epochs."""
-    tried: list[TrainOutcome] = []
-
-    def train(asked: TrainRequest) -> TrainOutcome:
-        for number, trial in enumerate(best_trials(found[0].found, CANDIDATES)):
-            path = request.results / f"candidate{number}.yaml"
-            write_assignment(path, found[0].space, trial)
-            short = replace(asked, assignment=path, out=path.with_suffix(".onnx"), epochs=SHORT)
-            tried.append(trained(short))
-        best = max(tried, key=lambda outcome: outcome.trained.best.accuracy).request
-        return trained(replace(best, epochs=epochs - SHORT * len(tried)))
-
-    found: list[SearchOutcome] = []
-
-    def ask(wanted: SearchRequest) -> SearchOutcome:
-        found.append(searched(wanted))
-        return found[0]
-
-    return alternate(request, epochs, 1, ask, train)[0].trained
+def _scheduled(request: SearchRequest, epochs: int, schedule: str) -> TrainOutcome:
+    return alternate(request, epochs, 1, searched, trained, schedule)[0].trained
 
 
 def in_turn(request: SearchRequest, epochs: int) -> TrainOutcome:
     """Searched, trained, searched and trained again."""
-    return best_of(alternate(request, epochs // 2, 2, searched, trained)).trained
+    return best_of(alternate(request, epochs // 2, 2, searched, trained, ONCE)).trained
 
 
 WAYS: dict[str, Callable[[SearchRequest, int], TrainOutcome]] = {
-    "at once": at_once,
-    "HAQ": candidates,
-    "HAWQ": progressive,
+    "at once": partial(_scheduled, schedule=ONCE),
+    "HAQ": partial(_scheduled, schedule=HAQ),
+    "HAWQ": partial(_scheduled, schedule=HAWQ),
     "in turn": in_turn,
 }
 

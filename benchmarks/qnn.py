@@ -30,10 +30,10 @@ from tinyhil.train.write import trained_onnx
 
 MLP: tuple[Layer, ...] = (Dense(128), Norm(), HardTanh(), Dense(128), Norm(), HardTanh(), Dense(10))
 CNN: tuple[Layer, ...] = (
-    *(Conv(12, 3, 1), Norm(), HardTanh(), Pool(), Conv(24, 3, 1), Norm(), HardTanh(), Pool()),
-    *(Conv(24, 3, 1), Norm(), HardTanh(), Pool(), Dense(10)),
+    *(Conv(8, 3, 1), Norm(), HardTanh(), Pool(), Conv(16, 3, 1), Norm(), HardTanh(), Pool()),
+    *(Conv(16, 3, 1), Norm(), HardTanh(), Pool(), Dense(10)),
 )
-MNIST_SAMPLES, CIFAR_SAMPLES, CIFAR_TESTS = 20000, 7500, 2000
+MNIST_SAMPLES, CIFAR_SAMPLES, CIFAR_TESTS = 20000, 2500, 2000
 ON_MNIST = Schedule(epochs=4, batch=100, rate=2e-2, teacher=0.5)
 ON_CIFAR = Schedule(epochs=2, batch=50, rate=1e-2, teacher=0.5)
 

@@ -159,8 +159,10 @@ def page() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="tables to measure")
+    parser.add_argument("--all", action="store_true", help="every table")
     parser.add_argument("--page", action="store_true")
-    for name in parser.parse_args().names:
+    arguments = parser.parse_args()
+    for name in TABLES if arguments.all else arguments.names:
         measured_at, rows = provenance(), list[Row]()
         for row in TABLES[name]():
             rows.append(row)

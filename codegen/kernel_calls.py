@@ -27,7 +27,8 @@ def operand_of(tensor: Tensor, name: str) -> str:
     if tensor.blocks is not None and tensor.blocks.word:
         return f"hil::binary_rows({name}, {tensor.blocks.axes[1]}, {int(tensor.format.largest)})"
     if tensor.blocks is not None:
-        step = "hil::in_pairs" if tensor.blocks.paired else tensor.blocks.step
+        blocks = tensor.blocks
+        step = "hil::in_pairs" if blocks.paired else "hil::unless_zero" if blocks.sparse else blocks.step
         return f"hil::blocks<{tensor.blocks.together}, {step}>({name})"
     return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
 

@@ -18,7 +18,7 @@ typedef uint64_t u64;
 enum { FOUND = 1, EXHAUSTED = 0, STOPPED = -1, NO_MEMORY = -2 };
 enum { PLACE, LIFT, SKIP };
 enum { FEWEST, LOWEST, FORCED, FAILING };
-enum { FIRST_PATIENCE = 700, PATIENCE_GROWS = 5, FINE = 1000000 };
+enum { FIRST_RESTART = 700, RESTARTS_GROW = 5, FINE = 1000000 };
 enum { CHOICE, SOLVED, FAILED };
 
 typedef struct {
@@ -42,7 +42,7 @@ typedef struct {
     Frame *frames;
     u64 *conflicts;
     i64 *pool, *offset;
-    i64 changes, changes_room, event_count, levels_room, pool_used, pool_room, words, any_gapped, nodes, run_total, no_memory, events_room, full, began, patience;
+    i64 changes, changes_room, event_count, levels_room, pool_used, pool_room, words, any_gapped, nodes, run_total, no_memory, events_room, full, began, restart_after;
 } Search;
 
 static i64 round_up(i64 value, i64 step) { return (value + step - 1) / step * step; }
@@ -376,7 +376,7 @@ static void begin_anew(Search *s) {
     undo(s, s->frames[0].enter_changes, s->frames[0].enter_events);
     s->pool_used = 0;
     s->began = s->nodes;
-    s->patience += s->patience / PATIENCE_GROWS;
+    s->restart_after += s->restart_after / RESTARTS_GROW;
 }
 
 static double now(void) {
@@ -392,7 +392,7 @@ static int run_search(Search *s) {
     for (;;) {
         if (s->no_memory) return NO_MEMORY;
         if (s->full) return STOPPED;
-        if (in->rule == FAILING && level && s->nodes - s->began >= s->patience) {
+        if (in->rule == FAILING && level && s->nodes - s->began >= s->restart_after) {
             begin_anew(s);
             level = 0;
         }
@@ -458,7 +458,7 @@ static int set_up(Search *s, i64 **arrays) {
     int used = 0, ok = 1;
     for (int k = 0; k < 9; k++) ok &= (*block_arrays[k] = arrays[used++] = numbers(n + 1)) != NULL;
     for (int k = 0; k < 14; k++) ok &= (*section_arrays[k] = arrays[used++] = numbers(sections + 1)) != NULL;
-    s->patience = FIRST_PATIENCE;
+    s->restart_after = FIRST_RESTART;
     s->levels_room = 4 * n + 64;
     s->words = s->levels_room / 64 + 1;
     s->changes_room = 4096;
@@ -484,22 +484,15 @@ static int set_up(Search *s, i64 **arrays) {
 
 /* FOUND, EXHAUSTED (no plan of this height exists), STOPPED or NO_MEMORY; *nodes counts the states looked at. */
 int memplan_search(const Instance *in, i64 *offset, i64 *nodes) {
-    Search s;
+    Search s = {.in = in, .offset = offset};
     i64 *arrays[ARRAYS] = {NULL};
-    memset(&s, 0, sizeof s);
-    s.in = in;
-    s.offset = offset;
     int result = set_up(&s, arrays) ? FOUND : NO_MEMORY;
     for (i64 t = 0; result == FOUND && t < in->sections; t++)
         if (s.r[t] > in->height) result = EXHAUSTED;
     if (result == FOUND) result = run_search(&s);
     *nodes = s.nodes;
     for (int k = 0; k < ARRAYS; k++) free(arrays[k]);
-    free(s.mark);
-    free(s.trail);
-    free(s.events);
-    free(s.frames);
-    free(s.conflicts);
-    free(s.pool);
+    void *others[] = {s.mark, s.trail, s.events, s.frames, s.conflicts, s.pool};
+    for (int k = 0; k < 6; k++) free(others[k]);
     return result;
 }

@@ -21,7 +21,7 @@ from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FEWEST, FOUND, LOWEST, ST
 WALL = 1 << 60
 PLACE, LIFT, SKIP = 0, 1, 2
 CHOICE, SOLVED, FAILED = 0, 1, 2
-FIRST_PATIENCE, PATIENCE_GROWS, FINE = 700, 5, 1_000_000
+FIRST_RESTART, RESTARTS_GROW, FINE = 700, 5, 1_000_000
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class _Searcher:
         self.events: list[tuple[int, int, int, int]] = []
         self.frames: list[Frame] = []
         self.nodes = self.began = 0
-        self.patience = FIRST_PATIENCE
+        self.restart_after = FIRST_RESTART
         self.failures = [0] * self.sections
         self.levels_room = 4 * count + 64
         self.events_room = 2 * self.levels_room + 2 * self.sections + 3 * count + 16
@@ -371,7 +371,7 @@ class _Searcher:
         self._undo(self.frames[0].enter_changes, self.frames[0].enter_events)
         self.frames.clear()
         self.began = self.nodes
-        self.patience += self.patience // PATIENCE_GROWS
+        self.restart_after += self.restart_after // RESTARTS_GROW
 
     def run(self) -> Result:
         if any(load > self.height for load in self.r):
@@ -379,7 +379,7 @@ class _Searcher:
         stop = monotonic() + self.search.max_seconds if self.search.max_seconds else None
         level = 0
         while True:
-            if self.search.rule == FAILING and level and self.nodes - self.began >= self.patience:
+            if self.search.rule == FAILING and level and self.nodes - self.began >= self.restart_after:
                 self._begin_anew()
                 level = 0
             if self.full or self.nodes >= self.search.max_nodes or level + 2 >= self.levels_room:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs, run_reference
 
 BLOCK = 256  # samples between two looks at the early stop: the result is the same for any number of threads
+
+
+Decide = Callable[[Graph, np.ndarray], np.ndarray]
 
 
 class Executor(Protocol):
@@ -74,6 +77,7 @@ class Examples:
     outputs: np.ndarray
     classes: np.ndarray
     graph: Graph
+    decide: Decide = classes_of
 
     def __len__(self) -> int:
         return len(self.x)
@@ -84,8 +88,10 @@ class Examples:
         return None if self.labels is None else float((self.classes == self.labels).mean())
 
 
-def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Examples:
-    """Run the float model; DataError for no samples, values that are not finite, or outputs that decide nothing."""
+def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None, decide: Decide = classes_of) -> Examples:
+    """Run the float model; DataError for no samples, values that are not finite, or outputs that decide nothing.
+
+    `decide`: the decisions that outputs (samples, elements) stand for, one of each sample or many."""
     shaped = shape_inputs(graph, x)
     outputs = evaluate(graph, shaped).reshape(len(shaped), -1)
     if not np.isfinite(outputs).all():
@@ -99,7 +105,7 @@ def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Exa
         margin = np.abs(outputs[:, 0])
     order = np.argsort(margin, kind="stable")
     found = labels if labels is None else labels[order]
-    return Examples(shaped[order], found, outputs[order], classes_of(graph, outputs[order]), graph)
+    return Examples(shaped[order], found, outputs[order], decide(graph, outputs[order]), graph, decide)
 
 
 def require_classes(examples: Examples) -> None:
@@ -152,7 +158,7 @@ class Evaluator:
         given = inputs[chosen]
         found = self.executor.run(program, given, (self._name, chosen.start, chosen.stop, chosen.step))
         real = dequantize_outputs(program, found.outputs)
-        classes = classes_of(self.examples.graph, real)
+        classes = self.examples.decide(self.examples.graph, real)
         labels = self.examples.labels
         return Score(
             samples=len(classes),

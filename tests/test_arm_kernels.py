@@ -36,7 +36,7 @@ from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
-INSTRUCTIONS = 14
+INSTRUCTIONS = 16
 
 
 def clipped(chain: Chain) -> Chain:
@@ -178,6 +178,7 @@ def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path:
         (Blocks(4, 4, 4, (10, 9), (1,), 4, paired=True), 10),
         (Blocks(8, 1, 1, (21, 9), (1,), 4), 21),
         (Blocks(8, 1, 1, (6, 3), (1,), 4), 6),
+        (Blocks(8, 1, 1, (21, 9), (1,), 2), 21),
     ],
 )
 def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> None:

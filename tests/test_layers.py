@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -221,3 +223,20 @@ def test_roles_and_domains_are_compared_as_enums() -> None:
         return asked and any(isinstance(one, ast.Constant) and one.value in texts for one in ast.walk(item))
 
     assert [str(path.relative_to(ROOT)) for path in FILES if any(map(by_text, _every(path)))] == []
+
+
+def needed_by(path: Path, modules: Collection[str]) -> set[str]:
+    """Modules of ours that must be there before this one, types aside."""
+    first = [item for item in ast.parse(path.read_text()).body if isinstance(item, ast.ImportFrom)]
+    names = {f"{item.module}.{alias.name}" for item in first for alias in item.names}
+    return {name if name in modules else name.rpartition(".")[0] for name in names} & set(modules)
+
+
+def test_modules_go_in_no_circle() -> None:
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES if path.stem != "__init__"}
+    modules = {
+        name if name.startswith(("tinyhil.", "tools.")) else f"tinyhil.{name}": path for name, path in files.items()
+    }
+    graph = {name: needed_by(path, modules) for name, path in modules.items()}
+    assert sum(map(len, graph.values())) > 1000
+    tuple(graphlib.TopologicalSorter(graph).static_order())  # CycleError names them

@@ -22,9 +22,9 @@ from tinyhil.verify import checked
 
 
 def striped(program: Program, first: int, count: int) -> Program | None:
-    """All stages from the one of this number on, in so many strips."""
-    part = runs(program)[0][first:]
-    return row_wise(program, part, count)
+    """All stages of a chain from the one of this number on, in so many strips; of the first chain that can be."""
+    made = (row_wise(program, part[first:], count) for part in runs(program))
+    return next((one for one in made if one is not None), None)
 
 
 def planned(program: Program) -> Placement:

@@ -272,7 +272,8 @@ def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
     assert found["accuracy"] is not None
     assert 1 <= len(found["rounds"]) <= 2
     best = max(found["rounds"], key=lambda each: each["accuracy_held_back"])
-    assert (found["trained"]["out"], found["assignment_file"]) == (best["out"], best["assignment_file"])
+    assert found["trained"]["assignment_file"] == best["assignment_file"]
+    assert found["trained"]["out"] == best["out"]
     for each in found["rounds"]:
         opened = open_model(str(tmp_path / each["out"]))
         formats = opened.assignment(tmp_path / each["assignment_file"], "fixed16")

@@ -33,7 +33,7 @@ def lower(graph: Graph, assignment: Assignment, ranges: Ranges, without: Collect
     graph, ranges = scaled.graph, scaled.ranges
     chosen = formats(graph, scaled.assignment, ranges)
     graph = fuse_graph(graph, chosen, without)
-    lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude)
+    lowering = Lowering(graph, chosen, KERNEL_BY_NAME, lower_node, ranges.magnitude, ranges.zeros)
     source = graph.inputs[0]
     lowering.define(source, role=Role.INPUT)
     lowering.body = lowering.lower_body(graph)

@@ -60,6 +60,7 @@ class Lowering:
         kernels: Mapping[str, Kernel],
         lower_node: LowerNode,
         magnitude: Callable[[str], float],
+        zeros: Mapping[str, float],
     ) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -71,6 +72,7 @@ class Lowering:
         self._alias: dict[str, str] = {}
         self._kernels = kernels
         self._magnitude = magnitude
+        self._zeros = zeros
         self._lower_node = lower_node
 
     def shape(self, value: str) -> Shape:
@@ -147,7 +149,7 @@ class Lowering:
 
     def define(self, value: str, role: Role = Role.ARENA) -> Tensor:
         """The tensor that holds run-time `value`."""
-        tensor = Tensor(value, self.count(value), self.format(value), role)
+        tensor = Tensor(value, self.count(value), self.format(value), role, zeros=self._zeros.get(value, 0.0))
         self.tensors[value] = tensor
         return tensor
 

@@ -38,7 +38,8 @@ class Blocks:
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
-    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits.
+    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `sparse`: the kernel leaves
+    out the products of zeros.
     """
 
     together: int
@@ -49,13 +50,15 @@ class Blocks:
     rest: int = 0
     word: int = 0
     paired: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A run-time or constant tensor of `count` elements.
 
-    `blocks`: how a constant is stored, where that is not the order of its kernel.
+    `blocks`: how a constant is stored, where that is not the order of its kernel. `zeros`: share of the values that
+    were 0 in calibration.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Tensor:
     format: Format
     role: Role
     blocks: Blocks | None = None
+    zeros: float = 0.0
 
     @property
     def size_bytes(self) -> int:

@@ -1,5 +1,6 @@
 /* A basic block, decoded once: what it costs however often it runs, and where its data are. */
 #include "block.h"
+#include "data.h"
 #include "m7.h"
 #include "prices.h"
 

@@ -2,7 +2,7 @@
  *
  * Addresses are worked out from the registers at the entry of a block, so a load through a pointer that the block itself
  * has loaded is taken for a hit. A line that was touched last time is taken to be still there. */
-#include "block.h"
+#include "data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

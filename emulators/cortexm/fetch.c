@@ -1,5 +1,5 @@
 /* What the fetch of instructions waits for: flash behind its buffers or caches. */
-#include "block.h"
+#include "fetch.h"
 
 /* SAM3X: two 128-bit code buffers with sequential prefetch (datasheet 18.4.1). */
 static uint32_t from_buffers(struct machine *m, const struct block *b) {

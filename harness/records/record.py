@@ -28,6 +28,7 @@ from tinyhil.harness.records import details
 from tinyhil.harness.records.accelerator_costs import accelerator_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
+from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.processes import run
 from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
@@ -257,6 +258,7 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
         "offsets": dict(plan.offsets),
         "regions": dict(plan.regions),
         "peaks": dict(plan.peaks),
+        "products_again": products_again(outcome.compiled.program, outcome.compiled.lowered),
     }
 
 

@@ -31,7 +31,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("bit-exact", f"{verdict}: {record['equal_samples']} of {record['samples']} equal to the reference"),
         ("float", _agreement(record)),
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
-        ("disagreements", f"{record['disagreements']} with float32, {record['saturations']} saturations"),
+        ("disagreements", f"{record['disagreements']} with float32, {_saturations(record)}"),
         ("latency", _latency(latency)),
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
@@ -39,6 +39,13 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("flash", f"{record['flash_bytes']} B"),
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
+
+
+def _saturations(record: Mapping[str, Any]) -> str:
+    """A value that clips in a halo counts as often as it is computed."""
+    again = 100 * (record.get("plan") or {}).get("products_again", 0.0)
+    more = f", those of the {again:.1f} % of products that are computed again included" if again else ""
+    return f"{record['saturations']} saturations{more}"
 
 
 def _agreement(record: Mapping[str, Any]) -> str:

@@ -106,6 +106,7 @@ class TrainOutcome:
         """What `--json` prints."""
         return {
             "out": str(self.request.out),
+            "assignment_file": None if self.request.assignment is None else str(self.request.assignment),
             "best_epoch": self.trained.best.number,
             "accuracy_held_back": self.trained.best.accuracy,
             "test": None if self.tested is None else asdict(self.tested),

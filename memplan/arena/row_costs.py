@@ -104,6 +104,12 @@ def layer_products(program: Program) -> int:
     return found
 
 
+def products_again(program: Program, lowered: Program) -> float:
+    """Products of the layers that a planned program computes again, as a share of those there are."""
+    products = layer_products(lowered)
+    return max(0.0, layer_products(program) / products - 1) if products else 0.0
+
+
 def executions(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:
     """Every operation with how often it is carried out."""
     for item in body:

@@ -16,6 +16,7 @@ uint8_t random_byte() {
 }
 int8_t some(uint8_t kind) {
     const uint8_t byte = random_byte();
+    if (kind == 4) return byte & 3 ? 0 : static_cast<int8_t>(byte);  // mostly zeros
     return kind == 0 ? static_cast<int8_t>(byte) : kind == 1 ? -128 : kind == 2 ? 127 : byte & 1 ? -128 : 127;
 }
 
@@ -31,16 +32,17 @@ uint16_t rows_that_differ() {
     int8_t x[most];
     uint16_t wrong = 0;
     for (hil::Size count = 1; count <= most; ++count) {
-        for (uint8_t kind = 0; kind < 4; ++kind) {
+        for (uint8_t kind = 0; kind < 5; ++kind) {
             for (hil::Size k = 0; k < count; ++k) x[k] = some(kind);
-            Acc one[4], other[4];
-            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
-            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
-            hil::Ram<int8_t> at = {x}, again = at;
+            Acc one[4], other[4], sparse[4];
+            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = sparse[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
+            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w, u = w;
+            hil::Ram<int8_t> at = {x}, again = at, once_more = at;
             hil::add_rows(one, w, at, count);
+            hil::add_sparse_rows(sparse, u, once_more, count);
             hil::portable::add_rows(other, v, again, count);
-            for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
-            wrong += w.at != v.at || at.at != again.at;
+            for (uint8_t r = 0; r < 4; ++r) wrong += (one[r] != other[r]) + (sparse[r] != other[r]);
+            wrong += w.at != v.at || at.at != again.at || u.at != v.at || once_more.at != again.at;
         }
     }
     return wrong;

@@ -109,8 +109,12 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portab
 
 #ifndef __AVR__
 // The sum of a row and of the next one in pairs, and what the next one is of both; sums wrap around
-inline int32_t paired(int32_t row, int32_t next) { return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8)); }
-inline int32_t unpaired(int32_t row, int32_t both) { return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8; }
+inline int32_t paired(int32_t row, int32_t next) {
+    return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8));
+}
+inline int32_t unpaired(int32_t row, int32_t both) {
+    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8;
+}
 #endif
 
 #if defined(__ARM_ARCH_7M__)
