@@ -45,7 +45,7 @@ mutate: setup-dev
 
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data). ALL=1: those too that take hours:
 # networks of other systems, searches, training; of the papers and of ReRAM what is missing yet.
-LONG_TABLES := calibration peers "peers_models --measure" search "training --all" sweep_scaling papers "reram lenet5 resnet8 vgg7 pages"
+LONG_TABLES := calibration peers "peers_models --measure" search "training --all" sweep_scaling papers reram "reram pages"
 tables: setup-dev
 	$(BIN)/python -m tools.tables && $(BIN)/python -m benchmarks.zoo accuracy && $(BIN)/python -m tools.docs
 ifdef ALL

@@ -484,22 +484,15 @@ static int set_up(Search *s, i64 **arrays) {
 
 /* FOUND, EXHAUSTED (no plan of this height exists), STOPPED or NO_MEMORY; *nodes counts the states looked at. */
 int memplan_search(const Instance *in, i64 *offset, i64 *nodes) {
-    Search s;
+    Search s = {.in = in, .offset = offset};
     i64 *arrays[ARRAYS] = {NULL};
-    memset(&s, 0, sizeof s);
-    s.in = in;
-    s.offset = offset;
     int result = set_up(&s, arrays) ? FOUND : NO_MEMORY;
     for (i64 t = 0; result == FOUND && t < in->sections; t++)
         if (s.r[t] > in->height) result = EXHAUSTED;
     if (result == FOUND) result = run_search(&s);
     *nodes = s.nodes;
     for (int k = 0; k < ARRAYS; k++) free(arrays[k]);
-    free(s.mark);
-    free(s.trail);
-    free(s.events);
-    free(s.frames);
-    free(s.conflicts);
-    free(s.pool);
+    void *others[] = {s.mark, s.trail, s.events, s.frames, s.conflicts, s.pool};
+    for (int k = 0; k < 6; k++) free(others[k]);
     return result;
 }

@@ -66,8 +66,8 @@ def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
     sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / chip.name).glob("*.cpp"))]
     script = ROOT / "firmware" / "hal" / chip.name / f"{chip.name}.ld"
     paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}"]
-    told = [f"-DF_CPU={chip.clock_hz}L", "-DHIL_CHIP_" + chip.name.upper()]
-    return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *told, *paths, *sources, "-o", elf]
+    definitions = [f"-DF_CPU={chip.clock_hz}L", "-DHIL_CHIP_" + chip.name.upper()]
+    return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *definitions, *paths, *sources, "-o", elf]
 
 
 @functools.cache

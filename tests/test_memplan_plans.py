@@ -53,7 +53,7 @@ def problems() -> Iterator[tuple[str, Problem]]:
 PROBLEMS = dict(problems())
 
 
-def told(problem: Problem, planner: str) -> str:
+def as_text(problem: Problem, planner: str) -> str:
     try:
         made = memplan.plan(problem, planner, Budget(NODES.get(planner, 4000)))
     except HilError as error:
@@ -66,7 +66,7 @@ def told(problem: Problem, planner: str) -> str:
 def test_plans(golden: Golden) -> None:
     lines = []
     for name, problem in PROBLEMS.items():
-        lines += [f"{name}: {memplan.lower_bound(problem)}", *(told(problem, planner) for planner in PLANNED)]
+        lines += [f"{name}: {memplan.lower_bound(problem)}", *(as_text(problem, planner) for planner in PLANNED)]
     golden.check("plans.txt", "\n".join(lines) + "\n")
 
 

@@ -23,6 +23,7 @@ from tinyhil.graph import Graph
 
 SCHEMA_VERSION = 1
 FEWEST_ZEROS = 0.01  # a share below it is not kept
+LARGEST_BYTE, FLOAT_BIAS = 127.5, 127
 Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value of each column
 
 
@@ -30,7 +31,7 @@ Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value o
 class Ranges:
     """(lowest, highest) of every run-time value; `source` says from which data. `columns`: the same for each element of
     an input that is a vector. `by`: how the range is cut that a format is fitted to, from the values `seen`
-    (tinyhil/clipping.py). `zeros`: share of the values that are 0, where
+    (tinyhil/clipping.py). `zeros`: share of the values that bytes round to 0, where
     that is a hundredth or more."""
 
     values: Mapping[str, tuple[float, float]]
@@ -71,7 +72,7 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
     require_method(by)
     seen: dict[str, tuple[float, float]] = {}
     values: dict[str, list[np.ndarray]] = {}
-    zeros: dict[str, list[int]] = {}  # of so many
+    sizes: dict[str, np.ndarray] = {}  # how many have which exponent
 
     def watch(name: str, array: np.ndarray) -> None:
         low, high = float(array.min()), float(array.max())
@@ -79,16 +80,28 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
             raise DataError(f"calibration: value '{name}' is not finite; the model or the data overflow float32")
         before = seen.get(name, (low, high))
         seen[name] = (min(low, before[0]), max(high, before[1]))
-        counts = zeros.setdefault(name, [0, 0])
-        counts[0] += array.size - int(np.count_nonzero(array))
-        counts[1] += array.size
+        sizes[name] = sizes.get(name, 0) + _sizes_of(array)
         if by != METHODS[0]:
             values.setdefault(name, []).append(sketch(array))
 
     evaluate(graph, inputs, watch)
     sketches = {name: sketch(np.concatenate(parts)) for name, parts in values.items()}
-    shares = {name: round(count / size, 4) for name, (count, size) in zeros.items() if count / size >= FEWEST_ZEROS}
+    shares = {name: _zeros_of(counts, max(map(abs, seen[name]))) for name, counts in sizes.items()}
+    shares = {name: share for name, share in shares.items() if share >= FEWEST_ZEROS}
     return Ranges(seen, dict(source), _columns(graph, inputs), by, sketches, shares)
+
+
+def _sizes_of(array: np.ndarray) -> np.ndarray:
+    """How many elements have each of the exponents of float32, which 0 shares with next to nothing."""
+    bits = np.ascontiguousarray(array, np.float32).reshape(-1).view(np.uint32)
+    return np.bincount(bits >> 23 & 0xFF, minlength=256)
+
+
+def _zeros_of(counts: np.ndarray, largest: float) -> float:
+    """Share of the values that are below half a step of bytes which hold `largest`, a power of two."""
+    step = math.ceil(math.log2(largest / LARGEST_BYTE)) if largest > 0 else 0
+    below = max(step - 1 + FLOAT_BIAS, 1)  # the exponent of half a step
+    return round(float(counts[:below].sum() / counts.sum()), 4)
 
 
 def _columns(graph: Graph, inputs: np.ndarray) -> dict[str, Ends]:

@@ -132,7 +132,9 @@ def _compile(
     is_last = not may_share or program.streamable_loop() is not None  # no other way takes less
     part = _planned(program, boards, required, without, wish, again=is_last)
     alone = {name for name, transfer in part.transfers.items() if transfer.is_one_sample}
-    alone |= set() if is_last else {board.name for board in boards if board.name in part.misfits}
+    sample_bytes = program.tensors[program.input].size_bytes
+    hopeless = {b.name for b in boards if b.chip.ram_bytes and not b.chip.regions and sample_bytes > free_bytes(b)}
+    alone |= set() if is_last else part.misfits.keys() - hopeless
     parts = [part]
     if may_share and alone:
         sharing = [board for board in boards if board.name in alone]

@@ -25,15 +25,16 @@ from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program, Role
 
 
-def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -> Problem:
-    """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes."""
+def problem_of(program: Program, *, in_place: bool = True, views: bool = True, lags: bool = True) -> Problem:
+    """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes;
+    without `lags` windows do not lie over their operands."""
     ranges = live_ranges(program)
     buffers = tuple(Buffer(r.name, r.size_bytes, r.start, r.end, alignment=r.element_bytes) for r in ranges)
     steps = list(steps_of(program.body, (), {}, program.constants))
     by_name = {r.name: r for r in ranges}
     aliases: list[Alias] = []
     if in_place:
-        aliases += _aliases(program, steps, by_name)
+        aliases += (alias for alias in _aliases(program, steps, by_name) if lags or not alias.shift_bytes)
     if views:
         aliases += view_aliases(program, steps, by_name)
     return Problem(buffers, aliases=tuple(dict.fromkeys(aliases)))

@@ -38,7 +38,7 @@ OFFERS = {
 STRATEGIES: dict[str, Strategy] = {"haunter": Haunter(), "shiftry": Shiftry(until_it_fits=True)}
 FORMATS = ("fixed8", "fixed8pc", "fixed16", "posit8es2", "posit16es1")
 BOARD, BOARD_BYTES = "h747", 256 * 1024
-WIDE = ("fixed16", "posit16es1", "posit16es2", "posit16")
+WIDE = ("fixed16", "posit16es1", "posit16es2")
 POINTS = 1.0  # of average precision that may be lost
 
 
