@@ -35,10 +35,11 @@ from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import ModelError
 from tinyhil.graph import Graph, Part
+from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.preference import Wish
-from tinyhil.program import Program
+from tinyhil.program import Columns, Program
 
 
 def image() -> onnx.ModelProto:
@@ -67,6 +68,12 @@ def matrices() -> onnx.ModelProto:
     return simple(nodes, {"x": (2, 9)}, constants)
 
 
+def parts() -> onnx.ModelProto:
+    """Parts of a result that are computed apart, in an order that no view can have."""
+    nodes = [node("Relu", "x", "a"), node("Sigmoid", "x", "b"), node("Concat", "a b a", "c", axis=-1)]
+    return simple([*nodes, node("Tanh", "c", "y")], {"x": (2, 3)})
+
+
 def of(make: Callable[[], onnx.ModelProto], default: str, **exceptions: str) -> Callable[[Path], Program]:
     def made(folder: Path) -> Program:
         loaded = load(make(), folder)
@@ -76,11 +83,13 @@ def of(make: Callable[[], onnx.ModelProto], default: str, **exceptions: str) -> 
 
 
 PROGRAMS: dict[str, Callable[[Path], Program]] = {
-    **{f"image {name}": of(image, name) for name in ("fixed8", "int8", "nf4", "e4m3", "fixed8pc", "binary")},
+    **{f"image {name}": of(image, name) for name in ("fixed8", "fixed5", "int8", "nf4", "e4m3", "fixed8pc", "binary")},
     "functions fixed8": of(functions, "fixed8"),
     "functions posit": of(functions, "posit8es2", t="fixed16"),
     **{f"cell {name}": lambda folder, name=name: cell(folder, name, 5) for name in ("fixed8", "int8", "float32")},  # type: ignore[misc]
     "loop": of(SCANS["two_states"], "fixed16"),
+    "loop of all states": of(SCANS["all_states"], "fixed16"),
+    "parts": of(parts, "fixed8"),
     "loops": of(SCANS["nested"], "fixed8"),
     **{f"matrices {name}": of(matrices, name) for name in ("fixed8", "int8", "fixed8pc")},
     "bits beside bytes": lambda folder: with_bytes("rows", folder, "fixed8"),
@@ -111,13 +120,18 @@ def difference(plain: str, other: str) -> list[str]:
 
 
 def placed_on(program: Program, core: str) -> Placement:
-    return chosen(arrange(program, core), Wish(), None)
+    """Layer by layer: how a network is cut into rows is not what is told here."""
+    return chosen(arrange(program, core), Wish(), None, (ROWS.name,))
 
 
 def targets(placed: Placement) -> list[Target]:
     return [
         Target(name, choose_transfer(placed.program, placed.plan.peak_bytes, size, name, wish))
-        for name, size, wish in (("roomy", 1 << 20, Wish()), ("narrow", 1 << 20, Wish(prefer="ram")))
+        for name, size, wish in (
+            ("roomy", 1 << 20, Wish()),
+            ("narrow", 1 << 20, Wish(prefer="ram")),
+            ("whole", 1 << 20, Wish(whole=True)),
+        )
     ]
 
 
@@ -143,6 +157,22 @@ def test_models(name: str, tmp_path: Path, golden: Golden) -> None:
         lines += [f"#### {reports}, {empty_number(plain.program)}", *difference(text, everything(plain, reports))]
     lines += [f"{tensor}: {kind}" for tensor, kind in kinds(plain.program).items()]
     golden.check(f"texts/{name.replace(' ', '-')}.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(("shape", "weights", "narrow"), [
+    ((1, 47), (47, 2), False), ((1, 48), (48, 2), True),
+    ((1, 1, 8, 8), (2, 1, 6, 8), True), ((1, 1, 8, 8), (2, 1, 6, 7), False),
+])  # fmt: skip
+def test_sums_of_few_terms_are_no_narrower_than_32_bits(
+    shape: tuple[int, ...], weights: tuple[int, ...], narrow: bool, tmp_path: Path
+) -> None:
+    """A sum of 24 bits pays from 48 terms on."""
+    made = (np.random.default_rng(1).normal(size=weights) / 100).astype(np.float32)
+    op = "MatMul" if len(shape) == 2 else "Conv"
+    program = of(lambda: simple([node(op, "x w", "y")], {"x": shape}, {"w": made}), "fixed8")(tmp_path)
+    (bits,) = map(int, re.findall(r"hil::Sum<(\d+)>", everything(placed_on(program, "host"))))
+    assert (bits <= 24) == narrow
+    assert bits >= 25 or narrow
 
 
 # ---- exported libraries
@@ -278,6 +308,7 @@ def test_libraries(name: str, tmp_path: Path, golden: Golden) -> None:
         "no names": replace(plain, class_names=()),
         "parts": replace(plain, parts=inputs, results=parts),
         "endless": replace(plain, stream=True),
+        "columns": replace(plain, program=with_scales(plain)),
         **{f"for {core}": replace(plain, board="board", core=core) for core in CORES},
     }
     for what, variant in variants.items():
@@ -287,11 +318,21 @@ def test_libraries(name: str, tmp_path: Path, golden: Golden) -> None:
     golden.check(f"texts/library-{name.replace(' ', '-')}.txt", "\n".join(lines) + "\n")
 
 
+def with_scales(plain: Library) -> Program:
+    """Columns of the input, and outputs, each with a scale of its own."""
+    count, outputs = plain.input.count, plain.output.count
+    columns = Columns.of(np.arange(count) / 4, np.arange(1, count + 1) / 2)
+    return replace(plain.program, columns=columns, output_scale=np.arange(2, outputs + 2) / np.float32(4))
+
+
 def test_a_library_has_one_arena_and_scales_of_c(tmp_path: Path) -> None:
     plain = library("functions fixed8", tmp_path)
-    for exponent in (-127, 128):
+    for exponent in (-127, -126, 127, 128):
         tensors = {**plain.program.tensors}
         tensors[plain.program.output] = replace(plain.output, format=plain.output.format.scaled(exponent))
+        if -127 < exponent < 128:
+            assert emit_library(replace(plain, program=replace(plain.program, tensors=tensors)), KERNELS)
+            continue
         with pytest.raises(ModelError, match=rf"scale of '\w+' is 2\^{exponent}, no number of float in C"):
             emit_library(replace(plain, program=replace(plain.program, tensors=tensors)), {})
     away = {**plain.plan.regions, next(iter(plain.plan.regions)): "dtcm"}

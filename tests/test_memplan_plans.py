@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from conftest import Golden
@@ -12,6 +12,7 @@ from conftest import Golden
 from tinyhil import memplan
 from tinyhil.errors import HilError
 from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, as_record, describe
+from tinyhil.memplan.algorithm_x import Links, encode
 from tinyhil.memplan.blocks import FOUND, Search, accepted_groups, make_blocks, make_instance, sections_of
 from tinyhil.memplan.csv import parse_problem, write_plan, write_problem
 from tinyhil.memplan.exact_search import STRATEGIES
@@ -43,7 +44,7 @@ def problems() -> Iterator[tuple[str, Problem]]:
         yield f"joined {seed}", Problem(found, aliases=aliases)
         sizes = 12 * (seed + 4)
         yield f"regions {seed}", Problem(found, (Region("fast", sizes), Region("slow"), Region("far", 70)))
-        fixed = (dataclasses.replace(found[0], offset=16), dataclasses.replace(found[1], offset=56))
+        fixed = (replace(found[0], offset=16), replace(found[1], offset=56))
         yield f"fixed {seed}", Problem((*fixed, *found[2:]))
         yield f"limited {seed}", Problem(found, (Region("arena", 60 + 20 * seed),))
     yield "many", Problem(drawn(99, 60, aligned=True))
@@ -94,6 +95,12 @@ def test_the_search_in_python_node_by_node(golden: Golden) -> None:
             for slack in (0, 4, 30):
                 instance, limit = make_instance(blocks, bound + slack)
                 lines.append(f"  {slack} {search_python(instance, Search(limit, 60, strategy.rule, strategy.tie))}")
+    for name in ("plain 1", "plain 2", "joined 1", "gapped 2"):
+        height = memplan.lower_bound(PROBLEMS[name]).bytes
+        encoding = encode(replace(PROBLEMS[name], aliases=()), height)
+        for slack in (0, 3):
+            links = Links(encoding, max(1, height // encoding.unit + slack))
+            lines.append(f"{name} {slack} {links.search(60, None)} {links.choices} {links.offsets(encoding.unit)}")
     golden.check("plans-search.txt", "\n".join(lines) + "\n")
     assert f"state={FOUND}" in "\n".join(lines)
 

@@ -59,7 +59,7 @@ class Group:
 
 GROUPS = (
     Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
-    Group("memplan", ("memplan_plans", "memplan", "memplan_mutants", "memplan_orders", "memplan_planners")),
+    Group("memplan", ("memplan_plans", "memplan", "memplan_mutants")),
     Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
     Group(
         "codegen",
@@ -203,6 +203,7 @@ class _Judge:
         import coverage
 
         self._modules, self._count, self._seed = modules, count, seed
+        self._sources = {module: (ROOT / module).read_text() for module in modules}
         self._paths = {module: str(ROOT / "tinyhil" / module.removeprefix("tinyhil/")) for module in modules}
         self._coverage = coverage.Coverage(
             data_file=None, include=[str(ROOT / one) for one in modules], config_file=False
@@ -221,6 +222,7 @@ class _Judge:
         seen, paths = gc.get_objects(), set(self._paths.values())
         self._functions = [one for one in seen if isinstance(one, FunctionType) and one.__code__.co_filename in paths]
         self._caches = [one for one in seen if hasattr(type(one), "cache_clear")]
+        self._seconds = next(iter(reach.values())).seconds
         self._items = {item.nodeid: item for item in session.items}
         gc.freeze()  # forks share what nobody looks at
         self.verdicts = {module: self._judged(session, module, reach[module]) for module in self._modules}
@@ -246,7 +248,7 @@ class _Judge:
         }
 
     def _judged(self, session: Any, module: str, reach: Reach) -> list[Verdict]:
-        source, found = (ROOT / module).read_text(), list[Verdict]()
+        source, found = self._sources[module], list[Verdict]()
         path = self._paths[module]
         plain = compile(source, path, "exec", dont_inherit=True)
         every = reach.tests(reach.by_line) or reach.quickest(reach.seconds)
@@ -255,7 +257,7 @@ class _Judge:
             lambda: self._survives(session, path, functions_of(plain), reached), 10 + reach.limit_s(reached)
         ):
             _say(f"{module}: tests fail where nothing is changed: {' '.join(reached)}")
-            os._exit(1)
+            return []
         for mutant in mutants(source, self._count, self._seed):
             changed = changed_functions(plain, compile(mutant.text, path, "exec", dont_inherit=True))
             imported = changed is None or any("" in reach.by_line.get(line, ()) for line in mutant.lines)
@@ -267,6 +269,8 @@ class _Judge:
             found.append(Verdict(mutant, tests, limit_s, None if imported and alive else alive))
             if found[-1].alive is not False:
                 _say(f"  {module} {mutant.lines.start}: {mutant.change} may live; {len(tests)} tests reach it")
+        living = sum(one.alive is True for one in found), sum(one.alive is None for one in found)
+        _say(f"  {module}: {living[0]} of {len(found)} live, {living[1]} are to be imported")
         return found
 
     def _survives(self, session: Any, path: str, changed: dict[str, CodeType], tests: Sequence[str]) -> bool:
@@ -278,6 +282,7 @@ class _Judge:
                 function.__code__ = changed[code.co_qualname]
         items = [self._items[test] for test in tests]
         for number, item in enumerate(items, 1):
+            signal.setitimer(signal.ITIMER_PROF, 1 + 5 * self._seconds[item.nodeid])  # what hangs ends here
             item.ihook.pytest_runtest_protocol(item=item, nextitem=items[number] if items[number:] else None)
             if session.testsfailed:
                 return False
