@@ -114,8 +114,8 @@ def short(text: str) -> list[str]:
     return lines[:-1]
 
 
-def difference(plain: str, other: str) -> list[str]:
-    found = difflib.unified_diff(short(plain), short(other), "", "", n=0, lineterm="")
+def difference(plain: str, other: str, context: int = 0) -> list[str]:
+    found = difflib.unified_diff(short(plain), short(other), "", "", n=context, lineterm="")
     return [re.sub(r"^@@.*@@", "@@", line) for line in found][2:]
 
 
@@ -154,7 +154,7 @@ def test_models(name: str, tmp_path: Path, golden: Golden) -> None:
         lines += [f"as {seen[made]}"] if made in seen else difference(text, made)
         seen.setdefault(made, core)
     for reports in ("values", "operations"):
-        lines += [f"#### {reports}, {empty_number(plain.program)}", *difference(text, everything(plain, reports))]
+        lines += [f"#### {reports}, {empty_number(plain.program)}", *difference(text, everything(plain, reports), 1)]
     lines += [f"{tensor}: {kind}" for tensor, kind in kinds(plain.program).items()]
     golden.check(f"texts/{name.replace(' ', '-')}.txt", "\n".join(lines) + "\n")
 
