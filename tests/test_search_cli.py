@@ -231,7 +231,7 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     runs = len(list((results / "uno").rglob("*.json")))
     again = search(
-        folder, "--arena", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        folder, "--arena", "20", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
         "--finalists", "2", "--device-samples", "8",
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
