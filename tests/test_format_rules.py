@@ -179,7 +179,7 @@ def test_what_formats_say_of_themselves(golden: Golden) -> None:
             "  1.42", fmt, given
         )
         if one.fit_values is not None and one.fit(1.42).is_sign:
-            text += as_text("  of values", one.fit(1.42), reals)
+            text += as_text("  of values", one.fit(3.7), reals)
         if one.fit_range is not None:
             text += as_text("  -0.5..1.42", one.fit_range(-0.5, 1.42), reals)
         if one.fit_values is not None:

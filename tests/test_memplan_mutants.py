@@ -22,6 +22,7 @@ from tinyhil.memplan import (
     Buffer,
     PlanError,
     Problem,
+    ProblemError,
     Region,
     algorithm_x,
     bound,
@@ -166,10 +167,12 @@ def test_covers_are_the_same_without_a_compiler(monkeypatch: pytest.MonkeyPatch)
     """And no table is made in Python where there is one."""
     problem = some(random.Random(6), 7)
     encoding = algorithm_x.encode(problem, 40)
-    heights = range(memplan.lower_bound(problem).bytes // encoding.unit - 1, 20)
+    lowest = memplan.lower_bound(problem).bytes // encoding.unit
+    heights = range(lowest - 1, lowest + 3)
     with monkeypatch.context() as patched:
         patched.setattr(algorithm_x, "Links", None)
         compiled = [algorithm_x.cover(encoding, height, 90, None) for height in heights]
+        assert {state for state, _, _ in compiled} == {STOPPED, FOUND}
     monkeypatch.setattr(algorithm_x, "cover_compiled", lambda *_: None)
     assert [algorithm_x.cover(encoding, height, 90, None) for height in heights] == compiled
 
@@ -338,3 +341,32 @@ def test_planners_that_prove_and_what_they_may_spend() -> None:
     exact = {planner.name for planner in memplan.PLANNERS if planner.exact}
     assert exact == {"portfolio", "branch-and-bound", "algorithm-x", "cp-sat"}
     assert Budget() == Budget(1_000_000, None, None)  # docs/measured/memplan.md
+
+
+def is_refused(buffers: list[Buffer], alias: Alias) -> bool:
+    try:
+        Problem(tuple(buffers), aliases=(alias,))
+    except ProblemError as error:
+        return "overlap at instant 0" in str(error)
+    return False
+
+
+def bytes_of(buffer: Buffer) -> set[int]:
+    assert buffer.offset is not None
+    return {*range(buffer.offset, buffer.offset + buffer.size_bytes)}
+
+
+def test_what_is_fixed_may_share_bytes_as_an_alias_says_only() -> None:
+    source, seen = random.Random(14), set()
+    for _ in range(600):
+        buffers = [Buffer(name, source.randrange(4), 0, 1, offset=source.randrange(5)) for name in "abc"]
+        alias = Alias(source.choice(("a", "b")), "c", source.randrange(-4, 5))
+        shared = any(
+            bytes_of(one) & bytes_of(other)
+            and ((one.name, other.name, (other.offset or 0) - (one.offset or 0)))
+            != (alias.first, alias.second, alias.shift_bytes)
+            for one, other in combinations(buffers, 2)
+        )
+        assert is_refused(buffers, alias) is shared
+        seen.add(shared)
+    assert len(seen) == 2
