@@ -11,11 +11,13 @@ from itertools import combinations, permutations
 from math import gcd, lcm
 from pathlib import Path
 from time import monotonic
+from unittest import mock
 
 import pytest
 from test_memplan_plans import PROBLEMS
 
 from tinyhil import memplan
+from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import (
     Alias,
     Budget,
@@ -26,6 +28,7 @@ from tinyhil.memplan import (
     Region,
     algorithm_x,
     bound,
+    branch_and_bound,
     check,
     compiled_cores,
     cp_sat,
@@ -165,16 +168,20 @@ def test_units_of_exact_covers_are_the_common_divisor() -> None:
 
 def test_covers_are_the_same_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no table is made in Python where there is one."""
-    problem = some(random.Random(6), 7)
+    problem = some(random.Random(6), 5)
     encoding = algorithm_x.encode(problem, 40)
     lowest = memplan.lower_bound(problem).bytes // encoding.unit
-    heights = range(lowest - 1, lowest + 3)
+
+    def covers() -> list[tuple[int, dict[str, int], int]]:
+        made = [algorithm_x.cover(encoding, lowest + more, 900, None) for more in (-1, 0, 1)]
+        return [(state, offsets if state == FOUND else {}, choices) for state, offsets, choices in made]
+
     with monkeypatch.context() as patched:
         patched.setattr(algorithm_x, "Links", None)
-        compiled = [algorithm_x.cover(encoding, height, 90, None) for height in heights]
-        assert {state for state, _, _ in compiled} == {STOPPED, FOUND}
+        compiled = covers()
+        assert {state for state, _, _ in compiled} == {EXHAUSTED, FOUND}
     monkeypatch.setattr(algorithm_x, "cover_compiled", lambda *_: None)
-    assert [algorithm_x.cover(encoding, height, 90, None) for height in heights] == compiled
+    assert covers() == compiled
 
 
 def test_parts_apart_are_what_weighs_most_and_where_it_is_crowded() -> None:
@@ -370,3 +377,26 @@ def test_what_is_fixed_may_share_bytes_as_an_alias_says_only() -> None:
         assert is_refused(buffers, alias) is shared
         seen.add(shared)
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize(("count", "variants"), [(3, 8), (4, 16), (5, 7), (40, 42), (41, 2)])
+def test_which_aliases_are_accepted(count: int, variants: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of few, all but one of many, else all or none; and no more is tried once the bound is met."""
+    pairs = [(Buffer(f"a{n}", 8, 2 * n, 2 * n + 2), Buffer(f"b{n}", 8, 2 * n + 1, 2 * n + 2)) for n in range(count)]
+    aliases = tuple(Alias(one.name, other.name) for one, other in pairs)
+    problem = Problem(tuple(one for pair in pairs for one in pair), aliases=aliases)
+    assert len(branch_and_bound._variants(problem)) == variants
+    solve = mock.Mock(wraps=branch_and_bound._solve)
+    monkeypatch.setattr(branch_and_bound, "parts_apart", lambda *_: ())
+    monkeypatch.setattr(branch_and_bound, "_solve", solve)
+    made = branch_and_bound.search_plan(problem, Budget(9), "any")
+    assert (made.peak_bytes, made.proven, solve.call_count) == (8, True, 1)
+
+
+def test_what_is_known_of_a_plan_too_large() -> None:
+    two = (Buffer("a", 4, 0, 1), Buffer("b", 4, 0, 1))
+    for limit, known in ((7, "no plan can need less than 8 B"), (8, "lower bound is 8 B: a longer search"), (9, "8 B")):
+        problem = Problem(two, (Region("r", limit),))
+        loose = make_plan(problem.in_region(None, "r"), {"a": 0, "b": 10}, "any", bound=Bound(8, "load"))
+        with pytest.raises(DoesNotFit, match=known):
+            branch_and_bound.checked_size(problem, loose)
