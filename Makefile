@@ -22,8 +22,8 @@ run: setup
 	$(BIN)/hil run --board $(BOARD) --model $(MODEL)
 
 # What to run while working: lint, types, and the tests that start no compiler and no board.
-UNIT := bench_file config deadline docs dsl dsl_roundtrip format_codecs format_functions format_seeds formats frontend layers lower \
-    memplan model_fastgrnn_har ops protocol regions shape_graphs zoo_limits
+UNIT := bench_file config deadline docs docstrings dsl dsl_roundtrip format_codecs format_functions format_seeds formats frontend layers lower \
+    memplan model_fastgrnn_har ops protocol regions shape_graphs words zoo_limits
 check: setup-dev
 	$(BIN)/ruff check -q .
 	$(BIN)/ruff format -q --check .
@@ -43,10 +43,15 @@ mutate: setup-dev
 	$(PIP) install -c .ci/constraints.txt -e '.[dev,mutate]'
 	$(BIN)/python -m tools.mutate $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE))
 
-# Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data).
+# Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data). ALL=1: those too that take hours:
+# networks of other systems, searches, training; of the papers and of ReRAM what is missing yet.
+LONG_TABLES := calibration peers "peers_models --measure" search "training --all" sweep_scaling papers reram "reram pages"
 tables: setup-dev
 	$(BIN)/python -m tools.tables && $(BIN)/python -m benchmarks.zoo accuracy && $(BIN)/python -m tools.docs
-	@echo "networks of other systems (HIL_DATA): python -m benchmarks.peers, python -m benchmarks.peers_models --measure"
+ifdef ALL
+	for table in $(LONG_TABLES); do $(BIN)/python -m benchmarks.$$table || exit; done
+	$(BIN)/python -m tools.docs
+endif
 
 # The site of docs/, into site/; fails on what leads nowhere.
 docs: setup-dev

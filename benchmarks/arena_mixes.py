@@ -20,17 +20,15 @@ from pathlib import Path
 from benchmarks.marked import replace_between
 from tinyhil import memplan
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import load_ranges
 from tinyhil.errors import HilError
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.assets import asset
-from tinyhil.harness.zoo import find_model
+from tinyhil.harness.job import open_model
 from tinyhil.lower import lower, tied_values
 from tinyhil.memplan.arena.order import order_body
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.native import backend
+from tinyhil.memplan.compiled_cores import backend
 from tinyhil.program import Program
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
@@ -71,11 +69,10 @@ def measure(program: Program) -> Row:
 
 def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
     """fixed8, fixed16, then random mixes; a mix that the lowering refuses is drawn again."""
-    source = find_model(name)
-    model = load_model(source.path)
-    if source.ranges is None:
+    opened = open_model(name)
+    model, ranges = opened.model, opened.known_ranges(None)
+    if ranges is None:
         return
-    ranges = load_ranges(source.ranges, model.sha256)
     for default in ("fixed8", "fixed16"):
         yield default, lower(model.graph, Assignment(default), ranges)
     chance = random.Random(1)
@@ -96,7 +93,7 @@ def found_models() -> list[str]:
     names = []
     for manifest in sorted(asset("models").glob("*/model.yaml")):
         try:
-            load_model(find_model(manifest.parent.name).path)
+            open_model(manifest.parent.name)
         except HilError as error:
             print(f"left out: {error}", file=sys.stderr)
             continue

@@ -18,10 +18,11 @@ from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
-from tinyhil.train.arithmetic import Arithmetic
-from tinyhil.train.fit import Job, Schedule, Trained, train
+from tinyhil.train.fit import train
 from tinyhil.train.integers import Judge
+from tinyhil.train.limited_precision import Arithmetic
 from tinyhil.train.samples import Samples
+from tinyhil.train.schedule import Job, Schedule, Trained
 
 Row = dict[str, Any]
 CALIBRATED = 200  # samples, at most
@@ -44,8 +45,8 @@ class Bench:
     ) -> tuple[Trained, float, float]:
         """The training, the accuracy of its integers on the test samples, and the processor's seconds."""
         begin, judge = time.process_time(), self.judge(assignment)
-        told = lambda epoch: print(epoch, flush=True)  # noqa: E731
-        found = train(Job(judge, self.samples, schedule, told, arithmetic=arithmetic))
+        show = lambda epoch: print(epoch, flush=True)  # noqa: E731
+        found = train(Job(judge, self.samples, schedule, show, arithmetic=arithmetic))
         accuracy = judge.correct(judge.program(found.constants, found.ranges), self.x_test, self.y_test)
         return found, accuracy, time.process_time() - begin
 

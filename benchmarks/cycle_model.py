@@ -29,7 +29,7 @@ from tinyhil.harness.build.emulators import compiled_emulator
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS
-from tinyhil.harness.mlperf.device import Device
+from tinyhil.harness.mlperf.runner_protocol import Device
 
 CHIPS = {"H7A3": "stm32h7a3", "F746": "stm32f746", "L4R5": "stm32l4r5-foreign"}
 CORES = {"stm32h7a3": "Cortex-M7", "stm32f746": "Cortex-M7", "stm32l4r5-foreign": "Cortex-M4"}

@@ -21,8 +21,8 @@ import numpy as np
 from tinyhil.errors import ModelError
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.search.limits import Meter, make_meters
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import Meter, make_meters
 from tinyhil.harness.search.task import load_task
 from tinyhil.search.costs import Limits, Run
 from tinyhil.search.space import Candidate, Choice
@@ -123,15 +123,15 @@ def main() -> None:
     parser.add_argument("--assignments", type=int, default=8)
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    kept = json.loads(RESULTS.read_text())
-    rows, measured_at = kept["rows"], {} if options.page else provenance()
+    previous = json.loads(RESULTS.read_text())
+    rows, measured_at = previous["rows"], {} if options.page else provenance()
     for board in options.board or sorted(MODELS, reverse=True) if not options.page else []:
         for model in MODELS[board]:
             for formats in FORMATS if model in MORE_FORMATS else FORMATS[:1]:
                 row = {**measured(board, model, formats, options.assignments), "provenance": measured_at}
                 rows = [r for r in rows if (r["board"], r["model"], r["formats"]) != (board, model, formats)] + [row]
                 print(table([row]).splitlines()[-1], f"left out: {row['left_out']}", flush=True)
-                RESULTS.write_text(json.dumps({**kept, "rows": rows}, indent=1) + "\n")
+                RESULTS.write_text(json.dumps({**previous, "rows": rows}, indent=1) + "\n")
     if options.page:
         write_page(options.page, rows)
 

@@ -28,8 +28,8 @@ from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.blocks import FOUND
+from tinyhil.memplan.compiled_cores import backend
 from tinyhil.memplan.csv import read_problem
-from tinyhil.memplan.native import backend
 from tinyhil.program import Program
 
 CAPACITY_BYTES = 1_048_576

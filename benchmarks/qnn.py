@@ -24,8 +24,8 @@ from tinyhil.assignment import Assignment
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import model_of
-from tinyhil.train.fit import Schedule
 from tinyhil.train.samples import Samples, divide
+from tinyhil.train.schedule import Schedule
 from tinyhil.train.write import trained_onnx
 
 MLP: tuple[Layer, ...] = (Dense(128), Norm(), HardTanh(), Dense(128), Norm(), HardTanh(), Dense(10))

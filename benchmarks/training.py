@@ -15,60 +15,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import pruning, qnn
+from benchmarks import limits, pruning, qnn
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
+from benchmarks.papers.pages import save_svg
+from benchmarks.training_figures import FIGURES
 from tinyhil import data
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.load import load_model
 from tinyhil.frontend.onnx import model_of
 from tinyhil.graph import Graph
-from tinyhil.harness.job import open_model
-from tinyhil.train.arithmetic import Half, Limited
-from tinyhil.train.fit import Schedule
+from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
+from tinyhil.train.schedule import Schedule
 from tools.measured import provenance, read, write
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
 Rows = list[Row]
-
-
-def zoo_bench(name: str, seed: int) -> Bench:
-    opened = open_model(name, without=("dead-channels",))
-    assert opened.source.dataset is not None
-    found = data.load(opened.source.dataset)
-    assert found.y_test is not None
-    return Bench(opened.model.graph, divide(found.x_train, found.y_train, seed), found.x_test, found.y_test)
-
-
-# ---- a limit of RAM
-
-AT_EIGHT_BITS = (
-    ("fastgrnn_fsdd", "fixed8", Schedule(epochs=8, batch=50, rate=1.5e-3)),
-    ("fastgrnn_dsa19", "fixed8", Schedule(epochs=3, batch=100, rate=1.5e-3)),
-    ("digits_cnn", "fixed4", Schedule(epochs=15, rate=5e-3)),
-    ("protonn_letter26", "fixed6", Schedule(epochs=6, rate=3e-3)),
-    ("bonsai_usps10", "fixed4", Schedule(epochs=10, rate=3e-3)),
-)
-
-
-def ram() -> Iterator[Row]:
-    for name, fmt, schedule in AT_EIGHT_BITS:
-        bench = zoo_bench(name, schedule.seed)
-        _, after, seconds = bench.trained(Assignment(fmt), schedule)
-        judge = bench.judge(Assignment(fmt))
-        yield {
-            "model": name,
-            "format": fmt,
-            "float": judge.float_correct({}, bench.x_test, bench.y_test),
-            "as it is": bench.untrained(Assignment(fmt), {}),
-            "trained": after,
-            "test samples": len(bench.y_test),
-            "epochs": schedule.epochs,
-            "seed": schedule.seed,
-            "seconds": round(seconds),
-        }
 
 
 # ---- clustered weights
@@ -155,7 +119,8 @@ def halves() -> Iterator[Row]:
 
 
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
-    "ram": ram,
+    "ram": limits.ram,
+    "schedules": limits.schedules,
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,
     "qnn_boards": qnn.boards,
@@ -180,21 +145,24 @@ def cell(value: Any) -> str:
 
 
 def page() -> None:
-    """The tables of the page, from what was measured."""
-    text = PAGE.read_text()
-    for name in TABLES:
-        file = RESULTS / f"{name}.json"
-        if file.is_file():
-            made = f"<!-- {name} -->\n{table(read(f'training/{name}'))}\n<!-- end -->"
-            text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
+    """The tables and figures of the page, from what was measured."""
+    text, known = PAGE.read_text(), {name: RESULTS / f"{name}.json" for name in TABLES}
+    tables = {name: read(f"training/{name}") for name, file in known.items() if file.is_file()}
+    for name, rows in tables.items():
+        made = f"<!-- {name} -->\n{table(rows)}\n<!-- end -->"
+        text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
     PAGE.write_text(text)
+    for name, draw in FIGURES.items():
+        save_svg(draw(tables), PAGE.with_suffix("") / f"{name}.svg")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*TABLES, []], help="tables to measure")
+    parser.add_argument("--all", action="store_true", help="every table")
     parser.add_argument("--page", action="store_true")
-    for name in parser.parse_args().names:
+    arguments = parser.parse_args()
+    for name in TABLES if arguments.all else arguments.names:
         measured_at, rows = provenance(), list[Row]()
         for row in TABLES[name]():
             rows.append(row)

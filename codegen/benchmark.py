@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.constants import c_type, numbers
-from tinyhil.codegen.library import code_type, real_of
+from tinyhil.codegen.exported_library import code_type, real_of
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph
@@ -35,6 +35,7 @@ class Codes:
     most: int
 
     def of(self, real: np.ndarray) -> np.ndarray:
+        """Codes of real numbers, any shape: rounded to nearest even, clipped to `least`..`most`; float64."""
         return np.clip(np.rint(real / np.float32(self.scale)) + self.zero, self.least, self.most)
 
 

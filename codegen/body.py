@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tinyhil.codegen.calls import as_codes, call_of, kernel_call, loaded_operand, result_of, wrapped
 from tinyhil.codegen.chains import Chain, in_chains, locals_of, period_of
 from tinyhil.codegen.constants import c_type
 from tinyhil.codegen.identifiers import comment
+from tinyhil.codegen.kernel_calls import as_codes, call_of, kernel_call, loaded_operand, result_of, wrapped
 from tinyhil.codegen.profile_calls import number_of, timed
 from tinyhil.codegen.value_log import is_logged, log_call
 from tinyhil.memplan import Plan

@@ -27,6 +27,7 @@ class Chain:
 
     @property
     def name(self) -> str:
+        """`first..last`, as profiles and plans call it."""
         return f"{self.ops[0].name}..{self.ops[-1].name}"
 
 

@@ -135,12 +135,12 @@ def _sizes(op: Op, operand: Tensor, count: int) -> dict[str, int]:
 
 def _limits(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:
     """The lowest and the highest code whose result is not clipped; None if codes between them are clipped, too."""
-    kept = codes[~clipped]
-    if kept.size == 0 or kept[-1] - kept[0] + 1 != kept.size:
+    unclipped = codes[~clipped]
+    if unclipped.size == 0 or unclipped[-1] - unclipped[0] + 1 != unclipped.size:
         return None
     if not clipped.any():
         return -128, 255
-    return (int(kept[0]), int(kept[-1])) if codes[0] < 0 else None
+    return (int(unclipped[0]), int(unclipped[-1])) if codes[0] < 0 else None
 
 
 def _slices(body: tuple[Op | Loop, ...]) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ class Binary:
 
     @property
     def path(self) -> str:
+        """Path in the project, with the first 16 digits of the content's SHA-256."""
         return CONSTANTS.replace("*", hashlib.sha256(self.content).hexdigest()[:16])
 
     def array(self, kind: str, name: str, values: np.ndarray) -> list[str]:
@@ -56,7 +57,7 @@ def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | 
     lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
-        lines.append(f"// {comment(name)}: {tensor.format if tensor.role == 'constant' else 'look-up table'}")
+        lines.append(f"// {comment(name)}: {tensor.format if tensor.role == Role.CONSTANT else 'look-up table'}")
         lines += [*_array(tensor, names[name], values, binary), ""]
     return lines
 

@@ -50,6 +50,7 @@ class Header:
 
     @property
     def declarations(self) -> Iterator[Declaration]:
+        """Those of its items that a subset may leave out, in order."""
         return (item for item in self.items if isinstance(item, Declaration))
 
 
@@ -61,9 +62,9 @@ def files_of(sources: Mapping[str, str]) -> dict[str, str]:
 def subset(kernels: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
     """File name -> text of what `used` (names of `hil::`) needs of `kernels` (file name -> text), in `FOLDER`."""
     headers = {name: _parsed(text) for name, text in kernels.items() if name != ALL}
-    kept = _reached(headers, set(used))
-    needed = {name for name, header in headers.items() if any(id(item) in kept for item in header.declarations)}
-    return {name: _written(headers, name, needed, kept) for name in headers if name in needed}
+    reached = _reached(headers, set(used))
+    needed = {name for name, header in headers.items() if any(id(item) in reached for item in header.declarations)}
+    return {name: _written(headers, name, needed, reached) for name in headers if name in needed}
 
 
 def entries(kernels: Mapping[str, str], needed: Iterable[str], folder: str) -> list[str]:
@@ -210,10 +211,12 @@ def _declared(lines: list[str]) -> Declaration:
         return Declaration((), frozenset({member[1]}))
     called = re.search(r"(\w+)\s*\(", head)
     if called:
-        told = set(_WORD.findall(head[called.end() :]))
-        explicit = first and first not in told  # no argument tells the first parameter: it is called as name<...>
+        by_arguments = set(_WORD.findall(head[called.end() :]))
+        explicit = (
+            first and first not in by_arguments
+        )  # no argument tells the first parameter: it is called as name<...>
         return Declaration(
-            (), frozenset({f"{called[1]}{'<' if explicit else '('}"}), gates=frozenset(told - parameters)
+            (), frozenset({f"{called[1]}{'<' if explicit else '('}"}), gates=frozenset(by_arguments - parameters)
         )
     return Declaration((), frozenset(_WORD.findall(part)[-1] for part in _variables(text)))
 
@@ -240,30 +243,32 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
     """Identities of the declarations that are kept."""
     waiting = [item for header in headers.values() for item in header.declarations]
     classes = {name for item in waiting if item.is_class for name in item.names} | NAMESPACES
-    names, kept = {f"{name}{end}" for name in used for end in ("", "(", "<")}, set()
+    names, reached = {f"{name}{end}" for name in used for end in ("", "(", "<")}, set()
     grown = True
     while grown:
         grown = False
-        for item in [item for item in waiting if id(item) not in kept]:
+        for item in [item for item in waiting if id(item) not in reached]:
             if item.names & names and not (item.gates & classes) - names:
-                kept.add(id(item))
+                reached.add(id(item))
                 names |= item.words
                 grown = True
-    return kept - {id(item) for item in waiting if _names_nothing(item, [one for one in waiting if id(one) in kept])}
+    return reached - {
+        id(item) for item in waiting if _names_nothing(item, [one for one in waiting if id(one) in reached])
+    }
 
 
-def _names_nothing(item: Declaration, kept: list[Declaration]) -> bool:
+def _names_nothing(item: Declaration, reached: list[Declaration]) -> bool:
     """Whether it is `using inner::function;` of a function that is not kept."""
     match = re.match(r"using (\w+)::\w+;", item.lines[-1])
-    return match is not None and not any(match[1] in one.gates and item.names & one.names for one in kept)
+    return match is not None and not any(match[1] in one.gates and item.names & one.names for one in reached)
 
 
-def _written(headers: Mapping[str, Header], name: str, needed: set[str], kept: set[int]) -> str:
+def _written(headers: Mapping[str, Header], name: str, needed: set[str], reached: set[int]) -> str:
     header = headers[name]
     lines: list[str] = []
     for item in header.items:
         if isinstance(item, Declaration):
-            lines += item.lines if id(item) in kept else ()
+            lines += item.lines if id(item) in reached else ()
             continue
         include = _INCLUDE.match(item)
         lines += _includes(headers, include[1], needed, {name}) if include else [item]

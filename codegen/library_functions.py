@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinyhil.codegen.body import Where, pointer_lines, row_line, statements, tensors_of
-from tinyhil.codegen.calls import operand_of
 from tinyhil.codegen.constants import c_type
-from tinyhil.codegen.library import (
+from tinyhil.codegen.exported_library import (
     ALIGNMENT,
     CALLER,
     COLUMN_TABLES,
@@ -23,6 +22,7 @@ from tinyhil.codegen.library import (
     real_of,
     zero_of,
 )
+from tinyhil.codegen.kernel_calls import operand_of
 from tinyhil.program import Loop, Op, Role, walk
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tinyhil.codegen.identifiers import comment, identifiers
-from tinyhil.codegen.library import (
+from tinyhil.codegen.exported_library import (
     ALIGNMENT,
     CALLER,
     SPDX,
@@ -14,6 +13,7 @@ from tinyhil.codegen.library import (
     real_scale,
     zero_of,
 )
+from tinyhil.codegen.identifiers import comment, identifiers
 
 
 def header(library: Library) -> str:
@@ -101,7 +101,7 @@ def _prototypes(library: Library) -> list[str]:
     ]
     if library.loop:
         lines += [
-            *_told_of_steps(library),
+            *_documented_steps(library),
             f"void {x}_begin({arena_parameter(library).removesuffix(', ') or 'void'});",
             f"int {x}_step({arena_parameter(library)}const float *row);",
             f"int {x}_finish({arena_parameter(library)}float *out);",
@@ -115,7 +115,7 @@ def _prototypes(library: Library) -> list[str]:
     return lines
 
 
-def _told_of_steps(library: Library) -> list[str]:
+def _documented_steps(library: Library) -> list[str]:
     up = library.prefix.upper()
     if library.endless:
         return [

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tinyhil.codegen.constants import constant_lines
+from tinyhil.codegen.exported_library import ALIGNMENT, COLUMN_TABLES, CORES, OUTPUT_TABLE, SPDX, STATIC, Library
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_subset import entries, files_of, subset
-from tinyhil.codegen.library import ALIGNMENT, COLUMN_TABLES, CORES, OUTPUT_TABLE, SPDX, STATIC, Library
 from tinyhil.codegen.library_functions import computation, functions
 from tinyhil.codegen.library_header import header
 from tinyhil.errors import ModelError

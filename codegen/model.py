@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.body import OPERATIONS, VALUES, Where, pointer_lines, statements, tensors_of
-from tinyhil.codegen.calls import operand_of
 from tinyhil.codegen.constants import Binary, c_type, constant_lines, numbers
 from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.kernel_calls import operand_of
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls
 from tinyhil.codegen.transfer import Transfer
@@ -18,7 +18,7 @@ from tinyhil.codegen.value_log import HEADER
 from tinyhil.errors import ModelError
 from tinyhil.formats.format import Format
 from tinyhil.memplan import Plan
-from tinyhil.memplan.arena.regions import declarations
+from tinyhil.memplan.arena.regions import declarations, symbol_of
 from tinyhil.program import Loop, Op, Program, walk
 
 MODEL_HPP, MODEL_CPP = "model/model.hpp", "model/model.cpp"
@@ -34,7 +34,6 @@ class Target:
     """What the generated code needs to know of a board."""
 
     name: str
-    clock_hz: int
     transfer: Transfer
 
 
@@ -143,11 +142,13 @@ def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> 
         "",
         '#include "firmware/kernels/common/memory.hpp"',
         "",
+        *_sample_array(program, plan),
         "namespace model {",
         "",
     ]
     lines += [
         *_transfer(target),
+        *_sample_place(program, plan),
         "",
         f"constexpr uint16_t output_bytes = {output.size_bytes};",
         f"constexpr uint32_t arena_bytes = {plan.peak_bytes};",
@@ -169,13 +170,28 @@ def _header(program: Program, plan: Plan, target: Target, model_hash: bytes) -> 
 def _transfer(target: Target) -> list[str]:
     t = target.transfer
     return [
-        f"constexpr uint32_t clock_hz = {target.clock_hz};",
         f"constexpr bool streamed = {'true' if t.streamed else 'false'};",
         f"constexpr uint8_t slots = {t.slots};",
         f"constexpr uint32_t sample_bytes = {t.sample_bytes};",
         f"constexpr uint16_t chunk_bytes = {t.chunk_bytes};",
         f"constexpr uint16_t steps_per_chunk = {t.steps_per_chunk};",
         f"constexpr uint16_t step_bytes = {t.step_bytes};",
+    ]
+
+
+def _sample_array(program: Program, plan: Plan) -> list[str]:
+    """The array that the sample lies in, where the planner placed it."""
+    return [f'extern "C" uint8_t {symbol_of(plan.regions[program.input])}[];', ""] if program.input_in_arena else []
+
+
+def _sample_place(program: Program, plan: Plan) -> list[str]:
+    """Where a sample is received: there, and `run` writes over it, or in a slot."""
+    where = "nullptr"
+    if program.input_in_arena:
+        where = f"{symbol_of(plan.regions[program.input])} + {plan.offsets[program.input]}"
+    return [
+        f"constexpr bool input_in_arena = {'true' if program.input_in_arena else 'false'};",
+        f"inline uint8_t *sample_in_arena() {{ return {where}; }}",
     ]
 
 
@@ -204,7 +220,8 @@ def _source(program: Program, plan: Plan, names: Mapping[str, str], reports: str
     lines.append("void run(const uint8_t *input, uint8_t *output) {")
     lines.append("    (void)input;")
     lines += pointer_lines(program, plan, names, tensors_of(program, plan, program.body, reports))
-    if program.input == program.output or any(program.input in op.inputs for op in walk(program.body)):
+    is_read = program.input == program.output or any(program.input in op.inputs for op in walk(program.body))
+    if is_read and not program.input_in_arena:
         kind = c_type(program.tensors[program.input])
         lines.append(f"    const {kind} *const {names[program.input]} = reinterpret_cast<const {kind} *>(input);")
     if reports == OPERATIONS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinyhil.codegen.library import CALLER, SPDX, Library
+from tinyhil.codegen.exported_library import CALLER, SPDX, Library
 
 ARDUINO, PLATFORMIO, CMAKE = "arduino", "platformio", "cmake"
 KINDS = (ARDUINO, PLATFORMIO, CMAKE)

@@ -15,7 +15,8 @@ LARGE_SAMPLE_BYTES = 1024  # a second slot for a larger one pays only if it fill
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`slots` buffers for input. Streamed: each holds one chunk of whole rows; else each holds one sample."""
+    """`slots` buffers for input. Streamed: each holds one chunk of whole rows; else each holds one sample. `in_arena`:
+    the one slot is where the plan has put the sample, and the next one is not received before the result is there."""
 
     streamed: bool
     slots: int
@@ -23,10 +24,18 @@ class Transfer:
     steps_per_chunk: int
     step_bytes: int
     sample_bytes: int
+    in_arena: bool = False
+
+    @property
+    def is_one_sample(self) -> bool:
+        """Whether a single sample has a slot of its own: the arena could have it."""
+        return not self.streamed and self.slots == 1 and not self.in_arena
 
     @property
     def input_bytes(self) -> int:
-        """RAM the input takes, all slots."""
+        """RAM the input takes beside the arena, all slots."""
+        if self.in_arena:
+            return 0
         return self.slots * (self.chunk_bytes if self.streamed else self.sample_bytes)
 
 
@@ -49,8 +58,9 @@ def choose_transfer(
         if transfer.input_bytes + arena_bytes <= limit:
             return transfer
     smallest = min(transfer.input_bytes for transfer in options)
+    what = "with the input exceeds" if program.input_in_arena else f"and input {smallest} B exceed"
     raise DoesNotFit(
-        f"{board}: arena {arena_bytes} B and input {smallest} B exceed {limit} B of RAM by "
+        f"{board}: arena {arena_bytes} B {what} {limit} B of RAM by "
         f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
         "use a lower width or a larger board"
     )
@@ -74,6 +84,8 @@ def _in_order(options: list[Transfer], wish: Wish) -> list[Transfer]:
 def _options(program: Program, limit: int) -> list[Transfer]:
     """What could be done, most comfortable first; at least one."""
     sample_bytes = program.tensors[program.input].size_bytes
+    if program.input_in_arena:
+        return [Transfer(False, 1, min(sample_bytes, CHUNK_BYTES), 0, 0, sample_bytes, in_arena=True)]
     whole = [Transfer(False, slots, min(sample_bytes, CHUNK_BYTES), 0, 0, sample_bytes) for slots in (2, 1)]
     options = [transfer for transfer in whole if transfer.input_bytes <= limit // 2]
     loop = program.streamable_loop()

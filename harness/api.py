@@ -172,9 +172,9 @@ class Model:
         arrays = dict(x) if isinstance(x, Mapping) else {"x": x}
         if y is not None:
             arrays["y"] = y
-        return self._kept("samples", **{name: _array(array, name) for name, array in arrays.items()})
+        return self._saved("samples", **{name: _array(array, name) for name, array in arrays.items()})
 
-    def _kept(self, name: str, **arrays: np.ndarray) -> Path:
+    def _saved(self, name: str, **arrays: np.ndarray) -> Path:
         path = Path(tempfile.mkdtemp(dir=self.folder.name)) / f"{name}.npz"
         np.savez(path, **arrays)  # type: ignore[arg-type]
         return path

@@ -14,7 +14,7 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, Say
 
 if TYPE_CHECKING:
-    from tinyhil.codegen.library import Library
+    from tinyhil.codegen.exported_library import Library
     from tinyhil.harness.energy.session import EnergyOutcome, EnergyRequest
     from tinyhil.harness.measure.profile import Profile
     from tinyhil.harness.measure.run import Progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tinyhil.harness.search.session import SearchOutcome
     from tinyhil.harness.search.task import Progress as SearchProgress
     from tinyhil.harness.train.session import TrainOutcome, TrainRequest
-    from tinyhil.train.fit import Epoch
+    from tinyhil.train.schedule import Epoch
 
 
 def run(request: Request, boards: Boards, say: Say, progress: Progress) -> tuple[dict[str, Any], Path]:

@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _dispatch(arguments: list[str] | None) -> None:
-    threading.excepthook = lambda told: defect(told.exc_value) and None  # not on the terminal
+    threading.excepthook = lambda failed: defect(failed.exc_value) and None  # not on the terminal
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):  # Windows knows no hang-up
             signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does

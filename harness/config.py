@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -79,6 +80,7 @@ class ChipSpec(WithCrossbars):
     stack_reserve_bytes: PositiveInt | None = None
     regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone
     clock_hz: PositiveInt
+    other_clocks_hz: tuple[PositiveInt, ...] = ()  # that a board may choose instead
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
     load: Literal["hex", "bin", "elf"]
     tick: Literal["cycles", "instructions", "nanoseconds"]
@@ -128,6 +130,12 @@ class _Board(Record):
 
 class _BoardEntry(_Board):
     chip: Name
+    clock_hz: PositiveInt | None = None  # None: the chip's
+
+    def chip_of(self, chips: Mapping[Name, ChipSpec]) -> ChipSpec:
+        """The chip at the clock of this board."""
+        chip = chips[self.chip]
+        return chip if self.clock_hz is None else chip.model_copy(update={"clock_hz": self.clock_hz})
 
 
 class BoardSpec(_Board):
@@ -138,6 +146,7 @@ class BoardSpec(_Board):
 
     @property
     def is_host(self) -> bool:
+        """This computer: no image, no flash, times of its own clock."""
         return self.chip.core == "host"
 
     @property
@@ -175,6 +184,7 @@ class Boards(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Kinds of boards, in the order of boards.yaml; none of the bench's."""
         return tuple(self.entries)
 
     def board(self, name: str) -> BoardSpec:
@@ -236,7 +246,7 @@ def _parse(text: str, source: Path, beside: Content | None) -> Content:
 
 def _boards(content: Content, source: Path) -> Boards:
     entries = {
-        name: BoardSpec(name=name, **{**dict(entry), "chip": content.chips[entry.chip]})
+        name: BoardSpec(name=name, chip=entry.chip_of(content.chips), **entry.model_dump(exclude={"chip", "clock_hz"}))
         for name, entry in content.boards.items()
     }
     return Boards(source=source, entries=entries)
@@ -249,8 +259,14 @@ def _contradictions(own: Content, chips: dict[Name, ChipSpec], root: yaml.Node) 
         if chip is None:
             why = f"boards.{name}.chip: no chip named {entry.chip!r}; known: {', '.join(chips)}"
             faults.append((*mark(root, ("boards", name, "chip")), why))
-        elif entry.supply is not None and entry.supply not in chip.supplies:
+            continue
+        if entry.supply is not None and entry.supply not in chip.supplies:
             known = " or ".join(chip.supplies) or "none"
             why = f"boards.{name}.supply: {entry.supply!r}, but {entry.chip} lets the firmware choose {known}"
             faults.append((*mark(root, ("boards", name, "supply")), why))
+        clocks = (chip.clock_hz, *chip.other_clocks_hz)
+        if entry.clock_hz is not None and entry.clock_hz not in clocks:
+            known = " or ".join(map(str, clocks))
+            why = f"boards.{name}.clock_hz: {entry.clock_hz}, but the firmware of {entry.chip} sets up {known}"
+            faults.append((*mark(root, ("boards", name, "clock_hz")), why))
     return faults

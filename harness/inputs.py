@@ -104,8 +104,8 @@ def joined_inputs(arrays: Mapping[str, Any], parts: Sequence[Part], where: str) 
         found.append(array.reshape(len(array), -1, part.count))
         shapes.add(found[-1].shape[:2])
     if len(shapes) != 1:
-        told = ", ".join(f"'{part.name}' {list(array.shape[:2])}" for part, array in zip(parts, found, strict=True))
-        raise DataError(f"{where}: the inputs have different numbers of samples and steps: {told}")
+        listed = ", ".join(f"'{part.name}' {list(array.shape[:2])}" for part, array in zip(parts, found, strict=True))
+        raise DataError(f"{where}: the inputs have different numbers of samples and steps: {listed}")
     return np.concatenate(found, axis=2)
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tinyhil.assignment import Assignment, load_assignment
 from tinyhil.calibrate import Ranges, load_ranges
@@ -95,6 +95,7 @@ class Request:
 
     @property
     def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
         return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
     def command(self, verb: str = "run") -> str:
@@ -192,6 +193,30 @@ class Opened:
         return calibrated(self.model, x[:half], origin, self.by)
 
 
+class Asked(Protocol):
+    """What every request for a job says: which samples, and what formats and ranges the model has on them."""
+
+    @property
+    def inputs(self) -> Path | None:
+        """A file of samples; None: those of the model's data set."""
+
+    @property
+    def samples(self) -> int | None:
+        """At most so many; None: all."""
+
+    @property
+    def assignment(self) -> Path | None:
+        """A file of formats by tensor; None: `format` for all."""
+
+    @property
+    def format(self) -> str:
+        """A number format's name."""
+
+    @property
+    def calibrate(self) -> Path | None:
+        """A file of samples to observe ranges on; None: as `Opened.ranges_for` finds them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A model with the samples it is to run on, its formats and ranges."""
@@ -222,7 +247,7 @@ def open_model(
     return Opened(source, model, by)
 
 
-def load_job(opened: Opened, request: Request, say: Say) -> Job:
+def load_job(opened: Opened, request: Asked, say: Say) -> Job:
     """Samples, formats and ranges of a request; ConfigError or DataError where one of them can not be had."""
     with telling(say):
         inputs = load_inputs(opened.source, request.inputs, request.samples, opened.model)

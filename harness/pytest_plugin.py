@@ -112,6 +112,7 @@ class BoardUnderTest:
 
     @property
     def is_emulated(self) -> bool:
+        """No port was found or given."""
         return self.port is None
 
     def run(self, model: str | Path, **options: Any) -> Mapping[str, Any]:
@@ -220,11 +221,13 @@ class ResultsFile:
         self._results: list[dict[str, Any]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the measurements that a finished test left as its properties."""
         if report.when == "call":
             texts = [str(text) for name, text in report.user_properties if name == PROPERTY]
             self._results += [{**json.loads(text), "outcome": report.outcome} for text in texts]
 
     def pytest_sessionfinish(self) -> None:
+        """Write the file, its folder too."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(self._written(self._results), encoding="utf-8")
 

@@ -22,7 +22,7 @@ from tinyhil.memplan import greedy_by_size
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, make_blocks, sections_of
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size
-from tinyhil.memplan.native import cover_compiled
+from tinyhil.memplan.compiled_cores import cover_compiled
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError
@@ -44,6 +44,7 @@ class Encoding:
     exact: bool
 
     def units(self, buffer: Buffer) -> int:
+        """Its size in units, rounded up."""
         return -(-buffer.size_bytes // self.unit)
 
     def rows(self, index: int, height: int) -> Iterator[int]:
@@ -59,6 +60,7 @@ class Encoding:
                 yield start
 
     def cells(self, height: int) -> int:
+        """Nodes of the table at `height` units: one per row and one per cell that it covers."""
         return sum(
             max(0, height - self.units(b) + 1) * (1 + self.units(b) * len(s))
             for b, s in zip(self.buffers, self.sections, strict=True)
@@ -262,6 +264,7 @@ class Links:
         return row
 
     def offsets(self, unit: int) -> dict[str, int]:
+        """Bytes from the bottom of each buffer, of the rows chosen."""
         found = {}
         for row in self.chosen:
             node = row

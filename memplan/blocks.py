@@ -18,7 +18,7 @@ from math import gcd
 from tinyhil.memplan.problem import Alias, Buffer, Problem
 
 FOUND, EXHAUSTED, STOPPED, NO_MEMORY = 1, 0, -1, -2  # as in search_core.c
-FEWEST, LOWEST, FORCED = 0, 1, 2
+FEWEST, LOWEST, FORCED, FAILING = 0, 1, 2, 3  # which section is branched on, see exact.Strategy
 
 Groups = Sequence[Mapping[str, int]]  # of each group: name -> bytes above its lowest member
 
@@ -34,18 +34,22 @@ class Block:
 
     @property
     def start(self) -> int:
+        """The first instant of any piece."""
         return self.pieces[0][0]
 
     @property
     def end(self) -> int:
+        """The instant after the last piece."""
         return self.pieces[-1][1]
 
     @property
     def size_bytes(self) -> int:
+        """Of its largest piece."""
         return max(size for _, _, size in self.pieces)
 
     @property
     def area(self) -> int:
+        """Bytes times instants."""
         return sum((end - start) * size for start, end, size in self.pieces)
 
 
@@ -139,15 +143,15 @@ def sections_of(blocks: Sequence[Block]) -> list[int]:
     """The first instants of the sections: the last beginnings before an end."""
     begins = {start for block in blocks for start, _, _ in block.pieces}
     ends = {end for block in blocks for _, end, _ in block.pieces}
-    kept = []
+    sections = []
     begin: int | None = None
     for time in sorted(begins | ends):
         if time in ends and begin is not None:
-            kept.append(begin)
+            sections.append(begin)
             begin = None
         if time in begins:
             begin = time
-    return kept
+    return sections
 
 
 def make_instance(blocks: Sequence[Block], height: int) -> tuple[Instance, int]:

@@ -3,7 +3,7 @@
 The load of an instant is what the buffers live at it need beside each other. Buffers aligned to g (or multiples)
 each pay for rounding up to g, but for the topmost one: the rounding is counted, less the largest one. Buffers
 joined by an alias may share bytes, all others live at the same time may not: the heaviest set in which no two are
-joined counts.
+joined counts, and of each that is joined with one of it alone what must lie outside of that.
 
 Where alignments differ, two buffers may not stack without a gap whichever lies below. Up to MOST_STACKED buffers
 live at once are tried in every order; what the best one needs is a bound with these buffers as its witness.
@@ -109,22 +109,25 @@ def load_bytes(problem: Problem, instant: int) -> int:
 
 def fixed_height(problem: Problem) -> int:
     """The sum over the regions of the highest end of a buffer with a fixed offset."""
-    tops: dict[str | None, int] = {}
+    tops: dict[str, int] = {}
     for buffer in problem.buffers:
-        if buffer.offset is not None:
-            top = buffer.offset + buffer.size_bytes
-            tops[buffer.region] = max(tops.get(buffer.region, 0), top)
+        if buffer.offset is not None and buffer.size_bytes:
+            top, region = buffer.offset + buffer.size_bytes, problem.region_of(buffer)
+            tops[region] = max(tops.get(region, 0), top)
     return sum(tops.values())
 
 
 def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None) -> int:
     """What these buffers, all live at once, need at the least."""
+    beside = 0
     if problem.aliases:
-        live = heaviest_apart(live, joined_by_name(problem) if joined is None else joined)
+        joined = joined_by_name(problem) if joined is None else joined
+        apart = heaviest_apart(live, joined)
+        beside, live = _overhang(live, {buffer.name for buffer in apart}, joined, problem), apart
     live = [buffer for buffer in live if buffer.size_bytes]
     if not live:
-        return 0
-    best = sum(buffer.size_bytes for buffer in live)
+        return beside
+    best = beside + sum(buffer.size_bytes for buffer in live)
     for step in sorted({buffer.alignment for buffer in live} - {1}):
         aligned = [buffer for buffer in live if buffer.alignment % step == 0]
         paddings = sorted((-buffer.size_bytes % step for buffer in aligned), reverse=True)
@@ -132,6 +135,20 @@ def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None
         paid = sum(paddings[len(problem.regions) :])
         best = max(best, sum(buffer.size_bytes for buffer in aligned) + paid)
     return best
+
+
+def _overhang(live: list[Buffer], apart: set[str], joined: Joined, problem: Problem) -> int:
+    """Bytes of buffers that may share bytes with one of the others alone, as far as they lie outside of it at least."""
+    if not any(alias.shift_bytes for alias in problem.aliases):
+        return 0
+    sizes, shifts, found = {buffer.name: buffer.size_bytes for buffer in live}, problem.alias_shifts(), 0
+    for name in sizes.keys() - apart:
+        partners = joined[name] & sizes.keys()
+        if len(partners) == 1 and partners <= apart:
+            (other,) = partners
+            outside = [max(0, -shift) + max(0, shift + sizes[name] - sizes[other]) for shift in shifts[other, name]]
+            found += min(sizes[name], *outside)
+    return found
 
 
 def joined_by_name(problem: Problem) -> Joined:

@@ -13,14 +13,14 @@ from itertools import combinations, pairwise
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import greedy_by_area, greedy_by_duration, greedy_by_size
+from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import Block, Groups, accepted_groups, make_blocks, peak_step, split
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.cores import as_set, parts_apart
-from tinyhil.memplan.exact import MOST_BLOCKS, minimise
+from tinyhil.memplan.exact_search import MOST_BLOCKS, minimise
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Alias, Buffer, Plan, Problem, ProblemError
-from tinyhil.memplan.progress import Account, Solved
 
 NAME = "branch-and-bound"
 FEW_ALIASES, MANY_ALIASES = 4, 40
@@ -107,12 +107,12 @@ def _variants(problem: Problem) -> list[Groups]:
     in_place = tuple(alias for alias in aliases if alias.shift_bytes == 0)
     choices: list[tuple[Alias, ...]] = [aliases, in_place]
     if len(aliases) <= FEW_ALIASES:
-        choices += [kept for count in range(len(aliases) - 1, 0, -1) for kept in combinations(aliases, count)]
+        choices += [choice for count in range(len(aliases) - 1, 0, -1) for choice in combinations(aliases, count)]
     elif len(aliases) <= MANY_ALIASES:
         choices += combinations(aliases, len(aliases) - 1)
     found: dict[tuple[tuple[tuple[str, int], ...], ...], Groups] = {}
-    for kept in choices:
-        accepted = frozenset(kept)
+    for choice in choices:
+        accepted = frozenset(choice)
         groups = accepted_groups(problem, accepted.__contains__)
         found.setdefault(tuple(tuple(sorted(group.items())) for group in groups), groups)
     found.setdefault((), ())

@@ -1,7 +1,7 @@
 """The checker: is this plan a valid answer to this problem? It knows nothing of planners.
 
 It recomputes everything a plan claims: overlap, bounds, alignment, fixed offsets, aliases, peaks and the
-certificate. The load at the plan's witness instant it adds up for itself, and it tries every order of the few buffers
+certificate. Loads and the height of fixed offsets it adds up for itself, and it tries every order of the few buffers
 that are said not to fit (stack.can_stack); no planner's code. From the planners' bounds it takes a suggestion alone:
 which of the buffers that are live at once share no bytes, and looks whether that is so.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from tinyhil.errors import HilError
-from tinyhil.memplan.bound import fixed_height, heaviest_apart, joined_by_name, lower_bound
+from tinyhil.memplan.bound import heaviest_apart, joined_by_name
 from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 from tinyhil.memplan.stack import can_stack
 
@@ -149,13 +149,13 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
         if load != bound:
             raise PlanError(f"plan: the load at instant {plan.witness} is {load} B, not the bound {bound} B")
     elif plan.how == "fixed":
-        height = fixed_height(problem)
+        height = _fixed_height(problem, plan)
         if height != bound:
             raise PlanError(f"plan: the fixed offsets reach {height} B, not the bound {bound} B")
     elif plan.how == "set":
         _check_set(problem, plan)
     elif plan.how == "search":
-        load = lower_bound(problem).bytes
+        load = max((_load_at(problem, buffer.start) for buffer in problem.buffers), default=0)
         if not plan.statement:
             raise PlanError("plan: the bound rests on a search, but there is no statement of what was exhausted")
         if load > bound:
@@ -164,22 +164,48 @@ def _check_certificate(problem: Problem, plan: Plan) -> None:
         raise PlanError(f"plan: unknown kind of certificate {plan.how!r}; there are load, fixed, set and search")
 
 
+def _fixed_height(problem: Problem, plan: Plan) -> int:
+    """The tops of what the problem fixes, over the regions."""
+    tops = dict.fromkeys(plan.regions.values(), 0)
+    for buffer in problem.buffers:
+        if buffer.offset is not None and buffer.size_bytes:
+            region = plan.regions[buffer.name]
+            tops[region] = max(tops[region], buffer.offset + buffer.size_bytes)
+    return sum(tops.values())
+
+
 def _load_at(problem: Problem, instant: int) -> int:
     """Bytes that the buffers live at this instant take at least, however they lie: their sizes or, of those aligned to
     a common step, whole steps for all but the topmost one of each region."""
     live = [b for b in problem.buffers if b.live_at(instant) and b.size_bytes]
+    outside = 0
     if problem.aliases:
+        everyone = live
         live, pairs = heaviest_apart(live, joined_by_name(problem)), problem.alias_pairs()
         for one, other in combinations(live, 2):
             if frozenset((one.name, other.name)) in pairs:
                 raise PlanError(f"plan: the bound counts {one.name!r} and {other.name!r} twice, which may share bytes")
-    best = sum(b.size_bytes for b in live)
+        outside = sum(_outside(problem, b, everyone, live) for b in everyone if b not in live)
+    best = outside + sum(b.size_bytes for b in live)
     for step in {b.alignment for b in live}:
         stepped = [b.size_bytes for b in live if b.alignment % step == 0]
         whole = [-(-size // step) * step for size in stepped]
         saved = sorted((a - b for a, b in zip(whole, stepped, strict=True)), reverse=True)
         best = max(best, sum(whole) - sum(saved[: len(problem.regions)]))
     return best
+
+
+def _outside(problem: Problem, buffer: Buffer, live: Sequence[Buffer], counted: Sequence[Buffer]) -> int:
+    """Bytes of a buffer that can not be those of one that is counted, where it may share bytes with that one alone."""
+    sizes, names = {b.name: b.size_bytes for b in live}, {b.name for b in counted}
+    met = [alias for alias in problem.aliases if buffer.name in (alias.first, alias.second)]
+    met = [alias for alias in met if alias.first in sizes and alias.second in sizes]
+    others = {alias.first if alias.second == buffer.name else alias.second for alias in met}
+    if len(others) != 1 or not others <= names:
+        return 0
+    unions = [max(sizes[a.first], a.shift_bytes + sizes[a.second]) - min(0, a.shift_bytes) for a in met]
+    together = sizes[buffer.name] + sizes[others.pop()]
+    return min(together, *unions) - together + buffer.size_bytes
 
 
 def _check_set(problem: Problem, plan: Plan) -> None:

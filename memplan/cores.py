@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Block, make_blocks
 from tinyhil.memplan.bound import Bound
-from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.orders import Effort, search_orders
 from tinyhil.memplan.problem import Buffer, Problem
-from tinyhil.memplan.progress import Account
 from tinyhil.memplan.stack import MOST_BUFFERS, can_stack
 
 NODES = 2000  # of one strategy, to see whether a part still can not be planned
@@ -38,11 +38,11 @@ def parts_apart(problem: Problem, bound_bytes: int) -> list[Problem]:
         joined.setdefault(alias.second, set()).add(alias.first)
     found: dict[frozenset[str], Problem] = {}
     for weight in WEIGHTS:
-        kept: set[str] = set()
+        chosen: set[str] = set()
         for buffer in sorted(problem.buffers, key=weight):
-            if not joined.get(buffer.name, set()) & kept:
-                kept.add(buffer.name)
-        buffers = tuple(buffer for buffer in problem.buffers if buffer.name in kept)
+            if not joined.get(buffer.name, set()) & chosen:
+                chosen.add(buffer.name)
+        buffers = tuple(buffer for buffer in problem.buffers if buffer.name in chosen)
         for part in (_crowded(buffers, bound_bytes), buffers):
             found.setdefault(frozenset(buffer.name for buffer in part), Problem(part))
     return sorted(found.values(), key=lambda part: len(part.buffers))
@@ -50,12 +50,12 @@ def parts_apart(problem: Problem, bound_bytes: int) -> list[Problem]:
 
 def _crowded(buffers: Sequence[Buffer], bound_bytes: int) -> tuple[Buffer, ...]:
     """The buffers that are live when nearly as much is as the bound says."""
-    kept: set[str] = set()
+    chosen: set[str] = set()
     for instant in {start for buffer in buffers for start, _ in buffer.sections}:
         live = [buffer for buffer in buffers if buffer.live_at(instant)]
         if sum(buffer.size_bytes for buffer in live) * CROWDED[1] >= bound_bytes * CROWDED[0]:
-            kept.update(buffer.name for buffer in live)
-    return tuple(buffer for buffer in buffers if buffer.name in kept)
+            chosen.update(buffer.name for buffer in live)
+    return tuple(buffer for buffer in buffers if buffer.name in chosen)
 
 
 def as_set(problem: Problem, bound: Bound, account: Account) -> Bound:

@@ -13,12 +13,12 @@ from typing import Any
 
 from tinyhil.errors import ConfigError
 from tinyhil.memplan import greedy_by_size
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Buffer, Plan, Problem, ProblemError, first_shared_instant
-from tinyhil.memplan.progress import Account
 
 NAME = "cp-sat"
 DEFAULT_SECONDS = 60.0

@@ -22,7 +22,7 @@ enum { BLOCKS = 64, MEMBERS = 28, CLIQUES = 256, WORDS = CLIQUES / 64, MOST_LIST
 typedef struct {
     i64 blocks;
     const i64 *piece_start, *first, *last, *size, *alignment, *high; /* as in search_core.c */
-    const i64 *kept; /* offsets in a plan; blocks that have one keep their order, -1 is free */
+    const i64 *previous; /* offsets in a plan; blocks that have one keep their order, -1 is free */
     i64 most_sets, most_work;
     double max_seconds;
 } Orders;
@@ -319,13 +319,13 @@ static int push(Search *s, i64 one, i64 other) {
 
 /* What failed often is chosen first, so to begin anew with what was learnt is worth more and more work. */
 static int run(Search *s) {
-    i64 patience = FIRST_NODES, nodes = 0;
+    i64 restart_after = FIRST_NODES, nodes = 0;
     int possible = propagate(s);
     for (;;) {
-        if (++nodes > patience && s->depth) {
+        if (++nodes > restart_after && s->depth) {
             s->now = s->levels[0].state;
             s->depth = nodes = 0;
-            patience *= 2;
+            restart_after *= 2;
             possible = 1;
         }
         if (s->work > s->in->most_work || is_over(s)) return STOPPED;
@@ -429,7 +429,7 @@ static int same_shape(const Orders *in, i64 i, i64 j) {
 
 /* What the plan says whose order is kept; of equal blocks the first lies below, unless one of them is to be kept. */
 static int put_in_order(Search *s, i64 i, i64 j) {
-    i64 one = s->in->kept[i], other = s->in->kept[j];
+    i64 one = s->in->previous[i], other = s->in->previous[j];
     if (one >= 0 && other >= 0) return one < other ? put_below(s, i, j) : put_below(s, j, i);
     return one >= 0 || other >= 0 || !same_shape(s->in, i, j) || put_below(s, i, j);
 }

@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import FOUND, NO_MEMORY, STOPPED, Block, Result, make_instance
-from tinyhil.memplan.native import MOST_ORDERED, orders_compiled
-from tinyhil.memplan.progress import Account, Solved
+from tinyhil.memplan.compiled_cores import MOST_ORDERED, orders_compiled
 
 WORK_PER_NODE = 16  # sets listed in the time that a node of the search over canonical positions takes, about
 
@@ -35,16 +35,16 @@ EFFORTS = (
 
 
 def search_orders(
-    blocks: Sequence[Block], height: int, effort: Effort, account: Account, kept: Sequence[int] = ()
+    blocks: Sequence[Block], height: int, effort: Effort, account: Account, previous: Sequence[int] = ()
 ) -> Result | None:
-    """One search at one height, charged to the account; None where it can not be done. `kept`: see `vary`.
+    """One search at one height, charged to the account; None where it can not be done. `previous`: see `vary`.
     MemoryError if tables find no room."""
     work = min(effort.work, WORK_PER_NODE * account.nodes_left())
     seconds = account.seconds_left()
     if len(blocks) > MOST_ORDERED or not work or (seconds is not None and seconds <= 0):
         return None
     instance, _ = make_instance(blocks, height)
-    result = orders_compiled(instance, kept or [-1] * len(blocks), (effort.sets, work), seconds)
+    result = orders_compiled(instance, previous or [-1] * len(blocks), (effort.sets, work), seconds)
     if result is None:
         return None
     if result.state == NO_MEMORY:
@@ -86,8 +86,8 @@ def vary(blocks: Sequence[Block], best: Solved, enough: int, step: int, account:
     while best.peak > max(best.lower, enough) and failures < FAILURES and len(best.offsets) == len(blocks):
         far = _distances(blocks, best.offsets, chance)
         freed = set(sorted(range(len(blocks)), key=far.__getitem__)[: int(free)])
-        kept = [-1 if index in freed else offset for index, offset in enumerate(best.offsets)]
-        found = search_orders(blocks, best.peak - step, VARIATION, account, kept)
+        previous = [-1 if index in freed else offset for index, offset in enumerate(best.offsets)]
+        found = search_orders(blocks, best.peak - step, VARIATION, account, previous)
         if found is None:
             break
         failures += 1

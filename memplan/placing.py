@@ -11,7 +11,7 @@ from time import monotonic
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan.bound import Bound, lower_bound
-from tinyhil.memplan.native import place_compiled
+from tinyhil.memplan.compiled_cores import place_compiled
 from tinyhil.memplan.problem import Buffer, Plan, Problem, first_shared_instant
 
 Interval = tuple[int, int]
@@ -37,6 +37,8 @@ class Placing:
         self._used: dict[int, list[Interval]] | None = None  # once time is over: bytes taken in each bucket
 
     def place_all(self, order: Iterable[Buffer], fit: str = "first", seconds: float | None = None) -> None:
+        """Buffers with offsets of their own, then the others in `order`, by `fit` ("first", "best"), exactly
+        for `seconds` and in less time from then on."""
         began, regions = monotonic(), self.problem.regions
         for buffer in self.problem.buffers:
             if buffer.offset is not None:
@@ -51,6 +53,7 @@ class Placing:
                 self._place(buffer, fit)
 
     def put(self, buffer: Buffer, region: str, offset: int) -> None:
+        """Fix the buffer at `offset` bytes in `region`."""
         self.offsets[buffer.name] = offset
         self.regions[buffer.name] = region
         for bucket in self._buckets_of(buffer):

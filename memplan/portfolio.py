@@ -11,13 +11,13 @@ from time import monotonic
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import best_fit, cp_sat, first_fit, greedy_by_area, greedy_by_duration, greedy_by_size
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
-from tinyhil.memplan.progress import Account
 from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.several import fill_regions
 

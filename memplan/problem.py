@@ -50,6 +50,7 @@ class Buffer:
         return tuple(parts)
 
     def live_at(self, instant: int) -> bool:
+        """Whether it holds something then; not within a gap."""
         return any(start <= instant < end for start, end in self.sections)
 
 
@@ -113,11 +114,16 @@ class Problem:
         _check_sizes(self)
         _check_fixed(self)
 
+    def region_of(self, fixed: Buffer) -> str:
+        """Where a buffer with a fixed offset lies: the only region need not be named."""
+        return fixed.region or self.regions[0].name
+
     def in_region(self, size_bytes: int | None, name: str = ARENA) -> Problem:
         """The same buffers in one region of this size."""
         return replace(self, regions=(Region(name, size_bytes),))
 
     def alias_pairs(self) -> frozenset[frozenset[str]]:
+        """Names of any two that may share bytes while both are live."""
         return frozenset(frozenset((alias.first, alias.second)) for alias in self.aliases)
 
     def alias_shifts(self) -> dict[tuple[str, str], frozenset[int]]:
@@ -173,7 +179,7 @@ def _check_fixed(problem: Problem) -> None:
         for other in fixed[:index]:
             apart = (one.offset or 0) - (other.offset or 0)
             same_place = apart in shifts.get((other.name, one.name), ())
-            if one.region != other.region or same_place or not _bytes_meet(one, other):
+            if problem.region_of(one) != problem.region_of(other) or same_place or not _bytes_meet(one, other):
                 continue
             instant = first_shared_instant(one, other)
             if instant is not None:
@@ -185,7 +191,7 @@ def _check_fixed(problem: Problem) -> None:
 
 def _bytes_meet(one: Buffer, other: Buffer) -> bool:
     a, b = one.offset or 0, other.offset or 0
-    return a < b + other.size_bytes and b < a + one.size_bytes
+    return a < b + other.size_bytes and b < a + one.size_bytes and one.size_bytes > 0 and other.size_bytes > 0
 
 
 def first_shared_instant(one: Buffer, other: Buffer) -> int | None:

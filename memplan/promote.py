@@ -4,34 +4,54 @@ from __future__ import annotations
 
 from time import monotonic
 
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.bound import Bound
 from tinyhil.memplan.placing import is_plain, place_in_order
-from tinyhil.memplan.problem import Plan, Problem
-from tinyhil.memplan.progress import Account
+from tinyhil.memplan.problem import Buffer, Plan, Problem
 
-ROUNDS = 12
+MOST_STALE = 12  # rounds without a lower plan
 NODES_PER_BUFFER = 4  # to place it: as much as some nodes of the exact search
 SIMPLE_PLANNERS = 5  # have taken the time so far
+SIZE_POWER = 8  # one of the first orders is by size to this power times duration
 
 
 def promoted(problem: Problem, best: Plan, bound: Bound, account: Account) -> Plan:
-    """The lowest plan of some rounds over the order of sizes; no round that time would cut short."""
+    """The lowest plan of some rounds from each of two orders; no round that time would cut short."""
     if not is_plain(problem):
         return best
-    goal, longest_s = max(bound.bytes, account.budget.enough_bytes or 0), account.elapsed() / SIMPLE_PLANNERS
-    order, plan = sorted(problem.buffers, key=lambda buffer: -buffer.size_bytes), best
-    for _ in range(ROUNDS):
-        left = account.seconds_left()
-        if best.peak_bytes <= goal or account.spent() or (left is not None and left < longest_s):
+    longest_s = account.elapsed() / SIMPLE_PLANNERS
+    by_size = sorted(problem.buffers, key=lambda buffer: -buffer.size_bytes)
+    for order in (sorted(by_size, key=_weight, reverse=True), _earlier(by_size, best, bound)):
+        best, longest_s = _rounds(problem, order, best, bound, account, longest_s)
+    return best
+
+
+def _rounds(
+    problem: Problem, order: list[Buffer], best: Plan, bound: Bound, account: Account, longest_s: float
+) -> tuple[Plan, float]:
+    """The lowest plan and the time of the longest round."""
+    goal, stale = max(bound.bytes, account.budget.enough_bytes or 0), 0
+    while stale < MOST_STALE and best.peak_bytes > goal and not account.spent():
+        left, began = account.seconds_left(), monotonic()
+        if left is not None and left < longest_s:
             break
-        began = monotonic()
-        places = {
-            buffer.name: place / 2 - 1 if plan.offsets[buffer.name] + buffer.size_bytes > bound.bytes else place
-            for place, buffer in enumerate(order)
-        }
-        order.sort(key=lambda buffer: places[buffer.name])
         plan = place_in_order(problem, order, best.planner, bound=bound)
+        stale = 0 if plan.peak_bytes < best.peak_bytes else stale + 1
         best = min(best, plan, key=lambda each: each.peak_bytes)
+        order = _earlier(order, plan, bound)
         account.nodes += NODES_PER_BUFFER * len(order)
         longest_s = max(longest_s, monotonic() - began)
-    return best
+    return best, longest_s
+
+
+def _weight(buffer: Buffer) -> int:
+    return buffer.size_bytes**SIZE_POWER * (buffer.end - buffer.start)
+
+
+def _earlier(order: list[Buffer], plan: Plan, bound: Bound) -> list[Buffer]:
+    """What ends above the bound in half its place."""
+    places = {
+        buffer.name: place / 2 - 1 if plan.offsets[buffer.name] + buffer.size_bytes > bound.bytes else place
+        for place, buffer in enumerate(order)
+    }
+    return sorted(order, key=lambda buffer: places[buffer.name])

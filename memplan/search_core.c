@@ -1,7 +1,7 @@
 /* Exact search over canonical positions: the compiled form of search_core.py, statement for statement.
  *
- * docs/memplan.md explains the method. Both forms visit the same nodes in the same order and return the same
- * offsets; tests compare them. Build: cc -O2 -shared -fPIC (memplan/native.py does it).
+ * docs/measured/memplan_method.md explains the method. Both forms visit the same nodes in the same order and return the same
+ * offsets; tests compare them. Build: cc -O2 -shared -fPIC (memplan/compiled_cores.py does it).
  *
  * Sections are numbered 0 .. sections-1, blocks 0 .. blocks-1 in order of preference. Block i covers the pieces
  * piece_start[i] .. piece_start[i+1]-1; piece p covers the sections first[p] .. last[p] with size[p] bytes.
@@ -17,7 +17,8 @@ typedef uint64_t u64;
 #define WALL ((i64)1 << 60)
 enum { FOUND = 1, EXHAUSTED = 0, STOPPED = -1, NO_MEMORY = -2 };
 enum { PLACE, LIFT, SKIP };
-enum { FEWEST, LOWEST, FORCED };
+enum { FEWEST, LOWEST, FORCED, FAILING };
+enum { FIRST_RESTART = 700, RESTARTS_GROW = 5, FINE = 1000000 };
 enum { CHOICE, SOLVED, FAILED };
 
 typedef struct {
@@ -34,14 +35,14 @@ typedef struct { i64 a, b, v, option, options, candidates, pool, events, changes
 typedef struct {
     const Instance *in;
     i64 *h, *r, *top, *flagged, *next, *prev, *equal, *gapped, *least, *most, *from, *to;
-    i64 *run, *run_a, *run_b, *run_v, *run_w, *run_count, *run_least, *run_hole, *run_blocked, *count;
+    i64 *run, *run_a, *run_b, *run_v, *run_w, *run_count, *run_least, *run_hole, *run_blocked, *count, *failures;
     unsigned char *mark;
     Change *trail;
     Event *events;
     Frame *frames;
     u64 *conflicts;
     i64 *pool, *offset;
-    i64 changes, changes_room, event_count, levels_room, pool_used, pool_room, words, any_gapped, nodes, run_total, no_memory, events_room, full;
+    i64 changes, changes_room, event_count, levels_room, pool_used, pool_room, words, any_gapped, nodes, run_total, no_memory, events_room, full, began, restart_after;
 } Search;
 
 static i64 round_up(i64 value, i64 step) { return (value + step - 1) / step * step; }
@@ -204,6 +205,7 @@ static int lift_one(Search *s, i64 level) {
         int dead = s->run_w[q] >= WALL || s->run_hole[q] <= rise; /* what fits into the hole belongs there */
         for (i64 t = a; t <= b && !dead; t++) dead = in->height - s->h[t] - s->r[t] < rise;
         if (dead) {
+            for (i64 t = a; t <= b; t++) s->failures[t]++;
             u64 *conflict = conflict_of(s, level);
             memset(conflict, 0, (size_t)s->words * 8);
             explain(s, a - 1, b + 1, s->event_count, conflict);
@@ -232,12 +234,14 @@ static i64 choose_section(Search *s, i64 *forced, i64 *dead) {
         i64 waste = smaller(s->run_w[q] - s->run_v[q], s->run_least[q]); /* if nothing rests here */
         i64 slack = in->height - s->h[t] - s->r[t];
         if (slack < waste && count == 0) {
+            s->failures[t]++;
             *dead = q;
             return -1;
         }
         if (count == 0) continue;
         i64 options = count + (slack >= waste);
-        i64 key = in->rule == FEWEST ? options : in->rule == LOWEST ? s->run_v[q] : slack < waste ? options : 1000000 + options;
+        i64 key = in->rule == FEWEST ? options : in->rule == LOWEST ? s->run_v[q] : slack < waste ? options : FINE + options;
+        if (in->rule == FAILING) key = FINE * options / (1 + s->failures[t]);
         i64 tie = in->tie ? slack : s->run_v[q];
         if (key < best_key || (key == best_key && tie < best_tie)) {
             best = t;
@@ -367,6 +371,14 @@ static i64 backtrack(Search *s, i64 level) {
     }
 }
 
+/* Where the search failed it chooses first, so to begin anew with what was learnt is worth more and more nodes. */
+static void begin_anew(Search *s) {
+    undo(s, s->frames[0].enter_changes, s->frames[0].enter_events);
+    s->pool_used = 0;
+    s->began = s->nodes;
+    s->restart_after += s->restart_after / RESTARTS_GROW;
+}
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -380,6 +392,10 @@ static int run_search(Search *s) {
     for (;;) {
         if (s->no_memory) return NO_MEMORY;
         if (s->full) return STOPPED;
+        if (in->rule == FAILING && level && s->nodes - s->began >= s->restart_after) {
+            begin_anew(s);
+            level = 0;
+        }
         if (s->nodes >= in->max_nodes || level + 2 >= s->levels_room) return STOPPED;
         if (s->pool_used + in->blocks > s->pool_room) return STOPPED;
         if (stop > 0 && s->nodes % 256 == 0 && now() > stop) return STOPPED;
@@ -431,17 +447,18 @@ static void measure_block(Search *s, i64 i) {
         if (s->from[j] == s->from[i] && same_shape(in, i, j)) s->equal[i] = j;
 }
 
-enum { ARRAYS = 22 };
+enum { ARRAYS = 23 };
 
 static int set_up(Search *s, i64 **arrays) {
     const Instance *in = s->in;
     i64 n = in->blocks, sections = in->sections;
     i64 **block_arrays[] = {&s->flagged, &s->next, &s->prev, &s->equal, &s->gapped, &s->least, &s->most, &s->from, &s->to};
     i64 **section_arrays[] = {&s->h, &s->r, &s->top, &s->run, &s->run_a, &s->run_b, &s->run_v, &s->run_w,
-                              &s->run_count, &s->run_least, &s->run_hole, &s->run_blocked, &s->count};
+                              &s->run_count, &s->run_least, &s->run_hole, &s->run_blocked, &s->count, &s->failures};
     int used = 0, ok = 1;
     for (int k = 0; k < 9; k++) ok &= (*block_arrays[k] = arrays[used++] = numbers(n + 1)) != NULL;
-    for (int k = 0; k < 13; k++) ok &= (*section_arrays[k] = arrays[used++] = numbers(sections + 1)) != NULL;
+    for (int k = 0; k < 14; k++) ok &= (*section_arrays[k] = arrays[used++] = numbers(sections + 1)) != NULL;
+    s->restart_after = FIRST_RESTART;
     s->levels_room = 4 * n + 64;
     s->words = s->levels_room / 64 + 1;
     s->changes_room = 4096;
@@ -467,22 +484,15 @@ static int set_up(Search *s, i64 **arrays) {
 
 /* FOUND, EXHAUSTED (no plan of this height exists), STOPPED or NO_MEMORY; *nodes counts the states looked at. */
 int memplan_search(const Instance *in, i64 *offset, i64 *nodes) {
-    Search s;
+    Search s = {.in = in, .offset = offset};
     i64 *arrays[ARRAYS] = {NULL};
-    memset(&s, 0, sizeof s);
-    s.in = in;
-    s.offset = offset;
     int result = set_up(&s, arrays) ? FOUND : NO_MEMORY;
     for (i64 t = 0; result == FOUND && t < in->sections; t++)
         if (s.r[t] > in->height) result = EXHAUSTED;
     if (result == FOUND) result = run_search(&s);
     *nodes = s.nodes;
     for (int k = 0; k < ARRAYS; k++) free(arrays[k]);
-    free(s.mark);
-    free(s.trail);
-    free(s.events);
-    free(s.frames);
-    free(s.conflicts);
-    free(s.pool);
+    void *others[] = {s.mark, s.trail, s.events, s.frames, s.conflicts, s.pool};
+    for (int k = 0; k < 6; k++) free(others[k]);
     return result;
 }

@@ -16,11 +16,12 @@ from itertools import pairwise
 from operator import or_
 from time import monotonic
 
-from tinyhil.memplan.blocks import EXHAUSTED, FEWEST, FOUND, LOWEST, STOPPED, Instance, Result, Search
+from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FEWEST, FOUND, LOWEST, STOPPED, Instance, Result, Search
 
 WALL = 1 << 60
 PLACE, LIFT, SKIP = 0, 1, 2
 CHOICE, SOLVED, FAILED = 0, 1, 2
+FIRST_RESTART, RESTARTS_GROW, FINE = 700, 5, 1_000_000
 
 
 @dataclass(slots=True)
@@ -66,7 +67,9 @@ class _Searcher:
         self.trail: list[tuple[list[int], int, int]] = []
         self.events: list[tuple[int, int, int, int]] = []
         self.frames: list[Frame] = []
-        self.nodes = 0
+        self.nodes = self.began = 0
+        self.restart_after = FIRST_RESTART
+        self.failures = [0] * self.sections
         self.levels_room = 4 * count + 64
         self.events_room = 2 * self.levels_room + 2 * self.sections + 3 * count + 16
         self.full = False
@@ -224,6 +227,8 @@ class _Searcher:
             a, b = self.run_a[q], self.run_b[q]
             dead = self.run_w[q] >= WALL or self.run_hole[q] <= rise  # what fits into the hole belongs there
             if dead or any(self.height - self.h[t] - self.r[t] < rise for t in range(a, b + 1)):
+                for t in range(a, b + 1):
+                    self.failures[t] += 1
                 self.frames[level].conflict = self._explain(a - 1, b + 1, len(self.events), level)
                 return -1
             if len(self.events) + 2 >= self.events_room:
@@ -249,21 +254,24 @@ class _Searcher:
             forced = slack < waste
             if count == 0:
                 if forced:
+                    self.failures[t] += 1
                     around = (self.run_a[q] - 1, self.run_b[q] + 1)
                     self.frames[level].conflict = self._explain(*around, len(self.events), level)
                     return -1, True
                 continue
-            key = (self._rank(count + (not forced), forced, v), slack if self.search.tie else v)
+            key = (self._rank(t, count + (not forced), forced), slack if self.search.tie else v)
             if key < best_key:
                 best, best_forced, best_key = t, forced, key
         return best, best_forced
 
-    def _rank(self, options: int, forced: bool, v: int) -> int:
+    def _rank(self, t: int, options: int, forced: bool) -> int:
         if self.search.rule == FEWEST:
             return options
         if self.search.rule == LOWEST:
-            return v
-        return options if forced else 1000000 + options
+            return self.h[t]
+        if self.search.rule == FAILING:
+            return FINE * options // (1 + self.failures[t])
+        return options if forced else FINE + options
 
     # Moving through the tree.
 
@@ -358,12 +366,22 @@ class _Searcher:
         frame.conflict &= ~(1 << level)
         frame.conflict |= self._explain(frame.a - 1, frame.b + 1, frame.events, level)
 
+    def _begin_anew(self) -> None:
+        """Where the search failed it chooses first, so to begin anew with what was learnt is worth more nodes."""
+        self._undo(self.frames[0].enter_changes, self.frames[0].enter_events)
+        self.frames.clear()
+        self.began = self.nodes
+        self.restart_after += self.restart_after // RESTARTS_GROW
+
     def run(self) -> Result:
         if any(load > self.height for load in self.r):
             return Result(EXHAUSTED, (), 0)
         stop = monotonic() + self.search.max_seconds if self.search.max_seconds else None
         level = 0
         while True:
+            if self.search.rule == FAILING and level and self.nodes - self.began >= self.restart_after:
+                self._begin_anew()
+                level = 0
             if self.full or self.nodes >= self.search.max_nodes or level + 2 >= self.levels_room:
                 return Result(STOPPED, (), self.nodes)
             if stop is not None and monotonic() > stop:

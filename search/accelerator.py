@@ -68,6 +68,7 @@ class AcceleratorCosts:
     _known: dict[Candidate, Cost | None] = field(default_factory=dict)
 
     def fits(self, candidate: Candidate) -> bool:
+        """All limits are kept to."""
         return self.excess(candidate) <= 0.0
 
     def excess(self, candidate: Candidate) -> float:

@@ -126,6 +126,7 @@ class Costs:
         return estimate.latency_us if self.limits.latency_us is not None else estimate.flash_bytes
 
     def is_measured(self, candidate: Candidate) -> bool:
+        """Whether the board has run it: then its cost is no estimate."""
         return candidate in self._measured
 
     def estimate(self, candidate: Candidate) -> Estimate | None:
@@ -244,6 +245,7 @@ class Additive:
         return cls(base, effects, float(y.min()), float(y.max()))
 
     def predict(self, features: Features) -> float:
+        """The estimate, in the unit of what was measured, within what was measured."""
         found = self.base + sum(self.effects.get(name, 0.0) for name in features)
         return min(max(found, self.lowest), self.highest)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +20,9 @@ from tinyhil.reference import ReferenceRun, dequantize_outputs, quantize_inputs,
 BLOCK = 256  # samples between two looks at the early stop: the result is the same for any number of threads
 
 
+Decide = Callable[[Graph, np.ndarray], np.ndarray]
+
+
 class Executor(Protocol):
     """What runs a program: the host engine, or numpy.
 
@@ -27,9 +30,12 @@ class Executor(Protocol):
     change. None: nothing is kept.
     """
 
-    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun: ...
+    def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
+        """Codes (samples, outputs) and saturations of `inputs`, codes (samples, count). `part` names the samples
+        to a cache."""
 
-    def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]: ...
+    def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """Codes (samples, elements) of every tensor that the program computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,11 @@ class NumpyExecutor:
     """The reference itself: slower, and it takes every kernel and width there is."""
 
     def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
+        """As run_reference; nothing is cached."""
         return run_reference(program, inputs.astype(np.int64))
 
     def values(self, program: Program, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """What operations wrote, what is written in parts side by side."""
         parts: dict[str, list[np.ndarray]] = {}
 
         def watch(name: str, array: np.ndarray) -> None:
@@ -69,17 +77,21 @@ class Examples:
     outputs: np.ndarray
     classes: np.ndarray
     graph: Graph
+    decide: Decide = classes_of
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
     def float_accuracy(self) -> float | None:
+        """Share of the labels (0..1) that the float model finds; None without labels."""
         return None if self.labels is None else float((self.classes == self.labels).mean())
 
 
-def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Examples:
-    """Run the float model; DataError for no samples, values that are not finite, or outputs that decide nothing."""
+def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None, decide: Decide = classes_of) -> Examples:
+    """Run the float model; DataError for no samples, values that are not finite, or outputs that decide nothing.
+
+    `decide`: the decisions that outputs (samples, elements) stand for, one of each sample or many."""
     shaped = shape_inputs(graph, x)
     outputs = evaluate(graph, shaped).reshape(len(shaped), -1)
     if not np.isfinite(outputs).all():
@@ -93,7 +105,7 @@ def make_examples(graph: Graph, x: np.ndarray, labels: np.ndarray | None) -> Exa
         margin = np.abs(outputs[:, 0])
     order = np.argsort(margin, kind="stable")
     found = labels if labels is None else labels[order]
-    return Examples(shaped[order], found, outputs[order], classes_of(graph, outputs[order]), graph)
+    return Examples(shaped[order], found, outputs[order], decide(graph, outputs[order]), graph, decide)
 
 
 def require_classes(examples: Examples) -> None:
@@ -146,7 +158,7 @@ class Evaluator:
         given = inputs[chosen]
         found = self.executor.run(program, given, (self._name, chosen.start, chosen.stop, chosen.step))
         real = dequantize_outputs(program, found.outputs)
-        classes = classes_of(self.examples.graph, real)
+        classes = self.examples.decide(self.examples.graph, real)
         labels = self.examples.labels
         return Score(
             samples=len(classes),

@@ -41,15 +41,18 @@ class Query:
 
     @cached_property
     def name(self) -> str:
+        """24 digits of SHA-256 of it: equal questions of several processes have one name."""
         return hashlib.sha256(json.dumps(self.as_json()).encode()).hexdigest()[:24]
 
     def as_json(self) -> dict[str, Any]:
+        """As a line of the journal has it; `of` reads it."""
         formats = [choice.format for choice in self.candidate]
         offsets = [choice.offset for choice in self.candidate]
         return {"formats": formats, "offsets": offsets, "probe": self.probe, "part": self.part, "above": self.above}
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Query:
+        """The query that `as_json` wrote."""
         candidate = tuple(Choice(*pair) for pair in zip(data["formats"], data["offsets"], strict=True))
         return cls(candidate, data["probe"], data["part"], data["above"])
 
@@ -67,7 +70,7 @@ class Journal:
         self._alive = filelock.FileLock(self._sign_of(self._me))
         self._open: dict[str, Query] = {}
         self._claims: dict[str, str] = {}
-        self._told: dict[str, Score] = {}
+        self._answers: dict[str, Score] = {}
         self._asking = ""  # who asks last
         self._offset = 0
 
@@ -94,7 +97,7 @@ class Journal:
         """Questions that will be asked: others may answer them before."""
         with self._changing() as append:
             for question in questions:
-                if question.name not in self._open and question.name not in self._told:
+                if question.name not in self._open and question.name not in self._answers:
                     append({"ask": question.name, **question.as_json()})
 
     def take(self) -> Query | None:
@@ -119,9 +122,9 @@ class Journal:
         names = [question.name, replace(question, above=None).name]
         while True:
             with self._changing() as append:
-                told = next((self._told[name] for name in names if name in self._told), None)
-                if told is not None:
-                    return told
+                answered = next((self._answers[name] for name in names if name in self._answers), None)
+                if answered is not None:
+                    return answered
                 mine = not any(self._taken(name) for name in names)
                 if mine:
                     append({"ask": question.name, **question.as_json()})
@@ -188,13 +191,13 @@ class Journal:
             data = json.loads(line)
             if "ask" in data:
                 name, question = data.pop("ask"), Query.of(data)
-                if name not in self._told:
+                if name not in self._answers:
                     self._open.setdefault(name, question)
             elif "claim" in data:
                 self._claims[data["claim"]] = data["by"]
             elif "tell" in data:
                 name = data.pop("tell")
-                self._told.setdefault(name, Score(**data))
+                self._answers.setdefault(name, Score(**data))
                 self._open.pop(name, None)
             elif "asking" in data:
                 self._asking = data["asking"]

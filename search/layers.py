@@ -11,7 +11,7 @@ import numpy as np
 from tinyhil.errors import ConfigError, Infeasible
 from tinyhil.formats import named
 from tinyhil.search.accelerator import AcceleratorCosts, Site, layer_sites
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 
 WIDTHS = (2, 8)  # bits

@@ -22,13 +22,16 @@ class Placement(Protocol):
     """What the compiler decides about the arena of a program."""
 
     @property
-    def program(self) -> Program: ...
+    def program(self) -> Program:
+        """The program after all passes."""
 
     @property
-    def problem(self) -> Problem: ...
+    def problem(self) -> Problem:
+        """Its live ranges in bytes, as they were planned."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> Plan:
+        """The checked plan."""
 
 
 @dataclass(frozen=True, slots=True)

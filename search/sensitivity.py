@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.errors import ModelError
 from tinyhil.search.evaluator import Score
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies.tradeoffs import FEWEST, widest
 
@@ -83,7 +83,7 @@ def _moved(problem: SearchProblem, everywhere: Candidate, index: int, samples: i
 
 
 def _score(problem: SearchProblem, candidate: Candidate, samples: int) -> Score:
-    told = problem.answers.get((candidate, samples, None))
-    if told is not None:
-        return told[1]
+    known = problem.answers.get((candidate, samples, None))
+    if known is not None:
+        return known[1]
     return problem.evaluator.probe(problem.space.lower(candidate), samples)

@@ -25,6 +25,7 @@ class Choice:
 
     @property
     def bits(self) -> int:
+        """Bits per element."""
         return named(self.format).bits
 
     def __str__(self) -> str:
@@ -65,13 +66,16 @@ class Space:
 
     @property
     def low(self) -> Choice:
+        """The narrowest format on offer."""
         return Choice(self.formats[0])
 
     @property
     def high(self) -> Choice:
+        """The widest format on offer."""
         return Choice(self.formats[-1])
 
     def uniform(self, choice: Choice) -> Candidate:
+        """The candidate with one choice for every group."""
         return (choice,) * len(self.groups)
 
     def offered(self, index: int) -> tuple[str, ...]:
@@ -103,6 +107,7 @@ class Space:
         return frozenset(i for i, group in pairs if any(name in stored for name in stored_names(group.members)))
 
     def assignment(self, candidate: Candidate) -> Assignment:
+        """The assignment of formats that the candidate stands for."""
         values = {group.name: choice.format for group, choice in zip(self.groups, candidate, strict=True)}
         pairs = zip(self.groups, candidate, strict=True)
         offsets = {group.name: choice.offset for group, choice in pairs if choice.offset}
@@ -111,14 +116,15 @@ class Space:
         return Assignment(default, values, offsets)
 
     def lower(self, candidate: Candidate) -> Program:
+        """The program in the candidate's formats; ModelError where a layer can not have them."""
         return lower(self.graph, self.assignment(candidate), self.ranges, self.without)
 
 
 def stored_names(members: Sequence[str]) -> Iterator[str]:
-    """What a program may call the values: of weights that became index lists those that were kept."""
+    """What a program may call the values: of weights that became index lists those that are not zero."""
     for name in members:
         yield name
-        yield f"{name}.kept"
+        yield f"{name}.nonzero"
 
 
 def make_space(graph: Graph, ranges: Ranges, names: Sequence[str], without: tuple[str, ...] = ()) -> Space:

@@ -48,7 +48,7 @@ class TrialLog:
     """Trials as JSON lines behind a header that names the search. Without a path nothing is written."""
 
     def __init__(self, path: Path | None, space: Space, key: str) -> None:
-        self._path, self._space, self._key = path, space, key
+        self._path = path
         self._devices: dict[tuple[int, str], dict[str, Any]] = {}  # by the number of the trial, and board
         self._header = {"schema_version": SCHEMA_VERSION, "key": key, "groups": [group.name for group in space.groups]}
 
@@ -71,12 +71,12 @@ class TrialLog:
                 break
         return trials
 
-    def start(self, kept: list[Trial]) -> None:
+    def start(self, valid: list[Trial]) -> None:
         """Begin the file anew with the trials that are kept."""
         if self._path is None:
             return
-        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in kept)]
-        numbers = {trial.number for trial in kept}
+        lines = [json.dumps(self._header), *(json.dumps(_record(trial)) for trial in valid)]
+        numbers = {trial.number for trial in valid}
         self._devices = {at: found for at, found in self._devices.items() if at[0] in numbers}
         lines += [json.dumps({"number": number, "device": found}) for (number, _), found in self._devices.items()]
         partial = self._path.with_suffix(".tmp")
@@ -86,6 +86,7 @@ class TrialLog:
             partial.replace(self._path)
 
     def add(self, trial: Trial) -> None:
+        """Append one trial; ConfigError if the file can not be written."""
         self._append(_record(trial))
 
     def device(self, trial: Trial, board: str) -> dict[str, Any] | None:

@@ -31,7 +31,11 @@ class Arena:
         self.bytes = np.random.default_rng(1).integers(0, 256, placed.plan.peak_bytes, np.uint8)
 
     def run(self, sample: np.ndarray) -> np.ndarray:
-        self.rows = {self.program.input: lambda: sample}
+        self.rows = {}
+        if self.program.input_in_arena:
+            self._place(self.program.input)[:] = sample
+        else:
+            self.rows[self.program.input] = lambda: sample
         self.written: Written = defaultdict(list)
         self._execute(self.program.body)
         return self._value(self.program.output).astype(np.int64)

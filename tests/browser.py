@@ -47,11 +47,11 @@ class Page:
             message["sessionId"] = self.session
         os.write(self.write, json.dumps(message).encode() + b"\0")
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                return told["result"]
-            self._note(told)
+            reply = self._next()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                return reply["result"]
+            self._note(reply)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, awaited if it is a promise."""
@@ -87,8 +87,8 @@ class Page:
         text, _, self._rest = self._rest.partition(b"\0")
         return json.loads(text)
 
-    def _note(self, told: dict[str, Any]) -> None:
-        method, params = told.get("method"), told.get("params", {})
+    def _note(self, reply: dict[str, Any]) -> None:
+        method, params = reply.get("method"), reply.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(params["exceptionDetails"])[:500])
         elif method == "Log.entryAdded" and params["entry"]["level"] == "error":

@@ -48,10 +48,11 @@ def direct_build(sources: Mapping[str, str], board: BoardSpec, folder: Path) -> 
         (folder / name).write_text(text)
     chip, compiler = board.chip, find_compiler(board, folder)
     units = [path for one in UNITS for path in sorted(folder.glob(one.format(hal=chip.hal)))]
-    told = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(board))]
+    definitions = [f"-D{name}" for name in (f"F_CPU={chip.clock_hz}L", *defines(board))]
     elf, load = folder / "firmware.elf", folder / f"firmware.{chip.load}"
     _run(
-        [compiler.path, *chip.machine.split(), *FLAGS.split(), *told, *_limits(board), *units, "-o", elf, "-lm"], folder
+        [compiler.path, *chip.machine.split(), *FLAGS.split(), *definitions, *_limits(board), *units, "-o", elf, "-lm"],
+        folder,
     )
     identify()(str(elf))
     if load != elf:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import serial
 
-from tinyhil.codegen.library import STATIC, Library
+from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.build.pipeline import Compiled, compile_model
 from tinyhil.harness.config import load_boards

@@ -11,8 +11,8 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.minifloat import E2M1, E2M1_BIAS_0, E3M0, E4M3, E5M2, Minifloat
 from tinyhil.formats.posit import Posit
+from tinyhil.formats.quire import Window
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
-from tinyhil.formats.window import Window
 
 EIGHT_BITS: tuple[Format, ...] = (
     *(Posit(bits, es) for bits in (6, 8) for es in range(4)),

@@ -15,8 +15,8 @@ from direct_build import direct_build
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
+from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import Single
-from tinyhil.formats.window import Window, place
 from tinyhil.harness.boards import host, simulated
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.build.image import check_fits

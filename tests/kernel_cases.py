@@ -77,7 +77,7 @@ def emit_cases(cases: Sequence[Case]) -> dict[str, str]:
     for index, case in enumerate(cases):
         placed = plan(problem_of(case.program))
         whole = Transfer(False, 1, 128, 0, 0, case.program.tensors[case.program.input].size_bytes)
-        text = emit_model(case.program, placed, [Target("host", 1, whole)], bytes(8))["model/model.cpp"]
+        text = emit_model(case.program, placed, [Target("host", whole)], bytes(8))["model/model.cpp"]
         found = ARENA.search(text)
         assert found is not None
         arena_bytes = max(arena_bytes, int(found[1]))

@@ -13,7 +13,7 @@ HISTORY = 1e-3  # share of modelled cycles that depends on what ran before: what
 
 def assert_same(record: dict[str, Any], whole: dict[str, Any]) -> None:
     """Times are equal to the last where cycles are exact; on the host they are nanoseconds, and not compared."""
-    assert _kept(record) == _kept(whole)
+    assert _lasting(record) == _lasting(whole)
     if record["board"] != "host":
         found, expected = (np.array(one["raw"]["ticks"]) for one in (record, whole))
         # A restart empties caches, as the first sample of the whole run met them
@@ -25,9 +25,9 @@ def _is_exact(record: dict[str, Any]) -> bool:
     return record["board"] != "host" and "modelled" not in record["emulator"]["fidelity"]
 
 
-def _kept(record: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in record.items() if key not in PASSING}
-    return kept | {
+def _lasting(record: dict[str, Any]) -> dict[str, Any]:
+    lasting = {key: value for key, value in record.items() if key not in PASSING}
+    return lasting | {
         "input_sha256": record["provenance"]["input_sha256"],
         "latency": record["latency"] if _is_exact(record) else None,  # of modelled ticks, which differ a little
         "raw": {key: value for key, value in record["raw"].items() if key != "ticks"},

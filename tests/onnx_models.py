@@ -62,7 +62,9 @@ def graph(
 
 def model(main: onnx.GraphProto, opset: int = OPSET) -> onnx.ModelProto:
     """A model with the shapes of its outputs inferred: the format asks for them."""
-    made = helper.make_model(main, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    domains = {item.domain for item in main.node if item.domain}
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
+    made = helper.make_model(main, opset_imports=opsets, ir_version=8)
     shapes = {info.name: info for info in onnx.shape_inference.infer_shapes(made).graph.output}
     for info in made.graph.output:
         info.CopyFrom(shapes[info.name])

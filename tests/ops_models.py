@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 from onnx_models import graph as onnx_graph
 from onnx_models import model, node, samples_for
 
-from tinyhil.ops import batched, compare, curve, division, exponential, index, normalize, slope, top, upsample
+from tinyhil.ops import batched, curve, decisions, division, exponential, index, normalize, slope, top, upsample
 
 SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
-FAMILIES = (batched, compare, curve, division, exponential, index, normalize, slope, top, upsample)
+FAMILIES = (batched, decisions, curve, division, exponential, index, normalize, slope, top, upsample)
 ROWS, IMAGE = (3, 4), (1, 4, 3, 5)
 Model = tuple[list[onnx.NodeProto], Sequence[int], dict[str, Any]]
 
@@ -134,6 +134,16 @@ def recurrent(op: str, outputs: str, shape: Sequence[int] = (5, 1, 3), extra: st
     nodes = [layer, *(node("Reshape", f"{name} flat", f"{name}_f") for name in asked)]
     used = {name: value for name, value in constants.items() if name in inputs or name == "flat"}
     return [*nodes, node("Concat", " ".join(f"{name}_f" for name in asked), "y", axis=1)], shape, used
+
+
+def rnn_pool(shape: Sequence[int], size: int, stride: int, hidden: Sequence[int] = (3, 2)) -> Model:
+    """An image (1, channels, height, width) under two small cells."""
+    constants = {}
+    for number, (inputs, units) in enumerate(zip((shape[1], *hidden), hidden, strict=False), 1):
+        sides = {"W": (inputs, units), "U": (units, units), "B": (2, units)}
+        constants |= {f"{key}{number}": rnd(*of, seed=number + len(of), scale=0.8) for key, of in sides.items()}
+    attrs = {"kernel_shape": [size, size], "strides": [stride, stride]}
+    return [node("RNNPool", f"x {' '.join(constants)}", "y", domain="tinyhil", **attrs)], shape, constants
 
 
 MODELS: dict[str, Model] = {
@@ -301,6 +311,8 @@ MODELS: dict[str, Model] = {
     "lstm": recurrent("LSTM", "- h_n c_n"),
     "lstm backward": recurrent("LSTM", "a", direction="reverse", extra="h c P"),
     "lstm both": recurrent("LSTM", "a h_n c_n", direction="bidirectional", extra="h c"),
+    "rnn pool": rnn_pool((1, 2, 6, 5), 3, 2),
+    "rnn pool of a row": rnn_pool((1, 2, 2, 5), 2, 1),
 }
 NEWER: dict[str, tuple[Model, int]] = {
     "gelu": (one("Gelu"), 20),
@@ -403,3 +415,4 @@ NEWER |= REWRITTEN
 ALL |= NEWER
 
 RUNTIME_LACKS = {"rms normalization"}  # onnxruntime of older releases
+RUNTIME_LACKS |= {"rnn pool", "rnn pool of a row"}  # of this project's own domain: tests/test_rnn_pool.py

@@ -14,7 +14,7 @@ from tinyhil.program import Program
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples
 from tinyhil.search.memory import Memory
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import make_space
 from tinyhil.search.strategies import STRATEGIES
 from tinyhil.search.strategies.ddpg import Ddpg

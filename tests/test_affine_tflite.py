@@ -39,20 +39,20 @@ def run(path: Path) -> tuple[list[dict[str, Any]], dict[int, Tensor]]:
     interpreter.allocate_tensors()
     source = interpreter.get_input_details()[0]
     random = np.random.default_rng(0)
-    kept: dict[int, list[np.ndarray]] = {}
+    seen: dict[int, list[np.ndarray]] = {}
     for _ in range(SAMPLES):
         interpreter.set_tensor(source["index"], random.integers(-128, 128, source["shape"]).astype(np.int8))
         interpreter.invoke()
         for detail in interpreter.get_tensor_details():
             try:
-                kept.setdefault(detail["index"], []).append(interpreter.get_tensor(detail["index"]).copy())
+                seen.setdefault(detail["index"], []).append(interpreter.get_tensor(detail["index"]).copy())
             except ValueError:  # a temporary of the interpreter
                 continue
     tensors = {}
     for detail in interpreter.get_tensor_details():
         quantization = detail["quantization_parameters"]
-        if detail["index"] in kept and quantization["scales"].size:
-            codes = np.stack(kept[detail["index"]]).astype(np.int64)
+        if detail["index"] in seen and quantization["scales"].size:
+            codes = np.stack(seen[detail["index"]]).astype(np.int64)
             tensors[detail["index"]] = Tensor(codes, quantization["scales"], int(quantization["zero_points"][0]))
     return list(interpreter._get_ops_details()), tensors
 

@@ -31,7 +31,7 @@ from tinyhil.formats.format import Format
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.graph import Graph
 from tinyhil.lower import formats, lower, tied_values
-from tinyhil.lowering import loaded
+from tinyhil.lowering_context import loaded
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 QUICK = ("fixed16", "fixed8", "posit16es1", "float32", "int8")
@@ -109,6 +109,16 @@ def test_random_graphs_in_mixtures(first: int, tmp_path: Path) -> None:
     assert compared > 100
 
 
+def test_what_saturates_everywhere_is_said_not_to_be_compared(tmp_path: Path) -> None:
+    """A sum of products of 2**90 at least, in 16 bits for a thousandth of that."""
+    square = [node("MatMul", "x x", "y")]
+    graph = load(simple(square, {"x": (3, 3)}), tmp_path)
+    ranges = calibrate(graph, np.full((1, 3, 3), 0.01, np.float32), {})
+    assignment, x = Assignment("fixed16", {"x": "float32"}), np.full((4, 3, 3), 1e3, np.float32)
+    made = agreement(graph, lower(graph, assignment, ranges), formats(graph, assignment, ranges), x)
+    assert (made.checked, made.unchecked, made.saturated) == ((), (), ("y",))
+
+
 # ---- defects it was made for
 
 
@@ -147,7 +157,7 @@ DEFECTS: dict[str, tuple[Any, dict[str, Any], str, dict[str, str], str]] = {
     "softmax to floats": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed16", {"y": "float32"}, "y"),
     "softmax to posits": (SOFTMAX, {"tinyhil.lower._is_beyond": within}, "fixed8", {"y": "posit16es1"}, "y"),
     "softmax of signs": (SIGN, {"tinyhil.lower._is_beyond": within}, "float32", {}, "y"),
-    "gelu": (GELU, {"tinyhil.ops.single._function_of": lambda node: node.op}, "float32", {}, "y"),
+    "gelu": (GELU, {"tinyhil.ops.real_functions._function_of": lambda node: node.op}, "float32", {}, "y"),
     "epsilon": (NORM, {"tinyhil.ops.normalize._epsilon": coarse_epsilon}, "fixed8", FINE, "y.normalize"),
     "indices": (TOKENS, {"tinyhil.lower.integral_formats": lambda *_: {}}, "fixed8", {"i": "fixed16"}, "x"),
 }

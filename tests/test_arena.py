@@ -78,11 +78,16 @@ def reference_writes(program: Program, sample: np.ndarray) -> Written:
 
 
 def check_passes(program: Program, inputs: np.ndarray) -> None:
-    """With every combination of passes each tensor takes on the reference's values, one after the other."""
+    """With every combination of passes, and with the sample in the arena, each tensor takes on the reference's values,
+    one after the other."""
     wanted = run_reference(program, inputs)
     writes = reference_writes(program, inputs[-1])
-    for without in SUBSETS:
-        placed = place(program, without)
+    shared = program.with_input_in_arena()
+    cases = [(program, without) for without in SUBSETS] + [
+        (shared, without) for without in (ALL_NAMES, frozenset[str]())
+    ]
+    for case, without in cases:
+        placed = place(case, without)
         machine = Arena(placed)
         assert np.array_equal([machine.run(sample) for sample in inputs], wanted.outputs), without
         assert machine.written == writes, without

@@ -36,7 +36,7 @@ from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
-INSTRUCTIONS = 12
+INSTRUCTIONS = 16
 
 
 def clipped(chain: Chain) -> Chain:
@@ -94,6 +94,14 @@ def matrices() -> Iterator[tuple[str, Chain]]:
     for number, size in enumerate(sizes):
         after = ("", "Relu", "Clip")[number % 3]
         yield f"dense {size} {after}", dense(*size, after=after)
+    yield from ((f"largest {inner}", largest(inner)) for inner in (501, 510, 600))
+
+
+def largest(inner: int) -> Chain:
+    """A matrix product whose weights are the largest codes of either sign."""
+    chain = dense(inner, 6)
+    chain.constants["w"] = np.where(weights(inner, 6) < 0, -127, 127) / 128
+    return chain
 
 
 def residual() -> Chain:
@@ -166,14 +174,17 @@ def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path:
         (Blocks(4, 1, 4, (4, 2, 2, 3), (2, 1, 3)), 4),
         (Blocks(1, 9, 1, (3, 9), (1,)), 3),
         (Blocks(4, 4, 4, (10, 9), (1,), 4), 10),
+        (Blocks(2, 4, 4, (5, 3, 3, 3), (2, 1, 3), paired=True), 5),
+        (Blocks(4, 4, 4, (10, 9), (1,), 4, paired=True), 10),
         (Blocks(8, 1, 1, (21, 9), (1,), 4), 21),
         (Blocks(8, 1, 1, (6, 3), (1,), 4), 6),
+        (Blocks(8, 1, 1, (21, 9), (1,), 2), 21),
     ],
 )
 def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> None:
     shape = blocks.axes
-    codes = np.arange(1, 1 + np.prod(shape))
-    stored = in_blocks(codes, blocks)
+    codes = np.arange(1, 1 + np.prod(shape)) % 127 * (-1) ** (np.arange(np.prod(shape)) // 3)
+    stored = unpaired(in_blocks(codes, blocks), blocks) if blocks.paired else in_blocks(codes, blocks)
     whole = rows - rows % blocks.together if blocks.rest else rows
     groups = [(first, blocks.together) for first in range(0, whole, blocks.together)]
     groups += [(first, blocks.rest) for first in range(whole, rows, blocks.rest or 1)]
@@ -190,6 +201,42 @@ def test_orders_hold_every_weight_in_its_place(blocks: Blocks, rows: int) -> Non
     for row, elements in enumerate(by_row):
         wanted = expected[row].reshape(-1).tolist() if row < rows else []
         assert elements == wanted + [0] * (inner - len(wanted))
+
+
+def unpaired(stored: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """Rows and elements of paired blocks in turn, as they lie where they are not paired."""
+    both = stored.astype(np.int8).view("<i2").astype(np.int64)
+    row = both.astype(np.int8).astype(np.int64)
+    by_row = np.stack([row, (both - row) >> 8], axis=1).reshape(-1, 4, 2)[:, [0, 2, 1, 3]]
+    return by_row.transpose(0, 2, 1).reshape(-1)
+
+
+def dense_program(folder: Path, inner: int, smallest: int = -127) -> Program:
+    program = program_of(largest(inner), folder, "fixed8")
+    op = next(walk(program.body))
+    codes = program.constants[op.inputs[0]].copy()
+    codes.flat[0] = smallest
+    return replace(program, constants={**program.constants, op.inputs[0]: codes})
+
+
+@pytest.mark.parametrize(
+    ("core", "inner", "smallest", "paired"),
+    [
+        ("cortex-m7", 510, -127, True),
+        ("cortex-m7", 600, -127, False),  # sums of 25 bits
+        ("cortex-m7", 510, -128, False),  # -128 * 256 - 1 has more than 16 bits
+        ("cortex-m3", 510, -127, False),
+    ],
+)
+def test_rows_are_paired_where_no_sum_and_no_weight_is_too_large(
+    core: str, inner: int, smallest: int, paired: bool, tmp_path: Path
+) -> None:
+    arranged = arrange(dense_program(tmp_path, inner, smallest), core)
+    op = next(walk(arranged.body))
+    assert op.accumulator_bits == (24 if inner == 510 else 25)
+    blocks = arranged.tensors[op.inputs[0]].blocks
+    assert blocks is not None
+    assert blocks.paired == paired
 
 
 def test_nothing_changes_where_a_core_has_no_blocks(tmp_path: Path) -> None:

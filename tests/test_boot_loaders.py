@@ -19,7 +19,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.load import build_image
+from tinyhil.harness.measure.flash_model import build_image
 
 
 @pytest.fixture(scope="module")

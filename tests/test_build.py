@@ -211,7 +211,7 @@ DIRECT = {  # what firmware/platform is expected to say to the compiler, written
     "uno": "-mmcu=atmega328p -O2 -DF_CPU=16000000L -DHIL_BOARD_UNO -DHIL_CHIP_ATMEGA328P",
     "due": "-mcpu=cortex-m3 -mthumb -falign-functions=16 -falign-loops=16 -O2 -DF_CPU=84000000L -DHIL_BOARD_DUE "
     "-DHIL_CHIP_SAM3X8E",
-    "h747": "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16 -O2 -DF_CPU=64000000L -DHIL_BOARD_H747 "
+    "h747": "-mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16 -O2 -DF_CPU=400000000L -DHIL_BOARD_H747 "
     "-DHIL_CHIP_STM32H747",
 }
 COMMON = (

@@ -12,13 +12,13 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import CORES, arrange
-from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, in_chains, period_of
+from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Op, Program, Role, Tensor, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 COUNT = 6
@@ -101,6 +101,21 @@ def test_what_others_read_is_stored() -> None:
     assert isinstance(chain, Chain)
     assert isinstance(other, Op)
     assert (chain.name, chain.stored) == ("first..second", {"a", "y"})
+
+
+def test_what_the_next_step_reads_is_stored() -> None:
+    """The first operation of a loop's body reads what the last one of the chain made a step ago."""
+    program, placed = moved_chain({"p": 16, "q": 32, "a": 60, "y": 70}, COUNT, {})
+    *fills, first, second = program.body
+    assert isinstance(first, Op)
+    start = Op("fill", "fill_y", (), "y", {"count": COUNT, "value": 0})
+    loop = Loop("steps", 3, (), (replace(first, inputs=("y", "p")), second))
+    last = Op("move", "away", ("q",), "z", {"count": COUNT})
+    tensors = {**program.tensors, "z": replace(program.tensors["y"], name="z")}
+    looped = replace(program, tensors=tensors, body=(*fills, start, loop, last), output="z")
+    (chain,) = in_chains(looped, placed, loop.body)
+    assert isinstance(chain, Chain)
+    assert chain.stored == {"y"}
 
 
 def functions_of(default: str, folder: Path) -> list[Program]:

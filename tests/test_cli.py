@@ -343,9 +343,9 @@ def test_a_board_that_resets_in_the_middle(tmp_path: Path, files: Path) -> None:
         wire.reset_after_bytes = 2000
         done = hil(*port_arguments(files, wire.port, "uno", 30), cwd=tmp_path)
         check_failure(done, 7, "restarted")
-        kept = finished_samples(tmp_path / "results")
-        assert 0 < kept < TINY_SAMPLES
+        finished = finished_samples(tmp_path / "results")
+        assert 0 < finished < TINY_SAMPLES
         again = hil(*port_arguments(files, wire.port, "uno", 30), "--json", cwd=tmp_path)
     record = record_of(again)
-    assert f"resuming, {kept} of {TINY_SAMPLES}" in again.stderr
+    assert f"resuming, {finished} of {TINY_SAMPLES}" in again.stderr
     assert (record["bit_exact"], record["samples"], record["flaky"]) == (True, TINY_SAMPLES, False)

@@ -150,11 +150,11 @@ def test_interrupted_runs_resume(board: str, how: signal.Signals, walks: Path, t
     assert out == ""
     if how == signal.SIGINT:
         check_failure(subprocess.CompletedProcess([], running.returncode, out, err), 130, "interrupted", "resumes")
-    kept = finished_samples(tmp_path / "results")
-    assert 5 <= kept < samples[1]
+    resumable = finished_samples(tmp_path / "results")
+    assert 5 <= resumable < samples[1]
     again = hil(*long_run(walks, board), *samples, cwd=tmp_path)
     record = record_of(again)
-    assert f"resuming, {kept} of {samples[1]}" in again.stderr
+    assert f"resuming, {resumable} of {samples[1]}" in again.stderr
     assert_same(record, whole)
     assert finished_samples(tmp_path / "results") == 0
     assert len(list((tmp_path / "results").rglob("*.json"))) == 1
@@ -189,10 +189,10 @@ def test_a_torn_partial_file_is_no_obstacle(walks: Path, tmp_path: Path) -> None
     running.communicate()
     (partial,) = (tmp_path / "results").rglob("*.partial.jsonl")
     good = partial.read_bytes()
-    kept = good.count(b"\n")
+    resumable = good.count(b"\n")
     partial.write_bytes(good + b'{"sample": 150, "output": "00')
     again = hil(*arguments, cwd=tmp_path)
-    assert f"resuming, {kept} of 200" in again.stderr
+    assert f"resuming, {resumable} of 200" in again.stderr
     assert record_of(again)["bit_exact"] is True
 
 

@@ -83,9 +83,9 @@ def test_the_formula_as_printed_cuts_half_and_in_e5m2_nearly_all(name: str, shar
 
 def test_sketches_keep_the_ends_and_the_distribution() -> None:
     values = RANDOM.normal(size=100_000)
-    kept = sketch(values)
-    assert (kept[0], kept[-1], len(kept)) == (values.min(), values.max(), 4096)
-    assert np.quantile(kept, [0.1, 0.5, 0.9]) == pytest.approx(np.quantile(values, [0.1, 0.5, 0.9]), abs=0.01)
+    sketched = sketch(values)
+    assert (sketched[0], sketched[-1], len(sketched)) == (values.min(), values.max(), 4096)
+    assert np.quantile(sketched, [0.1, 0.5, 0.9]) == pytest.approx(np.quantile(values, [0.1, 0.5, 0.9]), abs=0.01)
 
 
 def test_formats_follow_the_method() -> None:

@@ -20,8 +20,8 @@ from wire_bench import ROOT
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import load_ranges
 from tinyhil.codegen.body import tensors_of
-from tinyhil.codegen.calls import const_name
 from tinyhil.codegen.identifiers import comment, identifiers
+from tinyhil.codegen.kernel_calls import const_name
 from tinyhil.codegen.model import Target, emit_model, header_of
 from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
@@ -47,7 +47,7 @@ WHOLE = Transfer(False, 1, 8, 0, 0, 8)
 
 
 def emitted(program: Program, transfer: Transfer = WHOLE) -> dict[str, str]:
-    return emit_model(program, plan(problem_of(program)), [Target("host", 10**9, transfer)], bytes(range(8)))
+    return emit_model(program, plan(problem_of(program)), [Target("host", transfer)], bytes(range(8)))
 
 
 def small(folder: Path, nodes: list[onnx.NodeProto], count: int = 4) -> Program:
@@ -326,6 +326,19 @@ def test_every_transfer_gives_the_same_results(name: str, mode: int, tmp_path: P
     assert len(found) == (5 if name in STREAMABLE else 2)
     for transfer in found.values():
         assert np.array_equal(stream_on_host(program, transfer, inputs, tmp_path, mode), wanted)
+
+
+def test_a_sample_in_the_arena_is_written_over(tmp_path: Path) -> None:
+    """The next one waits for the result, in either mode."""
+    program = small(tmp_path, [node("Relu", "x", "r"), node("Mul", "r r", "y")], 300).with_input_in_arena()
+    found = plan(problem_of(program))
+    assert found.offsets[program.input] == found.offsets["r"]
+    inputs = extreme_inputs(program, 5, random_rows=5)
+    transfer = choose_transfer(program, found.peak_bytes, 4096, "b")
+    assert transfer == Transfer(False, 1, 128, 0, 0, 600, in_arena=True)
+    for mode in (protocol.QUIET, protocol.STREAM):
+        got = stream_on_host(program, transfer, inputs, tmp_path, mode)
+        assert np.array_equal(got, run_reference(program, inputs).outputs)
 
 
 @pytest.mark.parametrize("nodes", [[node("Identity", "x", "y")], [node("Flatten", "x", "y", axis=0)]])

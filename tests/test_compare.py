@@ -16,7 +16,7 @@ from wire_bench import write_tiny_model
 from tinyhil.harness.measure.bench_stats import Summary, Times, bootstrap, compare_times, spread
 from tinyhil.harness.records.compare import compare
 from tinyhil.harness.records.figures import figures
-from tinyhil.harness.records.table import changes
+from tinyhil.harness.records.side_by_side import changes
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -13,7 +13,7 @@ from hil_command import hil
 from onnx_models import node, simple
 
 import tinyhil
-from tinyhil.codegen.constants import BINARY_BYTES
+from tinyhil.codegen.constants import BINARY_BYTES, Binary
 from tinyhil.codegen.model import Source
 
 SIDE = 400  # 64 KB and more in every format below
@@ -100,3 +100,14 @@ def test_an_exported_library_is_text(tmp_path: Path) -> None:
     assert not [name for name in names if name.endswith((".bin", ".S", ".s"))]
     assert "incbin" not in text
     assert f"[{SIDE**2}] HIL_FLASH" in text
+
+
+def test_arrays_of_a_binary_begin_at_words() -> None:
+    binary = Binary()
+    first = binary.array("int8_t", "first", np.arange(1, 6, dtype=np.int8))
+    second = binary.array("int16_t", "second", np.array([-2, 3], "<i2"))
+    assert bytes(binary.content) == bytes((1, 2, 3, 4, 5, 0, 0, 0, 0xFE, 0xFF, 3, 0))
+    assert first[0] == 'extern "C" const int8_t first[5] __asm__("constant_first");'
+    assert '.incbin \\"@BINARY@\\", 0, 5' in first[1]
+    assert '.incbin \\"@BINARY@\\", 8, 4' in second[1]
+    assert ".size constant_second, 4" in second[1]

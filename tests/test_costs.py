@@ -25,8 +25,8 @@ from tinyhil.harness.cli import main
 from tinyhil.harness.search.cost_table import CostTable, Version, describer
 from tinyhil.search.anchor import least
 from tinyhil.search.costs import Additive, Costs, Described, Limits, Operation, Row, Run
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import ARENA, CONSTANT, Candidate, Choice, Space
 from tinyhil.search.strategies import make_strategy
 
@@ -260,8 +260,8 @@ def searched(folder: Path, *arguments: str) -> Done:
     """In this process: a test makes several searches, and starting Python takes longer than some of them."""
     given = ("--inputs", "x.npz", "--evaluations", "8", "--evaluator", "reference", "--device-samples", "10")
     out, err = io.StringIO(), io.StringIO()
-    told = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-    with contextlib.chdir(folder), told[0], told[1], pytest.raises(SystemExit) as end:
+    redirected = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with contextlib.chdir(folder), redirected[0], redirected[1], pytest.raises(SystemExit) as end:
         main(["search", "--model", "net.onnx", *given, *arguments])
     return Done(int(end.value.code or 0), out.getvalue(), err.getvalue())
 

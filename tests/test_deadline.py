@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -54,7 +55,13 @@ def test_a_board_that_never_gets_a_processor_is_given_up(world: World) -> None:
     assert limit.is_over()
 
 
-def test_what_the_kernel_says() -> None:
+def test_what_the_kernel_says(tmp_path: Path) -> None:
+    for thread, text in (("1", "7 2000000000 9\n"), ("2", "7 500000000 9\n")):
+        (tmp_path / "task" / thread).mkdir(parents=True)
+        (tmp_path / "task" / thread / "schedstat").write_text(text)
+    assert starved_s(f"..{tmp_path}") == pytest.approx(2.5)
+    (tmp_path / "task" / "1" / "schedstat").write_text("7\n")
+    assert starved_s(f"..{tmp_path}") == 0
     assert starved_s(os.getpid()) >= 0
     assert starved_s("self") <= starved_s("self")
     assert starved_s(2**22 + 1) == 0

@@ -14,7 +14,7 @@ from hil_command import hil
 from rich.console import Console
 
 from tinyhil.errors import EXIT_GATE, EXIT_OK
-from tinyhil.harness.doctor import ports
+from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
 from tinyhil.harness.doctor.installed import checks, exit_code, report
 
@@ -104,19 +104,19 @@ def test_the_report_and_its_verdict(statuses, code, verdict) -> None:
 
 
 def test_a_slow_latency_timer_is_named_with_its_remedy(tmp_path: Path) -> None:
-    (fine,) = ports.latencies(tmp_path)
+    (fine,) = serial_ports.latencies(tmp_path)
     assert (fine.status, fine.found) == ("ok", "no FTDI adapter attached")
     for port, milliseconds in {"ttyUSB0": "16", "ttyUSB1": "1", "ttyUSB2": "unreadable"}.items():
         folder = tmp_path / "bus/usb-serial/devices" / port
         folder.mkdir(parents=True)
         (folder / "latency_timer").write_text(f"{milliseconds}\n")
-    (slow,) = ports.latencies(tmp_path)
+    (slow,) = serial_ports.latencies(tmp_path)
     assert (slow.name, slow.status) == ("latency of ttyUSB0", "warn")
     assert slow.found.startswith("16 ms")
     path = tmp_path / "bus/usb-serial/devices/ttyUSB0/latency_timer"
     assert slow.remedy == f"echo 1 | sudo tee {path}"
     path.write_text("1\n")
-    (fine,) = ports.latencies(tmp_path)
+    (fine,) = serial_ports.latencies(tmp_path)
     assert fine.found == "1 ms: ttyUSB0, ttyUSB1"
 
 
@@ -124,9 +124,9 @@ def test_modem_manager_is_found_among_the_processes(tmp_path: Path) -> None:
     for pid, name in {"1": "init", "77": "ModemManager2", "78": "bash"}.items():
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "comm").write_text(f"{name}\n")
-    assert ports.modem_manager(tmp_path).status == "ok"
+    assert serial_ports.modem_manager(tmp_path).status == "ok"
     (tmp_path / "78" / "comm").write_text("ModemManager\n")
-    found = ports.modem_manager(tmp_path)
+    found = serial_ports.modem_manager(tmp_path)
     assert (found.status, "process 78" in found.found) == ("warn", True)
     assert "ID_MM_DEVICE_IGNORE" in found.remedy
 
@@ -135,11 +135,11 @@ def test_a_user_outside_the_group_is_told_how_to_join(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     monkeypatch.setattr("os.getegid", lambda: 12345)
     monkeypatch.setattr("os.getgroups", lambda: [12345])
-    found = ports.group([])
+    found = serial_ports.group([])
     assert (found.status, found.found) == ("warn", "not a member of dialout")
     assert found.remedy == "sudo usermod -aG dialout $USER; log in again"
     monkeypatch.setattr("os.getgroups", lambda: [__import__("grp").getgrnam("dialout").gr_gid])
-    assert ports.group([]).status == "ok"
+    assert serial_ports.group([]).status == "ok"
 
 
 # ---- the echo test of a wire ----

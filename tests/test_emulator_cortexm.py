@@ -40,7 +40,7 @@ class Chip:
 
 
 DUE = Chip("sam3x8e", ("-mcpu=cortex-m3", "-mthumb"), 0x20088000, 84_000_000)
-H747 = Chip("stm32h747", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), 0x24080000, 64_000_000)
+H747 = Chip("stm32h747", ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), 0x20020000, 64_000_000)
 M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 L4R5 = Chip("stm32l4r5", M4, 0x200A0000, 120_000_000)
 CHIPS = (DUE, H747, L4R5)
@@ -66,7 +66,8 @@ def compiler_command(chip: Chip, name: str, elf: Path) -> list[str | Path]:
     sources = [PROGRAMS / f"{name}.cpp", *sorted((ROOT / "firmware" / "hal" / chip.name).glob("*.cpp"))]
     script = ROOT / "firmware" / "hal" / chip.name / f"{chip.name}.ld"
     paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{script}"]
-    return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *paths, *sources, "-o", elf]
+    definitions = [f"-DF_CPU={chip.clock_hz}L", "-DHIL_CHIP_" + chip.name.upper()]
+    return ["arm-none-eabi-gcc", *FLAGS, *chip.machine, *definitions, *paths, *sources, "-o", elf]
 
 
 @functools.cache

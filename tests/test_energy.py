@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from onnx_models import node, simple
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.energy.cost import energy_of
 from tinyhil.harness.energy.counts import Operand, Operation, count_operations
+from tinyhil.harness.energy.sample_energy import energy_of
 from tinyhil.harness.energy.session import AS_LISTS
 from tinyhil.harness.energy.technology import Technology, find_technology
 from tinyhil.harness.job import open_model

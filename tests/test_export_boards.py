@@ -205,5 +205,5 @@ def test_the_example_sketch_runs(core: list[Path], tmp_path: Path) -> None:
     codes, _ = quantize_inputs(program, np.full((1, 64), -1, np.float32))
     outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
     with emulated([UNOSIM, "--image", image], tmp_path / "port") as port:
-        told = [port.readline().strip() for _ in range(5)]
-    assert told == [str(outputs.argmax()).encode()] * 5
+        lines = [port.readline().strip() for _ in range(5)]
+    assert lines == [str(outputs.argmax()).encode()] * 5

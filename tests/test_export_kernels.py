@@ -75,9 +75,9 @@ def test_every_declaration_of_the_kernels_has_a_name() -> None:
     """Whoever uses everything gets everything: nothing of the kernels is beyond the parser."""
     kernels = all_kernels()
     words = set(re.findall(r"\w+", "\n".join(kernels.values())))
-    kept = subset(kernels, words | {f"{word}_rows" for word in words} | {f"single_{word}" for word in words})
-    assert set(kept) == set(kernels) - {ALL}
-    for name, text in kept.items():
+    subsets = subset(kernels, words | {f"{word}_rows" for word in words} | {f"single_{word}" for word in words})
+    assert set(subsets) == set(kernels) - {ALL}
+    for name, text in subsets.items():
         before = [line for line in kernels[name].splitlines() if line and not line.startswith(("//", "#include"))]
         after = [line for line in text.splitlines() if line and not line.startswith(("//", "#include"))]
         assert after == before, name

@@ -81,15 +81,15 @@ def names(crashes: list[Crash]) -> list[str]:
 
 
 def check_crash(crash: Crash, files: Path, folder: Path) -> None:
-    board, what, code, words, kept = crash
+    board, what, code, words, finished = crash
     good, bad = build_both(board, files / "tiny.onnx", files / "tiny.ranges.json", SABOTAGES[what])
     boards = board_file(folder, CHIPS[board], disguised(good, bad, folder))
     done = hil(*arguments(files, board), "--boards-file", boards, cwd=folder)
     check_failure(done, code, *words, logs=True)
-    assert finished_samples(folder / "results") == kept
+    assert finished_samples(folder / "results") == finished
     again = hil(*arguments(files, board), cwd=folder)  # the firmware is fixed
     assert record_of(again)["equal_samples"] == SAMPLES
-    assert (f"resuming, {kept} of {SAMPLES}" in again.stderr) == (kept > 0)
+    assert (f"resuming, {finished} of {SAMPLES}" in again.stderr) == (finished > 0)
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=names(CRASHES))
@@ -289,13 +289,13 @@ def test_a_brown_out_ends_the_run_and_the_next_one_resumes(files: Path, h747: Be
         cable.pull_after_bytes = 700
         done = hil(*cable_run(files, cable.link), cwd=tmp_path)
         check_failure(done, 6, "by-id", "cable", "the same command resumes", logs=True)
-        kept = finished_samples(tmp_path / "results")
-        assert 0 < kept < SAMPLES
+        finished = finished_samples(tmp_path / "results")
+        assert 0 < finished < SAMPLES
         wait_until(cable.link.exists)
         again = hil(*cable_run(files, cable.link), cwd=tmp_path)
     assert len(set(cable.names)) == 2
     assert record_of(again)["equal_samples"] == SAMPLES
-    assert f"resuming, {kept} of {SAMPLES}" in again.stderr
+    assert f"resuming, {finished} of {SAMPLES}" in again.stderr
 
 
 def test_a_brown_out_survived_by_a_retry_is_called_flaky(files: Path, h747: Bench, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def kill_until_done(arguments: list[object], folder: Path, delays_s: list[float]
     """Start `hil`, kill it after each delay, then let it finish. Finished samples never become fewer."""
     import os
 
-    finished, kept = False, 0
+    finished, before = False, 0
     for delay_s in delays_s:
         running = subprocess.Popen(
             command(*arguments),
@@ -98,8 +98,8 @@ def kill_until_done(arguments: list[object], folder: Path, delays_s: list[float]
         if finished:
             break
         now = finished_samples(folder / "results")
-        assert now >= kept
-        kept = now
+        assert now >= before
+        before = now
     last = hil(*arguments, cwd=folder, **environment)
     return record_of(last)
 
@@ -154,14 +154,14 @@ def test_a_disk_that_fills_up_while_recording(files: Path, small_disk: Path, tmp
     assert hil(*tiny(files, "host", "--results", "elsewhere"), cwd=tmp_path).returncode == 0
     done = hil(*arguments, cwd=tmp_path)
     check_failure(done, 2, "No space left on device", "--results", logs=True)
-    kept = finished_samples(small_disk / "results")
-    assert 0 < kept < 400
+    before = finished_samples(small_disk / "results")
+    assert 0 < before < 400
     subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
     again = hil(*arguments, cwd=tmp_path)
     assert record_of(again)["equal_samples"] == 400
     assert "resuming, " in again.stderr
     resumed = int(again.stderr.split("resuming, ")[1].split()[0])
-    assert kept - 1 <= resumed <= kept  # the last line may be torn
+    assert before - 1 <= resumed <= before  # the last line may be torn
 
 
 @pytest.mark.parametrize("kilobytes", [20, 650], ids=["sources", "program"])

@@ -40,7 +40,7 @@ from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards, BoardSpec, load_boards
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.load import build_image
+from tinyhil.harness.measure.flash_model import build_image
 from tinyhil.harness.measure.run import Outcome, how_loaded, run
 from tinyhil.harness.records.record import store
 

@@ -21,8 +21,8 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.formats.minifloat import E2M1, E3M0, E4M3, E5M2, Minifloat
 from tinyhil.formats.posit import Posit
+from tinyhil.formats.quire import Window
 from tinyhil.formats.single import BFLOAT16, FLOAT16, FLOAT32, Single
-from tinyhil.formats.window import Window
 
 POSITS = tuple(Posit(bits, es) for bits in range(6, 17) for es in range(4))
 ML_DTYPES = (
@@ -369,5 +369,5 @@ def test_rounding_to_odd(bits: int) -> None:
         while total and size < unit * 2 ** (bits - 1):
             unit /= 2
         whole, rest = divmod(size, unit)
-        kept = whole | 1 if rest else whole
-        assert Fraction(value) == (kept if total > 0 else -kept) * unit
+        sticky = whole | 1 if rest else whole
+        assert Fraction(value) == (sticky if total > 0 else -sticky) * unit

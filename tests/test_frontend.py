@@ -70,9 +70,9 @@ def looped(change: Callable[[onnx.NodeProto], Any]) -> onnx.ModelProto:
 
 
 def drop(message: onnx.NodeProto, attribute: str) -> None:
-    kept = [a for a in message.attribute if a.name != attribute]
+    attributes = [a for a in message.attribute if a.name != attribute]
     del message.attribute[:]
-    message.attribute.extend(kept)
+    message.attribute.extend(attributes)
 
 
 def set_ints(message: onnx.NodeProto, attribute: str, values: Any) -> None:

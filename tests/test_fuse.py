@@ -42,9 +42,9 @@ def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:
 
 def thinned(array: np.ndarray, every: int) -> np.ndarray:
     """Most weights zero, one row of them all."""
-    kept = array * (np.arange(array.size).reshape(array.shape) % every == 0)
-    kept[:, 0] = 0
-    return kept.astype(np.float32)
+    nonzero = array * (np.arange(array.size).reshape(array.shape) % every == 0)
+    nonzero[:, 0] = 0
+    return nonzero.astype(np.float32)
 
 
 def prototypes(axes: Sequence[int] = (1,), keepdims: int = 0, power: bool = False) -> onnx.ModelProto:
@@ -186,9 +186,9 @@ def test_index_lists_hold_the_matrix() -> None:
     np.testing.assert_array_equal(matrix(table, values, 3, 4), weights)
 
 
-@pytest.mark.parametrize(("kept", "pays"), [(0, False), (1, True), (33, True), (34, False), (100, False)])
-def test_the_cost_rule(kept: int, pays: bool) -> None:
-    weights = (np.arange(100) < kept).astype(np.int64).reshape(4, 25)
+@pytest.mark.parametrize(("nonzero", "pays"), [(0, False), (1, True), (33, True), (34, False), (100, False)])
+def test_the_cost_rule(nonzero: int, pays: bool) -> None:
+    weights = (np.arange(100) < nonzero).astype(np.int64).reshape(4, 25)
     assert list_pays(weights, 2) == pays
 
 

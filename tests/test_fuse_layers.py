@@ -227,18 +227,18 @@ def test_the_result_takes_the_place_of_the_addend(tmp_path: Path) -> None:
     assert plan(problem_of(lowered(own, "fixed8"))).peak_bytes == 2 * 60
 
 
-KEPT = {
+NOT_FUSED = {
     "another reader": [node("Gemm", "x w b", "z"), node("Relu", "z", "r"), node("Mul", "r z", "y")],
     "a layer made before its addend": [node("Gemm", "x w b", "m"), node("Tanh", "x", "t"), node("Add", "m t", "y")],
     "a smaller addend": [node("Gemm", "x w b", "m"), node("ReduceSum", "x a", "t"), node("Add", "m t", "y")],
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", NOT_FUSED)
 def test_what_stays_apart(name: str, tmp_path: Path) -> None:
-    used = {value for made in KEPT[name] for value in made.input}
+    used = {value for made in NOT_FUSED[name] for value in made.input}
     constants = {key: value for key, value in {**MATRICES, "a": [1]}.items() if key in used}
-    program = lowered(load(simple(KEPT[name], {"x": ROWS}, constants), tmp_path), "fixed16")
+    program = lowered(load(simple(NOT_FUSED[name], {"x": ROWS}, constants), tmp_path), "fixed16")
     assert "dense_bias" in kernels(program)
 
 

@@ -255,9 +255,9 @@ def test_records_that_are_none(name: str, command: tuple[str, ...], tmp_path: Pa
 
 
 def test_every_record_kept_here_is_one() -> None:
-    kept = [*(ROOT / "results/golden").glob("*/*.json"), *(ROOT / "results/uno").glob("*/*.json")]
-    assert len(kept) > 50
-    for path in kept:
+    committed = [*(ROOT / "results/golden").glob("*/*.json"), *(ROOT / "results/uno").glob("*/*.json")]
+    assert len(committed) > 50
+    for path in committed:
         figures(read_record(path))
 
 

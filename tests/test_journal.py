@@ -104,8 +104,8 @@ def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
     assert process.wait() == 0, err
     assert {key: value for key, value in json.loads(out).items() if key in alone} == alone
     assert len(claimers(shared)) > 1, "others helped"
-    told = [line["tell"] for line in lines_of(shared) if "tell" in line]
-    assert len(told) == len(set(told)) > 20
+    answered = [line["tell"] for line in lines_of(shared) if "tell" in line]
+    assert len(answered) == len(set(answered)) > 20
     again = figures(hil(*SEARCH, "--workers", 1, "--strategy", "random", "--set", "trials=20", cwd=shared))
     assert again["strategy"] == "random"
     assert figures(hil(*SEARCH, "--strategy", "random", "--set", "trials=20", cwd=tmp_path / "alone")) == again

@@ -1,13 +1,17 @@
-"""C and C++ keep their shape, and cppcheck finds nothing in them."""
+"""Code keeps its shape: C and C++ are formatted, cppcheck finds nothing in them, files and functions stay short."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES = 500
+MOST_LINES_OF_A_FUNCTION = 60
 
 
 def test_cpp_is_formatted_and_free_of_warnings() -> None:
@@ -15,3 +19,30 @@ def test_cpp_is_formatted_and_free_of_warnings() -> None:
     found = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     run = subprocess.run([ROOT / ".ci/lint-cpp"], cwd=ROOT, env=found, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """Those of a module, of its classes and functions."""
+    for item in body:
+        if isinstance(item, ast.FunctionDef):
+            yield item
+        if isinstance(item, ast.FunctionDef | ast.ClassDef):
+            yield from functions(item.body)
+
+
+def test_files_and_functions_fit_a_reader() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    endings = (".py", ".c", ".h", ".cpp", ".hpp")
+    sources = [path for path in listed if path.endswith(endings) and "/golden/" not in path and (ROOT / path).is_file()]
+    assert len(sources) > 700
+    assert [path for path in sources if (ROOT / path).read_text().count("\n") > MOST_LINES] == []
+    long = [
+        f"{path}:{item.lineno} {item.name}"
+        for path in sources
+        if path.endswith(".py")
+        for item in functions(ast.parse((ROOT / path).read_text()).body)
+        if (item.end_lineno or 0) - item.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+    assert long == []

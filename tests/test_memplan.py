@@ -129,6 +129,15 @@ def test_what_can_not_stack() -> None:
         check(many, replace(memplan.plan(many), how="set", witnesses=names))
 
 
+def test_what_is_fixed_lies_in_the_only_region_and_nothing_takes_no_room() -> None:
+    named = Buffer("b", 4, 1, 2, offset=16, region="arena")
+    assert plan(Problem((Buffer("a", 4, 0, 1, offset=8), named))).peak_bytes == 20
+    assert plan(Problem((Buffer("a", 0, 0, 2, offset=18), named))).peak_bytes == 20
+    assert plan(Problem((Buffer("a", 0, 0, 1, offset=100), Buffer("b", 4, 0, 1)))).peak_bytes == 4
+    with pytest.raises(ProblemError, match="fixed offsets 16 and 18 overlap at instant 1"):
+        Problem((named, Buffer("a", 4, 0, 2, offset=18)))
+
+
 def test_fixed_offsets_bound() -> None:
     assert lower_bound(Problem((Buffer("a", 4, 0, 2, offset=96),))) == memplan.Bound(100, "fixed")
 

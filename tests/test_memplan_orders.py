@@ -12,11 +12,11 @@ from test_memplan_planners import SLOW_OK, aliased, buffers
 from benchmarks.hard_planning import instance
 from tinyhil import memplan
 from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat, orders
+from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, STOPPED, Block, Result, accepted_groups, make_blocks
 from tinyhil.memplan.csv import read_problem
-from tinyhil.memplan.exact import STRATEGIES, run_strategy
+from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.orders import EFFORTS, Effort, search_orders
-from tinyhil.memplan.progress import Account, Solved
 
 INSTANCES = Path(__file__).parent / "instances"
 

@@ -10,19 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
+from benchmarks import hard_planning
 from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
-from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, native
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores
 from tinyhil.memplan.algorithm_x import Links, cover, encode
-from tinyhil.memplan.blocks import EXHAUSTED, FOUND, Search, make_blocks, make_instance, split
+from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FOUND, Search, make_blocks, make_instance, split
+from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compiled
 from tinyhil.memplan.csv import read_problem
-from tinyhil.memplan.exact import STRATEGIES, run_strategy
-from tinyhil.memplan.native import backend, place_compiled, search_compiled
+from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.placing import Placing, place_in_order
-from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.search_core import FIRST_RESTART, search_python
 from tinyhil.memplan.stack import can_stack
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
@@ -179,6 +180,17 @@ def test_compiled_core_equals_the_python_one(found: tuple[Buffer, ...], slack: i
         assert search_compiled(instance, search) == search_python(instance, search)
 
 
+def test_a_search_that_begins_anew_is_the_same_in_both_forms() -> None:
+    """18 buffers whose plan takes two restarts; the sections that failed are chosen first."""
+    problem = hard_planning.instance(7, "both", (14, 40))
+    instance, limit = make_instance(make_blocks(problem), memplan.lower_bound(problem).bytes)
+    search = Search(limit, 2000, FAILING, 1)
+    found = search_compiled(instance, search)
+    assert found is not None
+    assert found == search_python(instance, search)
+    assert (found.state, found.nodes > 2 * FIRST_RESTART) == (FOUND, True)
+
+
 @SLOW_OK
 @given(found=buffers(30), fit=st.sampled_from(("first", "best")), bucket=st.sampled_from((2, 100)))
 def test_compiled_placing_equals_the_python_one(found: tuple[Buffer, ...], fit: str, bucket: int) -> None:
@@ -186,7 +198,7 @@ def test_compiled_placing_equals_the_python_one(found: tuple[Buffer, ...], fit: 
     placing = Placing(Problem(sized))
     placing.place_all(sized, fit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "BUFFERS_PER_BUCKET", bucket)
+        patch.setattr(compiled_cores, "BUFFERS_PER_BUCKET", bucket)
         assert place_compiled(sized, fit) == [placing.offsets[buffer.name] for buffer in sized]
 
 
@@ -241,6 +253,13 @@ def test_very_many_buffers_in_no_time(count: int) -> None:
     assert best.gap_bytes <= 0.035 * best.lower_bound_bytes
 
 
+def test_more_rounds_over_very_many_buffers_never_give_a_worse_plan() -> None:
+    problem = crowd(5000)
+    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (1, 250_000, 500_000)]
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < peaks[0]
+
+
 def test_buffers_that_only_python_can_place_are_not_stacked_when_time_is_over() -> None:
     buffers = crowd(3000).buffers
     problem = Problem(buffers, aliases=(Alias(buffers[0].name, buffers[1].name),))
@@ -253,7 +272,7 @@ def test_buffers_that_only_python_can_place_are_not_stacked_when_time_is_over() 
 def test_python_core_gives_the_same_plan() -> None:
     """Without a compiler: the same plan, and the report says which core searched."""
     text = (
-        "import memplan; from memplan.native import backend; from memplan import *\n"
+        "import memplan; from memplan.compiled_cores import backend; from memplan import *\n"
         "b = [Buffer(str(k), 7 + k * 5 % 11, k % 6, k % 6 + 1 + k % 4) for k in range(14)]\n"
         "p = memplan.plan(Problem(tuple(b)), 'branch-and-bound')\n"
         "print(backend(), sorted(p.offsets.items()), p.statement)"
@@ -305,6 +324,24 @@ def test_fixed_offsets_are_kept() -> None:
                 memplan.plan(problem, name)
             continue
         assert memplan.plan(problem, name).offsets["a"] == 4
+
+
+@SLOW_OK
+@given(found=buffers(8), offsets=st.lists(st.integers(0, 9), min_size=8), few=st.data())
+def test_whatever_is_fixed_is_kept(found: tuple[Buffer, ...], offsets: list[int], few: st.DataObject) -> None:
+    """Some buffers of a plan that is known, with or without a name of the only region, and sizes of nothing."""
+    known = {b.name: at * b.alignment for b, at in zip(found, offsets, strict=False)}
+    named = few.draw(st.lists(st.sampled_from((None, "arena")), min_size=8, max_size=8))
+    whose = [
+        replace(b, offset=known[b.name], region=name) if few.draw(st.booleans()) else b
+        for b, name in zip(found, named, strict=False)
+    ]
+    try:
+        problem = Problem(tuple(whose))
+    except ProblemError:  # what is fixed overlaps
+        reject()
+    for name in sorted(set(QUICK) - ONE_REGION):
+        memplan.check(problem, memplan.plan(problem, name, BUDGET[name]))
 
 
 def test_regions_are_filled_in_order_of_preference() -> None:

@@ -27,9 +27,9 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.mlperf.accuracy import agrees, area_under_curve
 from tinyhil.harness.mlperf.benchmarks import BENCHMARKS, benchmark_of
-from tinyhil.harness.mlperf.data import calibration, official_folder
-from tinyhil.harness.mlperf.device import Device, ProtocolError
+from tinyhil.harness.mlperf.evaluation_sets import calibration, official_folder
 from tinyhil.harness.mlperf.performance import gate_of, measure
+from tinyhil.harness.mlperf.runner_protocol import Device, ProtocolError
 from tinyhil.harness.mlperf.session import Ready, Running, Wanted, prepare, switched_on
 
 FORMATS = ("fixed16", "posit16es1", "fp8e4m3", "nf4", "bfloat16", "fixed5")
@@ -407,7 +407,7 @@ def test_the_official_runner_drives_an_emulated_board(
         pytest.skip("HIL_MLPERF_RUNNER names no folder benchmark/runner of github.com/mlcommons/tiny")
     for name in ("usb", "sklearn", "matplotlib"):
         pytest.importorskip(name, reason=f"the official runner needs {name}")
-    from tinyhil.harness.mlperf.data import Evaluation
+    from tinyhil.harness.mlperf.evaluation_sets import Evaluation
 
     ready = made(tiny, "nucleo_l4r5", "int8", realtime=True)  # its five runs must take ten seconds of ours, too
     raw = np.random.default_rng(2).integers(0, 256, (24, 490), np.uint8)

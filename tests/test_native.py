@@ -132,7 +132,7 @@ def test_one_place_for_all(tmp_path: Path) -> None:
     )
     assert done.returncode == 4
     assert done.stderr == "setup: /bin/false could not build the host engine (no output)\n"
-    program = "from memplan.native import backend; print(backend())"
+    program = "from memplan.compiled_cores import backend; print(backend())"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )

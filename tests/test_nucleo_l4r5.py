@@ -15,7 +15,7 @@ from tinyhil.harness.boards.flash import TOOLS, identify
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.load import build_image
+from tinyhil.harness.measure.flash_model import build_image
 
 RUN = ("run", "--model", "digits_cnn", "--format", "fixed8", "--samples", 3, "--json")
 

@@ -25,6 +25,7 @@ from ops_models import (
     proto,
     recurrent,
     rnd,
+    rnn_pool,
     shape_of,
 )
 from random_models import extreme_inputs
@@ -105,7 +106,7 @@ ON_BOARDS = {
     "numbers": ["exp", "log", "div", "div per row", "sqrt", "erf", "elu of 2.5", "softplus", "p relu"],
     "decisions": ["less", "greater or equal", "and", "sign", "cast to whole", "where", "gather a row", "tree"],
     "layers": ["layer normalization", "transposed conv padded", "resize linear", "batches", "loop", "if"],
-    "recurrent": ["rnn backward", "gru", "lstm both"],
+    "recurrent": ["rnn backward", "gru", "lstm both", "rnn pool"],
 }
 
 
@@ -148,6 +149,7 @@ def test_whole_numbers_stay_whole(default: str, tmp_path: Path) -> None:
     assert len(set(paths[0])) > 2
 
 
+SQUARES = {"kernel_shape": [2, 2], "strides": [1, 1]}
 REFUSED: dict[str, tuple[Model, str]] = {
     "pow at run time": (fed("Pow", "x x", {}), "an exponent computed at run time"),
     "pow of different": (fed("Pow", "x k", {"k": [1.0, 2.0, 3.0, 4.0]}), "exponents that differ"),
@@ -155,6 +157,15 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "division by zero": (fed("Div", "x k", {"k": np.array(0.0)}), "division by a constant 0"),
     "cubic": (fed("Resize", "x - s", {"s": [1.0, 2.0]}, mode="cubic"), "mode cubic"),
     "unknown activation": (recurrent("RNN", "a", activations=["Affine"]), "activation Affine"),
+    "flat patches": (
+        fed("RNNPool", "x x x x x x x", {}, (1, 1, 4, 4), domain="tinyhil", kernel_shape=[2, 4], strides=[2, 2]),
+        r"kernel_shape \[2, 4\] and strides \[2, 2\]",
+    ),
+    "patches beyond": (rnn_pool((1, 1, 4, 3), 4, 1), "patches of 4 pixels in 4 x 3"),
+    "cells that do not fit": (
+        fed("RNNPool", "x k k k k k k", {"k": rnd(2, 2)}, (1, 1, 4, 4), domain="tinyhil", **SQUARES),
+        r"W1, U1, B1 of shapes",
+    ),
     "endless loop": (
         (
             [

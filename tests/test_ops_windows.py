@@ -143,7 +143,7 @@ def test_kernels_on_boards(board: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 49, 169, 4096, reciprocal.MAX_COUNT - 1])
 def test_mean_error_bound(bits: int, count: int) -> None:
     from tinyhil.formats.fixed import Fixed
-    from tinyhil.lowering import loaded
+    from tinyhil.lowering_context import loaded
 
     k = reciprocal.fraction_bits(loaded(Fixed(bits, 0)))
     sums = np.arange(-(1 << (bits - 1)) * count, ((1 << (bits - 1)) - 1) * count + 1, max(1, count // 7))

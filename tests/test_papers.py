@@ -26,7 +26,7 @@ SOURCE = {"commit": "0" * 40, "utc": "2026-01-01T00:00:00Z"}
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_the_cut_down_form_gives_what_was_kept(paper: Paper) -> None:
     """On real data. A cell that the record holds too must give the same row today."""
-    kept = record.rows_of(record.read(paper.name))
+    committed = record.rows_of(record.read(paper.name))
     rows: dict[str, Row] = {}
     for cell in paper.quick():
         try:
@@ -36,7 +36,9 @@ def test_the_cut_down_form_gives_what_was_kept(paper: Paper) -> None:
                 raise
             pytest.skip(str(error))
     assert rows
-    assert {key: row for key, row in rows.items() if key in kept} == {key: kept[key] for key in rows if key in kept}
+    assert {key: row for key, row in rows.items() if key in committed} == {
+        key: committed[key] for key in rows if key in committed
+    }
     assert paper.body(rows)
 
 
@@ -51,9 +53,9 @@ def test_pages_are_those_of_the_records(paper: Paper) -> None:
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_what_is_kept_names_its_commit_and_is_asked_for(paper: Paper) -> None:
     """No cell that its paper no longer has, none from changed files."""
-    kept = record.read(paper.name)
-    assert set(kept) <= {cell.key for cell in paper.cells()}
-    assert all(len(cell["commit"]) == 40 for cell in kept.values())
+    committed = record.read(paper.name)
+    assert set(committed) <= {cell.key for cell in paper.cells()}
+    assert all(len(cell["commit"]) == 40 for cell in committed.values())
     for claim in paper.claims:
         assert claim.judge({}).ours  # nothing measured yet
 

@@ -80,13 +80,13 @@ def test_the_reference_is_checked_once_and_only_of_what_is_streamed(
 
 
 def test_the_processes_of_a_run_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = tmp_path / "told"
+    log = tmp_path / "told"
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\n[ -d "$HIL_SHARED" ] && echo "$HIL_SHARED" >>{told}\necho "{{}}"\n')
+    program.write_text(f'#!/bin/sh\n[ -d "$HIL_SHARED" ] && echo "$HIL_SHARED" >>{log}\necho "{{}}"\n')
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(program))
     run_all(["uno", "due"], [], print)
-    first, second = told.read_text().split()
+    first, second = log.read_text().split()
     assert first == second
     assert not Path(first).exists()
 

@@ -23,7 +23,7 @@ from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
-from tinyhil.harness.offline.passes import ALL
+from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
@@ -209,7 +209,7 @@ def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.Capture
     opened = open_model("digits_cnn")
     board = load_boards().board("h747")
     formats, ranges = opened.assignment(None, "fixed8"), opened.required_ranges(None)
-    compiled = compile_model(opened.model, formats, ranges, [board], {"h747"}, wish=Wish(RAM))
+    compiled = compile_model(opened.model, formats, ranges, [board], {"h747"}, wish=Wish(RAM, keeps_input=True))
     planned = record(capsys, *model, "--board", "h747")
     assert planned["peak_bytes"] == compiled.plan.peak_bytes
     code, out, _ = hil(capsys, *model, "--board", "h747", "--passes", "--json")
@@ -270,14 +270,14 @@ def test_dead_channels_without_ranges_are_planned(fmt: str, tmp_path: Path, caps
 
 def test_a_model_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "large.onnx"
-    path.write_bytes(simple([node("Relu", "x", "a"), node("Tanh", "a", "y")], {"x": (1, 700)}).SerializeToString())
+    path.write_bytes(simple([node("Relu", "x", "a"), node("Tanh", "a", "y")], {"x": (1, 1100)}).SerializeToString())
     code, out, err = hil(capsys, "--model", path, "--board", "uno", "--json")
     assert code == 4
     assert json.loads(out)["fits"] is False
-    assert "uno: arena 1400 B and input 1400 B exceed 2048 B of RAM by 752 B" in err
-    code, _, err = hil(capsys, "--model", path, "--capacity", 1399)
+    assert "uno: arena 2200 B with the input exceeds 2048 B of RAM by 152 B" in err
+    code, _, err = hil(capsys, "--model", path, "--capacity", 2199)
     assert code == 4
-    assert "large: peak 1400 B exceeds 1399 B by 1 B; no plan fits" in err
+    assert "large: peak 2200 B exceeds 2199 B by 1 B; no plan fits" in err
 
 
 # ---- the map in the terminal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -193,6 +194,14 @@ BAD_MESSAGES = {
 def test_bad_messages(message: bytes) -> None:
     with pytest.raises(BadFrame):
         protocol.decode(message)
+
+
+def test_types_are_those_of_the_documentation() -> None:
+    rows = re.findall(r"^\| 0x(\w\w) \| (\w+) \|", (ROOT / "docs" / "protocol.md").read_text(), re.MULTILINE)
+    assert len(rows) == 14
+    assert {name: int(number, 16) for number, name in rows} == {name: getattr(protocol, name) for _, name in rows}
+    flags = (protocol.STARTED, protocol.RESEND, protocol.ASKED)
+    assert (protocol.VERSION, protocol.QUIET, protocol.STREAM, *flags) == (2, 0, 1, 1, 2, 4)
 
 
 def test_messages_from_a_board() -> None:

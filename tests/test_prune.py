@@ -10,7 +10,7 @@ import filelock
 import pytest
 from wire_bench import tiny_bench
 
-from tinyhil.harness.build.prune import DAY_S, MARK, mark_used, prune
+from tinyhil.harness.build.expiry import DAY_S, MARK, mark_used, prune
 
 KILOBYTE = 1000
 

@@ -83,8 +83,8 @@ def test_everything_is_asymmetric_whatever_the_assignment_says(style: QuantForma
     tensors = [t for t in programs[0].tensors.values() if t.role in (Role.ARENA, Role.INPUT) and ".patch" not in t.name]
     assert all(isinstance(tensor.format, Affine) and tensor.format.bits == 8 for tensor in tensors)
     kernels = {op.kernel.removesuffix("_clip") for op in programs[0].body}
-    skewed = {"average_pool_affine", "conv_affine", "dense_affine", "max_pool_codes", "sum_affine", "place_codes"}
-    assert kernels - skewed <= {"place_more"}  # a part of the concatenation has another scale
+    asymmetric = {"average_pool_affine", "conv_affine", "dense_affine", "max_pool_codes", "sum_affine", "place_codes"}
+    assert kernels - asymmetric <= {"place_more"}  # a part of the concatenation has another scale
 
 
 @pytest.mark.parametrize("board", ["host-native", "due", pytest.param("uno", marks=pytest.mark.slow)])

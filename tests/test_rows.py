@@ -16,13 +16,13 @@ from random_models import extreme_inputs
 from tinyhil.formats.format import INTEGER
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import check, plan
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.row_choice import with_rows
 from tinyhil.memplan.arena.row_schedule import schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise, rows_made
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.ops import rows
 from tinyhil.program import Loop, Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
@@ -136,8 +136,21 @@ def fire() -> Chain:
     return chain.conv(4, 3)
 
 
+def excite() -> Chain:
+    """Blocks of MobileNetV3: the global mean of a block says what its channels count, the first adds its operand."""
+    chain = Chain(3, 12).conv(6, 3, stride=2, pad=1).add("HardSwish")
+    for stride, outputs in ((1, 6), (2, 8)):
+        begin = chain.last
+        chain.conv(24, 1).add("HardSwish").conv(24, 3, stride=stride, pad=1, group=24).add("HardSwish")
+        planes = chain.last
+        chain.add("GlobalAveragePool").conv(6, 1).add("Relu").conv(24, 1).add("HardSigmoid").add("Mul", planes)
+        chain.conv(outputs, 1)
+        chain = chain.add("Add", begin) if stride == 1 else chain
+    return chain.conv(12, 1).add("HardSwish").conv(3, 2)
+
+
 CHAINS = {"digits": digits, "mobile": mobile, "odd": odd, "gaps": gaps_between}
-MODELS = {**CHAINS, "residual": residual, "fire": fire}
+MODELS = {**CHAINS, "residual": residual, "fire": fire, "excite": excite}
 
 
 def program_of(name: str, folder: Path, default: str = "fixed16") -> Program:
@@ -171,7 +184,13 @@ def loops(program: Program) -> list[Loop]:
     ("name", "default"),
     [
         *itertools.product(CHAINS, ["fixed8", "fixed16", "fixed8pc"]),
-        *(("digits", "fp8e4m3pc"), ("odd", "fp8e4m3pc"), ("residual", "fixed8"), ("fire", "fixed16")),
+        *(
+            ("digits", "fp8e4m3pc"),
+            ("odd", "fp8e4m3pc"),
+            ("residual", "fixed8"),
+            ("fire", "fixed16"),
+            ("excite", "int8"),
+        ),
     ],
 )
 def test_every_part_of_every_chain_computes_the_same(name: str, default: str, tmp_path: Path) -> None:
@@ -209,11 +228,12 @@ def test_on_real_bytes_and_never_a_larger_peak(name: str, default: str, tmp_path
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed8pc"])
 @pytest.mark.parametrize(
-    ("name", "share"), [("digits", 0.65), ("mobile", 0.5), ("odd", 0.55), ("residual", 0.65), ("fire", 0.85)]
+    ("name", "share"),
+    [("digits", 0.65), ("mobile", 0.5), ("odd", 0.55), ("residual", 0.65), ("fire", 0.85), ("excite", 0.65)],
 )
 def test_the_peak_falls(name: str, share: float, default: str, tmp_path: Path) -> None:
     program = program_of(name, tmp_path, default)
-    placed, whole = place(program), place(program, WITHOUT)
+    placed, whole = place(program), place(program, WITHOUT | {"in-place"})
     assert placed.plan.peak_bytes <= share * whole.plan.peak_bytes
     assert loops(placed.program)
     assert {op.kernel for op in walk(placed.program.body)} & set(rows.ROWED)
@@ -287,7 +307,7 @@ def test_nothing_changes_where_nothing_is_gained(tmp_path: Path) -> None:
 def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndarray]]:
     found = []
     for name in names:
-        more = {"digits": ["fixed16", "fixed8pc", "fp4e2m1pc"], "residual": [], "fire": []}
+        more = {"digits": ["fixed16", "fixed8pc", "fp4e2m1pc"], "residual": [], "fire": [], "excite": ["int8"]}
         for width in ("fixed8", *more.get(name, ["fixed16", "fixed8pc"])):
             placed = place(program_of(name, folder, width))
             assert loops(placed.program)
@@ -296,12 +316,14 @@ def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndar
 
 
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, inputs = placements(tmp_path, "digits", "mobile", "odd", "residual", "fire")
+    found, inputs = placements(tmp_path, "digits", "mobile", "odd", "residual", "fire", "excite")
     cases = compiled_cases(found, inputs, monkeypatch)
     assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
 
 
-@pytest.mark.parametrize(("board", "names"), [("uno", ["digits"]), ("due", ["digits", "odd", "residual", "fire"])])
+@pytest.mark.parametrize(
+    ("board", "names"), [("uno", ["digits"]), ("due", ["digits", "odd", "residual", "fire", "excite"])]
+)
 def test_on_boards(board: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, inputs = placements(tmp_path, *names)
     cases = compiled_cases(found, inputs, monkeypatch)

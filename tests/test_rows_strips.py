@@ -12,19 +12,19 @@ from test_rows import MODELS, inputs_of, program_of, runs
 
 from tinyhil.harness.config import load_boards
 from tinyhil.memplan import check, plan
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.program import Loop, Program
 from tinyhil.reference import run_reference
 from tinyhil.verify import checked
 
 
 def striped(program: Program, first: int, count: int) -> Program | None:
-    """All stages from the one of this number on, in so many strips."""
-    part = runs(program)[0][first:]
-    return row_wise(program, part, count)
+    """All stages of a chain from the one of this number on, in so many strips; of the first chain that can be."""
+    made = (row_wise(program, part[first:], count) for part in runs(program))
+    return next((one for one in made if one is not None), None)
 
 
 def planned(program: Program) -> Placement:

@@ -18,10 +18,11 @@ from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.load import load_model
 from tinyhil.harness import api
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.records.terminal import rows
 from tinyhil.lower import lower
 from tinyhil.memplan import check
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.preference import chosen, input_bytes
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_costs import layer_products
 from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
@@ -153,5 +154,9 @@ def test_a_run_within_so_much_ram(tmp_path: Path) -> None:
     assert within.bit_exact
     assert within.memory["arena_bytes"] + within.memory["input_bytes"] <= limit
     assert "--ram" in within.provenance["command"]
-    with pytest.raises(DoesNotFit, match="exceed 2000 B of RAM"):
+    again = within.plan["products_again"]
+    assert 0 < again < 0.5
+    said = dict(rows(within))["disagreements"]
+    assert said.endswith(f"those of the {100 * again:.1f} % of products that are computed again included")
+    with pytest.raises(DoesNotFit, match="with the input exceeds 2000 B of RAM"):
         model.run("host", x, formats="fixed8", ram=2000, results=tmp_path)

@@ -28,8 +28,8 @@ from tinyhil.program import Role
 from tinyhil.reference import run_reference
 from tinyhil.search.memory import Memory
 from tinyhil.search.offer import formats_on_offer
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.haunter import Haunter, choose_pair, promotion_order, promotions

@@ -202,8 +202,8 @@ def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     for word in ("tensor", "constant", "fixed16", "held out", "60 samples", "RAM", "of 11 B"):
         assert word in first.stdout
-    kept = [[line for line in done.stdout.splitlines() if "evaluations" not in line] for done in (first, second)]
-    assert kept[0] == kept[1]
+    shown = [[line for line in done.stdout.splitlines() if "evaluations" not in line] for done in (first, second)]
+    assert shown[0] == shown[1]
     (assignment,) = (folder / "results" / "search" / "net").glob("*.yaml")
     assert yaml.safe_load(assignment.read_text())["default"] in ("fixed8", "fixed16")
 

@@ -182,9 +182,9 @@ def test_what_numpy_executes_is_said_and_exact(engine: Engine, tmp_path: Path, m
     net = load(model(main), tmp_path)
     program = lower(net, Assignment("fixed16"), calibrate(net, samples_for(ROWS, 4), {}))
     said: list[str] = []
-    told = replace(engine, threads=2, notice=said.append, _told=set())
+    announcing = replace(engine, threads=2, notice=said.append, _announced=set())
     for _ in range(2):
-        exact(told, program, np.repeat(extreme_inputs(program, 3), 9, axis=0))
+        exact(announcing, program, np.repeat(extreme_inputs(program, 3), 9, axis=0))
     assert len(said) == 1
     assert "div (integer)" in said[0]
 

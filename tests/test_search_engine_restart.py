@@ -37,7 +37,7 @@ FAMILIES = (
     ("float16", "bfloat16", "fixed12", "int8", "float32"),
 )
 ZOO_LIMITS = (ArrayCache().limit_bytes, 30_000, 0)  # bytes: all, some of it, nothing
-SAMPLES = 21  # a whole block of lanes and a part of one
+SAMPLES = 21  # a whole batch and a part of one
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_random_models(
     family: int, numpy: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loops, states, views, tensors put together from parts, in mixed formats; some of it executed by numpy."""
-    engine = replace(engine, notice=lambda line: None, _told=set())
+    engine = replace(engine, notice=lambda line: None, _announced=set())
     for kernel in numpy.split():
         monkeypatch.delitem(MAKERS, kernel)
     compared = saturated = 0
@@ -206,10 +206,10 @@ def test_short_runs_are_not_worth_it(engine: Engine, tmp_path: Path) -> None:
     x = np.random.default_rng(1).normal(size=(SAMPLES, 1, 8)).astype(np.float32)
     space = make_space(net, calibrate(net, x, {}), ("fixed8", "fixed16"))
     program = space.lower(space.uniform(space.low))
-    for least, bytes_are_kept in ((SAMPLES * work_of(program) + 1, False), (SAMPLES * work_of(program), True)):
+    for least, is_cached in ((SAMPLES * work_of(program) + 1, False), (SAMPLES * work_of(program), True)):
         keeping = replace(engine, cache=ArrayCache(), least_work=least, _latest=[])
         keeping.run(program, quantize_inputs(program, x)[0], 0)
-        assert (keeping.cache.bytes > 0) == bytes_are_kept
+        assert (keeping.cache.bytes > 0) == is_cached
 
 
 def test_constants_and_parameters_tell_programs_apart(engine: Engine, tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, make_examples
 from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.ddpg import decremented

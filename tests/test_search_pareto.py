@@ -15,16 +15,16 @@ from tinyhil.data import load
 from tinyhil.errors import EXIT_BUILD, EXIT_USAGE
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search import task
-from tinyhil.harness.search.data import Split
 from tinyhil.harness.search.device import Measured
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
+from tinyhil.harness.search.splits import Split
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, run_reference
 from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import NumpyExecutor
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.sensitivity import sensitivities
 from tinyhil.search.space import Choice
 from tinyhil.search.strategies import make_strategy
@@ -101,20 +101,20 @@ def test_a_large_network_is_searched_on_fewer_samples(tmp_path: Path, monkeypatc
 
 def test_the_record_says_what_took_how_long(tmp_path: Path) -> None:
     """Each phase in order; they are told as they begin, the first before anything is read."""
-    told: list[str] = []
+    announced: list[str] = []
 
     class Watch:
         def __call__(self, trial: object, best: object) -> None:
-            told.append("trial")
+            announced.append("trial")
 
         def phase(self, name: str) -> None:
-            told.append(name)
+            announced.append(name)
 
     request = SearchRequest("digits_mlp", 50, evaluations=3, samples=100, results=tmp_path)
     record = run_search(request, default_cache_dir(), lambda line: None, Watch()).record
     names = [phase["phase"] for phase in record["phases"]]
-    assert names == list(dict.fromkeys(name for name in told if name != "trial"))
-    assert (names[0], told[0]) == ("reading model and samples", "reading model and samples")
+    assert names == list(dict.fromkeys(name for name in announced if name != "trial"))
+    assert (names[0], announced[0]) == ("reading model and samples", "reading model and samples")
     assert {"running the float model", "searching", "measuring sensitivities"} <= set(names)
     assert all(phase["seconds"] >= 0 and phase["processor_seconds"] >= 0 for phase in record["phases"])
     assert record["first_answer"]["disagreements"] >= record["search"]["disagreements"]

@@ -21,8 +21,8 @@ from tinyhil.errors import ConfigError, DataError
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.search.evaluator import make_examples, require_classes
 from tinyhil.search.memory import Memory
-from tinyhil.search.problem import Ask, Asking, SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.strategies.haunter import Haunter

@@ -15,15 +15,18 @@ from test_rows import Chain
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import arrange
-from tinyhil.formats.codebook import binary
+from tinyhil.codegen.binary_layers import MOST_TERMS
+from tinyhil.formats.codebook import Codebook, binary
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.exact import Exact
+from tinyhil.formats.fixed import Fixed
+from tinyhil.formats.format import Format
 from tinyhil.formats.sign import Sign, fit
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower
 from tinyhil.ops.signs import from_words, in_words
-from tinyhil.program import Program, walk
+from tinyhil.program import Op, Program, Role, Tensor, walk
 from tinyhil.reference import quantize_inputs, run_reference
 
 WIDE = ("fixed8", "float32", "posit8es0", "fixed16")  # of what lies around the signs
@@ -167,3 +170,30 @@ def test_the_two_entries_of_binary_weights_are_opposite() -> None:
         low, high = binary(np.array([scale, -scale], np.float64)).entries
         assert low == -high < 0
     assert binary(np.zeros(3)).entries == (0,)
+
+
+def layer(terms: int, entries: tuple[int, int], fmt: Format) -> Program:
+    """One row of weights from a codebook of two."""
+    tensors = {
+        "x": Tensor("x", terms, fmt, Role.INPUT),
+        "w": Tensor("w", terms, Codebook(entries, 8), Role.CONSTANT),
+        "y": Tensor("y", 1, Fixed(16, 0), Role.ARENA),
+    }
+    params = {"rows": 1, "outputs": 1, "inner": terms, "shift": 0}
+    op = Op("dense", "layer", ("w", "x"), "y", params, accumulator_bits=32)
+    return Program("layer", tensors, {"w": np.arange(terms) % 2}, (op,), "x", "y", (terms,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("terms", "entries"), [(MOST_TERMS, (-3, 3)), (MOST_TERMS + 1, (-3, 3)), (64, (-1, 2)), (64, (-2, 1))]
+)
+def test_bits_are_counted_in_16_bits_and_weights_are_opposite(terms: int, entries: tuple[int, int]) -> None:
+    """Of signs, and beside bytes."""
+    binary_and_few = terms <= 16383 and entries[0] == -entries[1]
+    for core, word in (("avr", 8), ("cortex-m3", 32)):
+        counted = arrange(layer(terms, entries, Sign()), core)
+        assert counting(counted) == binary_and_few
+        assert not binary_and_few or counted.tensors["y.signs"].format.bits == word
+        blocks = arrange(layer(terms, entries, Fixed(8, 0)), core).tensors["w"].blocks
+        assert (blocks is not None) == binary_and_few
+        assert blocks is None or (blocks.word, blocks.axes) == (word, (1, terms))

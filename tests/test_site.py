@@ -136,8 +136,8 @@ def test_the_action_s_tests_write_the_summary_and_fail_with_pytest(tmp_path: Pat
 def test_the_action_s_installation(tmp_path: Path) -> None:
     """As far as it goes without a network: pip is told the right packages."""
     python = tmp_path / "python"
-    told = f'[ "$1" = -m ] && echo "$@" >>{tmp_path}/told && exit 0'
-    python.write_text(f'#!/bin/sh\n{told}\nexec {sys.executable} "$@"\n')
+    noted = f'[ "$1" = -m ] && echo "$@" >>{tmp_path}/told && exit 0'
+    python.write_text(f'#!/bin/sh\n{noted}\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     (tmp_path / "hil").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "hil").chmod(0o755)

@@ -173,7 +173,7 @@ def totals(ticks: int = 1, output: bytes = bytes(8), saturations: int = 0, sampl
 
 
 @pytest.mark.parametrize(
-    ("told", "trusted"),
+    ("stats", "trusted"),
     [
         (totals(), True),
         (totals(output=b"1" * 8), False),
@@ -183,7 +183,7 @@ def totals(ticks: int = 1, output: bytes = bytes(8), saturations: int = 0, sampl
     ],
     ids=["equal", "outputs", "ticks", "saturations", "samples"],
 )
-def test_totals_cover_all_that_results_say(told: bytes, trusted: bool, benches: Callable[[str, int], Bench]) -> None:
+def test_totals_cover_all_that_results_say(stats: bytes, trusted: bool, benches: Callable[[str, int], Bench]) -> None:
     """Right form, right order, but the board itself says something else."""
     bench = benches("host", 50)
 
@@ -198,7 +198,7 @@ def test_totals_cover_all_that_results_say(told: bytes, trusted: bool, benches: 
                 elif message[0] == protocol.DATA:
                     board.write(result_frame(struct.unpack_from("<H", message, 1)[0], bytes(8)))
                 elif message[0] == protocol.FINISH:
-                    board.write(told)
+                    board.write(stats)
 
     with nullcontext() if trusted else pytest.raises(Distrusted, match=r"totals over .* not to be trusted"):
         run_fake(bench, behave, deadline_s=PATIENT_S)

@@ -12,11 +12,10 @@ from test_emulator_cortexm import ARMSIM, H747, Board, compiler_command, read_wo
 from wire_bench import ROOT
 
 from tinyhil.errors import ConfigError
-from tinyhil.harness.build.platformio import MANIFESTS, defines
-from tinyhil.harness.config import load_boards, parse_boards
+from tinyhil.harness.build.platformio import MANIFESTS
+from tinyhil.harness.config import parse_boards
 
 AFTER_RESET, SMPS, LDO = 0x46, 0x44, 0x42
-ENTRY = "    # supply: smps "
 
 
 def program(folder: Path, *defines: str) -> Path:
@@ -27,10 +26,12 @@ def program(folder: Path, *defines: str) -> Path:
 
 
 def boards_file(folder: Path, supply: str, board: str = "h747") -> Path:
-    """boards.yaml with a supply for one board."""
+    """boards.yaml with another supply for one board."""
     path = folder / "boards.yaml"
     lines = (ROOT / "boards.yaml").read_text().splitlines()
     at = lines.index(f"  {board}:", lines.index("boards:")) + 1
+    entry = range(at, next((i for i in range(at, len(lines)) if not lines[i].startswith("    ")), len(lines)))
+    lines = [line for i, line in enumerate(lines) if i not in entry or "supply:" not in line]
     path.write_text("\n".join([*lines[:at], f"    supply: {supply}", *lines[at:], ""]))
     return path
 
@@ -74,31 +75,21 @@ def test_the_emulator_refuses_another_word() -> None:
 
 
 def test_a_run_with_a_supply(tmp_path: Path) -> None:
-    """The emulated board is wired for the SMPS, as the Discovery board is."""
+    """The emulated board is wired for the SMPS, as the Discovery board and its entry are."""
     arguments = ("run", "--board", "h747", "--model", "fastgrnn_har", "--samples", 1, "--json")
-    usual = record_of(hil(*arguments, cwd=tmp_path))
-    smps = record_of(hil(*arguments, "--boards-file", boards_file(tmp_path, "smps"), cwd=tmp_path))
-    assert smps["bit_exact"] is True
-    assert smps["raw"] == usual["raw"]
-    assert smps["provenance"]["image_hash"] != usual["provenance"]["image_hash"]
+    assert record_of(hil(*arguments, cwd=tmp_path))["bit_exact"] is True
     ldo = hil(*arguments, "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
     check_failure(ldo, 7, "write to the power controller", logs=True)
 
 
 def test_a_generated_project_knows_it(tmp_path: Path) -> None:
-    done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", boards_file(tmp_path, "smps"), cwd=tmp_path)
+    done = hil("generate", "fastgrnn_har", "--out", "p", "--boards-file", boards_file(tmp_path, "ldo"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    told = {
+    defines_of = {
         path.stem: json.loads(path.read_text())["build"]["defines"] for path in tmp_path.glob(f"p/{MANIFESTS}/*.json")
     }
-    assert [name for name, names in told.items() if "HIL_SUPPLY_SMPS" in names] == ["h747"]
-
-
-def test_no_board_has_one_unasked() -> None:
-    for board in load_boards().entries.values():
-        assert board.supply is None
-        assert not [name for name in defines(board) if name.startswith("HIL_SUPPLY")]
-    assert ENTRY in (ROOT / "boards.yaml").read_text()
+    assert [name for name, names in defines_of.items() if "HIL_SUPPLY_LDO" in names] == ["h747"]
+    assert [name for name, names in defines_of.items() if "HIL_SUPPLY_SMPS" in names] == ["nucleo_h745"]
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,14 @@ from tinyhil.harness.job import open_model  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
-from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.flow import Flowing  # noqa: E402
 from tinyhil.train.integers import Judge, on_grid  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import Network, network, with_constants  # noqa: E402
-from tinyhil.train.quantize import quantizers, straight_through  # noqa: E402
+from tinyhil.train.quantizers import quantizers, straight_through  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
+from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.write import trained_onnx  # noqa: E402
 
 DIGITS = data.load("digits")
@@ -200,9 +201,11 @@ def test_what_is_not_finite_is_named_with_step_and_tensor(tmp_path: Path, monkey
             run.net.weights["fc2_w"].data[0, 0] = float("nan")
 
     monkeypatch.setattr(fit, "_project", poisoned)
-    with pytest.raises(TrainingError, match=r"epoch 2, step 2: .* tensor 'fc2_w'; epoch 1 is kept in .*c.npz") as told:
+    with pytest.raises(
+        TrainingError, match=r"epoch 2, step 2: .* tensor 'fc2_w'; epoch 1 is kept in .*c.npz"
+    ) as outcome:
         train(job(3, tmp_path / "c.npz", batch=60))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(outcome.value)
     assert (tmp_path / "c.npz").exists()
 
 
@@ -225,13 +228,13 @@ def test_hil_train_writes_what_hil_run_takes(tmp_path: Path) -> None:
         "--out", tmp_path / "tuned.onnx", *options, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [epoch["number"] for epoch in told["epochs"]] == [0, 1, 2]
+    outcome = json.loads(done.stdout)
+    assert [epoch["number"] for epoch in outcome["epochs"]] == [0, 1, 2]
     opened = open_model(str(tmp_path / "tuned.onnx"))
     program = lower(opened.model.graph, Assignment("fixed4"), opened.required_ranges(None))
     codes, _ = quantize_inputs(program, DIGITS.x_test[:100])
     outputs = dequantize_outputs(program, run_reference(program, codes).outputs)
-    assert (outputs.argmax(1) == DIGITS.y_test[:100]).mean() == pytest.approx(told["test"]["after"])
+    assert (outputs.argmax(1) == DIGITS.y_test[:100]).mean() == pytest.approx(outcome["test"]["after"])
     assert not (tmp_path / "tuned.checkpoint.npz").exists()
 
 
@@ -269,7 +272,8 @@ def test_a_search_trains_for_what_it_has_found(tmp_path: Path) -> None:
     assert found["accuracy"] is not None
     assert 1 <= len(found["rounds"]) <= 2
     best = max(found["rounds"], key=lambda each: each["accuracy_held_back"])
-    assert (found["trained"]["out"], found["assignment_file"]) == (best["out"], best["assignment_file"])
+    assert found["trained"]["assignment_file"] == best["assignment_file"]
+    assert found["trained"]["out"] == best["out"]
     for each in found["rounds"]:
         opened = open_model(str(tmp_path / each["out"]))
         formats = opened.assignment(tmp_path / each["assignment_file"], "fixed16")

@@ -13,10 +13,11 @@ torch = pytest.importorskip("torch")
 from test_train import job  # noqa: E402
 
 from tinyhil.errors import ConfigError, TrainingError  # noqa: E402
-from tinyhil.train.arithmetic import Half, Limited, LossScale, holder, parse  # noqa: E402
-from tinyhil.train.fit import Epoch, Schedule, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
+from tinyhil.train.limited_precision import Half, Limited, LossScale, holder, parse  # noqa: E402
 from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network, with_constants  # noqa: E402
+from tinyhil.train.schedule import Epoch, Schedule  # noqa: E402
 
 NUMBERS = torch.tensor([-9.0, -0.375, -0.25, -0.1, 0.0, 0.124, 0.125, 0.126, 0.375, 0.5, 9.0])
 

@@ -18,9 +18,10 @@ from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.errors import ConfigError  # noqa: E402
 from tinyhil.harness.energy.session import AS_LISTS  # noqa: E402
 from tinyhil.lower import lower  # noqa: E402
-from tinyhil.train.fit import Epoch, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.network import with_constants  # noqa: E402
 from tinyhil.train.prune import Pruning, mask, matrices, parse_pruning  # noqa: E402
+from tinyhil.train.schedule import Epoch  # noqa: E402
 
 HALF = Pruning({"fc1_w": 0.5, "fc2_w": 0.25}, 2)
 

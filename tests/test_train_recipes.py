@@ -20,12 +20,15 @@ from tinyhil.formats.fixed import Fixed  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
 from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
-from tinyhil.train.fit import Epoch, Job, Schedule, train  # noqa: E402
+from tinyhil.train.fit import train  # noqa: E402
 from tinyhil.train.integers import Judge  # noqa: E402
+from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
-from tinyhil.train.quantize import quantizers  # noqa: E402
+from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
 from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
+from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
+from tinyhil.train.stages import by_sensitivity, released, rounded_at  # noqa: E402
 
 SAMPLES = divide(DIGITS.x_train[:300], DIGITS.y_train[:300], 0)  # type: ignore[index]
 
@@ -109,8 +112,9 @@ def test_the_program_has_the_exponents_that_were_learned(shift: int) -> None:
         assert fmt.exponent == wanted.exponent + shift, name
 
 
-def test_learned_scales_resume_to_the_same_weights(tmp_path: Path) -> None:
-    options = {"epochs": 3, "rate": 2e-2, "scales": True}
+@pytest.mark.parametrize("way", ["scales", "progressive"])
+def test_ways_of_training_resume_to_the_same_weights(way: str, tmp_path: Path) -> None:
+    options = {"epochs": 3, "rate": 2e-2, way: True}
     whole = train(job("fixed2", **options))
     assert whole.best.number > 0
     assert whole.best.accuracy > whole.epochs[0].accuracy
@@ -129,6 +133,28 @@ def test_learned_scales_resume_to_the_same_weights(tmp_path: Path) -> None:
     assert resumed.epochs[1:] == whole.epochs[1:]
     assert resumed.ranges.values == whole.ranges.values
     assert all(np.array_equal(resumed.constants[n], array) for n, array in whole.constants.items())
+
+
+def test_the_coarsest_format_comes_in_first() -> None:
+    given = job("fixed8")
+    graph, x = given.judge.graph, torch.tensor(SAMPLES.x[:60]).reshape(60, 1, 1, 8, 8)
+    formats = Assignment("fixed8", {"conv2_w": "fixed2"})
+    used = quantizers(graph, formats, given.judge.ranges({}))
+    net, y = network(graph), torch.tensor(SAMPLES.y[:60].astype(np.int64))
+    found = by_sensitivity(net, used, formats, x, y)
+    assert {name for name, _ in found} == {*used.values, *used.constants, *used.rows}
+    assert found[0][0] == "conv2_w"
+    assert found[0][1] == float(loss_of(net.forward(x, released(used, {"conv2_w"}), formats), y).detach())
+    assert [loss for _, loss in found] == sorted((loss for _, loss in found), reverse=True)
+    assert torch.equal(net.forward(x, released(used, ()), formats), net.forward(x))
+    assert torch.equal(net.forward(x, released(used, {n for n, _ in found}), formats), net.forward(x, used, formats))
+
+
+def test_all_formats_are_in_after_half_of_the_epochs() -> None:
+    order = ("a", "b", "c", "d", "e")
+    assert [len(rounded_at(order, epoch, 6)) for epoch in range(1, 7)] == [2, 4, 5, 5, 5, 5]
+    assert rounded_at(order, 1, 6) == {"a", "b"}
+    assert rounded_at(order, 1, 1) == {*order}
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(

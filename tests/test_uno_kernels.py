@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,11 @@ from random_models import extreme_inputs
 from test_arm_kernels import FORMATS, convolutions, matrices, program_of, residual
 from uno_bench import build_firmware, run_to_end
 
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate, load_ranges, save_ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.harness.config import load_boards
+from tinyhil.lower import lower
 from tinyhil.program import walk
 from tinyhil.reference import run_reference
 
@@ -25,20 +29,30 @@ def test_assembler_computes_what_its_portable_forms_do(speed: str, tmp_path: Pat
     assert lines == [" 0 0 0 0 0 0 0 0 0 0"]
 
 
-def cases(folder: Path) -> list[Case]:
+def cases(folder: Path, zeros: float = 0.0) -> list[Case]:
     """Layers in the formats in turn, as the Uno has them."""
     found = []
     for number, (name, chain) in enumerate((*matrices(), ("residual", residual()), *list(convolutions())[::6])):
         default = FORMATS[number % len(FORMATS)]
         program = program_of(chain, folder, default)
+        if zeros:  # by kernels that leave out the products of zeros
+            tensors = {name: replace(tensor, zeros=zeros) for name, tensor in program.tensors.items()}
+            program = replace(program, tensors=tensors)
         found.append(Case(f"{name} {default}", arrange(program, "avr"), extreme_inputs(program, number)))
     return found
 
 
-def test_layers_of_interleaved_weights_on_the_uno(tmp_path: Path) -> None:
-    found = cases(tmp_path)
+@pytest.mark.parametrize("part", [0, 1])  # one image has no room for all
+def test_layers_of_interleaved_weights_on_the_uno(part: int, tmp_path: Path) -> None:
+    found = cases(tmp_path)[part::2]
     interleaved = [case for case in found if any(t.blocks for t in case.program.tensors.values())]
     assert len(interleaved) > len(found) // 2
+    assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
+def test_layers_without_the_products_of_zeros(tmp_path: Path) -> None:
+    found = cases(tmp_path, zeros=0.5)[::4]
+    assert sum(any(t.blocks and t.blocks.sparse for t in case.program.tensors.values()) for case in found) > 1
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
 
 
@@ -70,3 +84,21 @@ def test_distances_and_streams_of_sparse_weights(default: str, tmp_path: Path) -
     found = [Case(default, arranged, inputs)]
     assert first_difference(found, run_natively(found, tmp_path)) == ""
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
+
+
+@pytest.mark.parametrize(("zeros", "sparse"), [(0.0, [False, True]), (0.05, [False, True]), (0.5, [True, True])])
+def test_a_layer_skips_zeros_where_there_were_enough(zeros: float, sparse: list[bool], tmp_path: Path) -> None:
+    """Behind a ReLU of random sums about half of the elements are 0."""
+    rng = np.random.default_rng(1)
+    first, second = (rng.normal(size=shape).astype(np.float32) for shape in ((16, 12), (12, 8)))
+    nodes = [node("MatMul", "x first", "h"), node("Relu", "h", "r"), node("MatMul", "r second", "y")]
+    graph = load(simple(nodes, {"x": (1, 16)}, {"first": first, "second": second}), tmp_path)
+    x = np.where(rng.random((50, 16)) < zeros, 0, rng.normal(size=(50, 16))).astype(np.float32)
+    ranges = calibrate(graph, x, {"name": "test"})
+    save_ranges(tmp_path / "ranges.json", ranges, "0")
+    assert load_ranges(tmp_path / "ranges.json", "0").zeros == ranges.zeros
+    assert ranges.zeros.get("x", 0) == pytest.approx(zeros, abs=0.03)
+    program = arrange(lower(graph, Assignment("fixed8"), ranges), "avr")
+    layers = [op for op in walk(program.body) if op.kernel.startswith("dense")]
+    blocks = [program.tensors[op.inputs[0]].blocks for op in layers]
+    assert [one.sparse for one in blocks if one is not None] == sparse

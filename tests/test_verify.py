@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx_models import load, samples_for
 from scan_models import SCANS
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.frontend import load as loading
+from tinyhil.frontend.listing import Model
 from tinyhil.graph import Graph, Node
 from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
+from tinyhil.memplan.arena.execution_check import faults_of_plan
 from tinyhil.memplan.arena.placement import place
-from tinyhil.memplan.arena.verify import faults_of_plan
 from tinyhil.memplan.check import PlanError
 from tinyhil.program import Loop, Op, Program, Role, walk
 from tinyhil.verify import Malformed, checked, faults_of_graph, faults_of_program
@@ -113,7 +117,7 @@ def test_what_the_compiler_makes_has_no_faults(graph: Graph, program: Program) -
 def test_damage_to_a_program_is_named(damage: Callable[[Program], Program], program: Program) -> None:
     found = list(faults_of_program(damage(program)))
     assert any(PROGRAM_DAMAGE[damage] in fault for fault in found), found
-    with pytest.raises(Malformed, match="after a pass: "):
+    with pytest.raises(Malformed, match=r"after a pass: "):
         checked(damage(program), "a pass")
 
 
@@ -158,6 +162,25 @@ GRAPH_DAMAGE: dict[Callable[[Graph], Graph], str] = {
 def test_damage_to_a_graph_is_named(damage: Callable[[Graph], Graph], graph: Graph) -> None:
     found = list(faults_of_graph(damage(graph)))
     assert any(GRAPH_DAMAGE[damage] in fault for fault in found), found
+
+
+def test_what_is_read_and_what_dead_channels_leave_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both steps of `load_model`, each with a graph that is damaged."""
+    path = tmp_path / "net.onnx"
+    onnx.save(SCANS["two_states"](), path)
+    monkeypatch.setattr(loading, "without_dead_channels", lambda graph: (open_end(graph), 1))
+    with pytest.raises(Malformed, match=r"after dead-channels: .*'nowhere' is never made"):
+        loading.load_model(path)
+    read = loading.READERS[".onnx"]
+    monkeypatch.setitem(loading.READERS, ".onnx", lambda *given: damaged(read(*given)))
+    with pytest.raises(Malformed, match=r"after reading: .*'nowhere' is never made"):
+        loading.load_model(path)
+
+
+def damaged(model: Model) -> Model:
+    return replace(model, graph=open_end(model.graph))
 
 
 def test_nothing_is_looked_at_without_the_setting(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

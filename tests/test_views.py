@@ -130,7 +130,7 @@ def copies(placed: Placement) -> int:
 
 def source_of(placed: Placement) -> str:
     whole = Transfer(False, 1, 128, 0, 0, placed.program.tensors[placed.program.input].size_bytes)
-    return emit_model(placed.program, placed.plan, [Target("host", 1, whole)], bytes(8))["model/model.cpp"]
+    return emit_model(placed.program, placed.plan, [Target("host", whole)], bytes(8))["model/model.cpp"]
 
 
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])

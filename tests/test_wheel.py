@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from boards_under_test import EMULATED
+from test_new_board import NANO
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -57,15 +58,18 @@ def test_hil_run_on_the_host_outside_the_checkout(wheel: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("board", EMULATED)
+@pytest.mark.parametrize("board", [*EMULATED, "nano"])
 def test_hil_run_on_emulated_boards_outside_the_checkout(wheel: Path, tmp_path: Path, board: str) -> None:
-    """The emulator is compiled into the cache, and nothing is written where tinyhil is installed."""
+    """The emulator is compiled into the cache, and nothing is written where tinyhil is installed. A board of the user's
+    own is one entry beside it."""
+    (tmp_path / "mine.yaml").write_text(NANO)
     installed = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(installed)
     before = {path: path.stat().st_mtime_ns for path in installed.rglob("*")}
     cache = tmp_path / "cache"
     environment = {**os.environ, "PYTHONPATH": str(installed), "HIL_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     run = ["run", "--board", board, "--model", "fastgrnn_har", "--samples", "1", "--load", "flash", "--json"]
+    run += ["--boards-file", "mine.yaml"] if board == "nano" else []
     command = [sys.executable, "-m", "tinyhil.harness.cli", *run]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Loops that begin at zero begin at the code of zero, in every format: 0 is another number where zeros are skewed."""
+"""Loops that begin at zero begin at the code of zero, in every format: 0 is another number beside a zero point."""
 
 from __future__ import annotations
 

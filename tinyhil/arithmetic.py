@@ -12,7 +12,7 @@ from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import Exact, exact_product, exact_sum
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, SINGLE, Domain, Format
-from tinyhil.formats.window import Window
+from tinyhil.formats.quire import Window
 from tinyhil.program import Op
 
 WHOLE = Fixed(63, 0)  # rounded sums, not yet saturated
@@ -123,8 +123,8 @@ def limited(total: Accumulator, shift: int, op: Op, out: Format) -> tuple[np.nda
         return requantize(_non_negative(total), shift, out)
     whole, _ = requantize(total, shift, WHOLE)
     codes = np.clip(whole, op.params["low"], op.params["high"])
-    kept = np.clip(codes, out.lowest, out.highest)
-    return kept, kept != codes
+    in_range = np.clip(codes, out.lowest, out.highest)
+    return in_range, in_range != codes
 
 
 def _non_negative(total: Accumulator) -> Accumulator:

@@ -94,6 +94,7 @@ def _once_only() -> type[yaml.SafeLoader]:
 
     class Loader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+            """As PyYAML's, but ValueError for a key that is there twice."""
             found = super().construct_mapping(node, deep)
             if len(found) < len(node.value):
                 keys = [str(key.value) for key, _ in node.value]

@@ -22,6 +22,8 @@ from tinyhil.formats.format import NamedFormat
 from tinyhil.graph import Graph
 
 SCHEMA_VERSION = 1
+FEWEST_ZEROS = 0.01  # a share below it is not kept
+LARGEST_BYTE, FLOAT_BIAS = 127.5, 127
 Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value of each column
 
 
@@ -29,13 +31,15 @@ Ends = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest value o
 class Ranges:
     """(lowest, highest) of every run-time value; `source` says from which data. `columns`: the same for each element of
     an input that is a vector. `by`: how the range is cut that a format is fitted to, from the values `seen`
-    (tinyhil/clipping.py)."""
+    (tinyhil/clipping.py). `zeros`: share of the values that bytes round to 0, where
+    that is a hundredth or more."""
 
     values: Mapping[str, tuple[float, float]]
     source: Mapping[str, Any]
     columns: Mapping[str, Ends] = field(default_factory=dict)
     by: str = METHODS[0]
     seen: Mapping[str, np.ndarray] = field(default_factory=dict)
+    zeros: Mapping[str, float] = field(default_factory=dict)
     _known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def ends(self, name: str) -> tuple[float, float]:
@@ -68,6 +72,7 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
     require_method(by)
     seen: dict[str, tuple[float, float]] = {}
     values: dict[str, list[np.ndarray]] = {}
+    sizes: dict[str, np.ndarray] = {}  # how many have which exponent
 
     def watch(name: str, array: np.ndarray) -> None:
         low, high = float(array.min()), float(array.max())
@@ -75,12 +80,28 @@ def calibrate(graph: Graph, inputs: np.ndarray, source: Mapping[str, Any], by: s
             raise DataError(f"calibration: value '{name}' is not finite; the model or the data overflow float32")
         before = seen.get(name, (low, high))
         seen[name] = (min(low, before[0]), max(high, before[1]))
+        sizes[name] = sizes.get(name, 0) + _sizes_of(array)
         if by != METHODS[0]:
             values.setdefault(name, []).append(sketch(array))
 
     evaluate(graph, inputs, watch)
     sketches = {name: sketch(np.concatenate(parts)) for name, parts in values.items()}
-    return Ranges(seen, dict(source), _columns(graph, inputs), by, sketches)
+    shares = {name: _zeros_of(counts, max(map(abs, seen[name]))) for name, counts in sizes.items()}
+    shares = {name: share for name, share in shares.items() if share >= FEWEST_ZEROS}
+    return Ranges(seen, dict(source), _columns(graph, inputs), by, sketches, shares)
+
+
+def _sizes_of(array: np.ndarray) -> np.ndarray:
+    """How many elements have each of the exponents of float32, which 0 shares with next to nothing."""
+    bits = np.ascontiguousarray(array, np.float32).reshape(-1).view(np.uint32)
+    return np.bincount(bits >> 23 & 0xFF, minlength=256)
+
+
+def _zeros_of(counts: np.ndarray, largest: float) -> float:
+    """Share of the values that are below half a step of bytes which hold `largest`, a power of two."""
+    step = math.ceil(math.log2(largest / LARGEST_BYTE)) if largest > 0 else 0
+    below = max(step - 1 + FLOAT_BIAS, 1)  # the exponent of half a step
+    return round(float(counts[:below].sum() / counts.sum()), 4)
 
 
 def _columns(graph: Graph, inputs: np.ndarray) -> dict[str, Ends]:
@@ -101,6 +122,8 @@ def save_ranges(path: Path, ranges: Ranges, model_sha256: str) -> None:
     }
     if ranges.columns:
         data["columns"] = {name: list(pair) for name, pair in ranges.columns.items()}
+    if ranges.zeros:
+        data["zeros"] = dict(ranges.zeros)
     files.write_text(path, json.dumps(data, indent=1) + "\n")
 
 
@@ -113,6 +136,7 @@ def load_ranges(path: Path, model_sha256: str) -> Ranges:
     try:
         values = {str(name): (float(low), float(high)) for name, (low, high) in data["values"].items()}
         columns = {str(name): _ends(pair) for name, pair in data.get("columns", {}).items()}
+        zeros = {str(name): float(share) for name, share in data.get("zeros", {}).items()}
         owner, source = data["model_sha256"], data["source"]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(f"{path}: not a ranges file ({error}); run `hil calibrate` again") from None
@@ -121,7 +145,7 @@ def load_ranges(path: Path, model_sha256: str) -> Ranges:
             raise ModelError(f"{path}: range [{low}, {high}] of '{name}' makes no sense; run `hil calibrate` again")
     if owner != model_sha256:
         raise ModelError(f"{path}: made for another version of the model; run `hil calibrate` again")
-    return Ranges(values, source, columns)
+    return Ranges(values, source, columns, zeros=zeros)
 
 
 def _ends(pair: Any) -> Ends:

@@ -25,7 +25,7 @@ LEFT_OUT = 0.001  # of the values, by `percentile`
 LITERAL_LIMIT = 448.0  # of codes, by `paper-literal`
 SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2, 0.15, 0.12, 0.06)
 BINS = 512
-KEPT = 4096  # values of a tensor
+SKETCH_VALUES = 4096  # values of a tensor
 Ends = tuple[float, float]
 Fit = Callable[[float, float], Format]
 
@@ -36,7 +36,7 @@ def require_method(by: str) -> None:
         raise ConfigError(f"calibrate: no method {by!r}; there are {', '.join(METHODS)}")
 
 
-def sketch(values: np.ndarray, count: int = KEPT) -> np.ndarray:
+def sketch(values: np.ndarray, count: int = SKETCH_VALUES) -> np.ndarray:
     """At most `count` of the values, sorted, evenly spread over their order: the ends are always there."""
     ordered = np.sort(values, axis=None).astype(np.float64)
     if ordered.size <= count:
@@ -95,10 +95,10 @@ def _divergence(values: np.ndarray, fmt: Format, ends: Ends) -> float:
     expected = counts.copy()
     expected[inside[0]] += counts[: inside[0]].sum()
     expected[inside[-1]] += counts[inside[-1] + 1 :].sum()
-    expected, kept, codes = expected[inside], counts[inside], codes[inside]
+    expected, counts_inside, codes = expected[inside], counts[inside], codes[inside]
     _, place = np.unique(codes, return_inverse=True)
     there = expected > 0
-    sums, bins = np.bincount(place, kept), np.bincount(place, there)
+    sums, bins = np.bincount(place, counts_inside), np.bincount(place, there)
     spread = np.where(there, (sums / np.maximum(bins, 1))[place], 0.0)
     if spread.sum() == 0.0:
         return float("inf")

@@ -49,6 +49,7 @@ class Part:
 
     @property
     def count(self) -> int:
+        """Its elements in one record."""
         return element_count(self.shape)
 
     @property

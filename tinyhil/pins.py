@@ -69,14 +69,14 @@ def _backwards(graph: Graph, nodes: list[Node], leader: Mapping[str, str], pins:
         for name in node.inputs:
             if leader[name] != leader[node.outputs[0]] or stated(node):
                 readers.setdefault(leader[name], []).append(node)
-    kept = {leader[name] for level in graph.levels() for name in level.outputs}
-    kept |= {leader[name] for name in graph.all_constants()}
+    fixed = {leader[name] for level in graph.levels() for name in level.outputs}
+    fixed |= {leader[name] for name in graph.all_constants()}
     makers = [node.outputs for node in reversed(nodes)]
     for name in (*(name for outputs in makers for name in outputs), *graph.inputs):
         top = leader[name]
         found = {_wanted(node, leader, pins) for node in readers.get(top, [])}
         fmt = found.pop() if len(found) == 1 else None
-        if fmt is not None and top not in pins and top not in kept:
+        if fmt is not None and top not in pins and top not in fixed:
             pins[top] = fmt
 
 

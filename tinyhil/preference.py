@@ -1,4 +1,4 @@
-"""What counts where time and memory disagree (memplan/arena/preference.py, codegen/transfer.py)."""
+"""What counts where time and memory disagree (memplan/arena/placement_preference.py, codegen/transfer.py)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ PREFERENCES = (BALANCED, LATENCY, RAM, LEAST)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What counts, whether samples arrive while others are computed, whether each must lie in one slot, and how many
-    bytes arena and input may take, if that was said."""
+    """What counts, whether samples arrive while others are computed, whether each must lie in one slot and outlive its
+    inference there, and how many bytes arena and input may take, if that was said."""
 
     prefer: str = BALANCED
     overlapped: bool = False
     whole: bool = False
+    keeps_input: bool = False
     ram_bytes: int | None = None

@@ -7,7 +7,7 @@ only as kernel parameters. Views (reshape, squeeze, the final state of a loop) a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,8 +19,9 @@ from tinyhil.reram.array import Mapped
 class Role(StrEnum):
     """What a tensor is to a program.
 
-    INPUT: the sample. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in flash; the assignment
-    gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in the loop over it.
+    INPUT: the sample, beside the arena. CONSTANT: numbers of the model, in flash. TABLE: numbers of a kernel, in
+    flash; the assignment gives them no format. ARENA: computed, placed by the planner. SLICE: one row of a sequence, in
+    the loop over it.
     """
 
     INPUT = "input"
@@ -37,7 +38,8 @@ class Blocks:
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
-    bits; 0: weights are elements.
+    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `sparse`: the kernel leaves
+    out the products of zeros.
     """
 
     together: int
@@ -47,13 +49,16 @@ class Blocks:
     order: tuple[int, ...]
     rest: int = 0
     word: int = 0
+    paired: bool = False
+    sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A run-time or constant tensor of `count` elements.
 
-    `blocks`: how a constant is stored, where that is not the order of its kernel.
+    `blocks`: how a constant is stored, where that is not the order of its kernel. `zeros`: share of the values that
+    were 0 in calibration.
     """
 
     name: str
@@ -61,9 +66,11 @@ class Tensor:
     format: Format
     role: Role
     blocks: Blocks | None = None
+    zeros: float = 0.0
 
     @property
     def size_bytes(self) -> int:
+        """In the arena: `count` elements as the format stores them."""
         return self.count * self.format.storage_bytes
 
 
@@ -117,6 +124,7 @@ class Columns:
 
     @staticmethod
     def of(offset: np.ndarray, scale: np.ndarray, bounded: np.ndarray | None = None) -> Columns:
+        """Single precision of offsets and scales (columns,); `bounded` None: no column is clipped."""
         limits = np.zeros(len(scale), bool) if bounded is None else bounded
         return Columns(offset.astype(np.float32), scale.astype(np.float32), limits)
 
@@ -148,6 +156,15 @@ class Program:
     output_shape: tuple[int, ...]
     columns: Columns | None = None
     output_scale: np.ndarray | None = None
+
+    @property
+    def input_in_arena(self) -> bool:
+        """Whether the planner places the sample, too: results take its place once it was read."""
+        return self.tensors[self.input].role == Role.ARENA
+
+    def with_input_in_arena(self) -> Program:
+        """The program whose sample is received into the arena."""
+        return replace(self, tensors={**self.tensors, self.input: replace(self.tensors[self.input], role=Role.ARENA)})
 
     def streamable_loop(self) -> Loop | None:
         """The loop that alone consumes the model input, row by row and once; None if the input is needed as a whole."""

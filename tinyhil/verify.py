@@ -71,15 +71,18 @@ def _faults_of_level(level: Graph, outside: set[str]) -> Iterator[str]:
 def faults_of_program(program: Program) -> Iterator[str]:
     """What is wrong with a program: tensors, constants, order of writing, scratch, rows of loops."""
     yield from _faults_of_tensors(program)
-    for name, role in ((program.input, Role.INPUT), (program.output, None)):
+    for name, what, roles in (
+        (program.input, "input", (Role.INPUT, Role.ARENA)),
+        (program.output, "output", tuple(Role)),
+    ):
         tensor = program.tensors.get(name)
-        if tensor is None or (role is not None and tensor.role != role):
-            yield f"'{name}' is not the program's {'output' if role is None else 'input'}"
+        if tensor is None or tensor.role not in roles:
+            yield f"'{name}' is not the program's {what}"
     missing = {name for op in walk(program.body) for name in op.tensors} - set(program.tensors)
     if missing:
         yield f"no tensor '{min(missing)}'"
         return
-    written: set[str] = set()
+    written = {program.input}
     yield from _faults_of_body(program, program.body, written, frozenset())
     if program.tensors[program.output].role == Role.ARENA and program.output not in written:
         yield f"output '{program.output}' is never written"
@@ -110,9 +113,9 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 
 
 def _is_held(codes: np.ndarray, tensor: Tensor) -> bool:
-    """Whether the storage of a tensor holds these codes; a table's are 16 bits of either sign."""
+    """Whether the storage of a tensor holds these codes; a table's are of either sign, of 16 bits at least."""
     limits = np.iinfo(storage_dtype(tensor.format))
-    highest = 2**16 - 1 if tensor.role == Role.TABLE else limits.max
+    highest = 2 ** max(16, limits.bits) - 1 if tensor.role == Role.TABLE else limits.max
     return bool((codes >= limits.min).all() and (codes <= highest).all())
 
 

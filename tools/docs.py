@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyhil.formats import FORMATS
+from tinyhil.frontend.rewrite import Rewrite
 from tinyhil.frontend.rewrites import CONTROL, REWRITES
 from tinyhil.fuse import GRAPH_FUSIONS, LEFT_OUT, PROGRAM_FUSIONS
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
@@ -25,13 +26,17 @@ INNER = frozenset(
 )
 
 
+def _of_domain(rewrite: Rewrite) -> str:
+    return f"{rewrite.domain}; {rewrite.summary}" if rewrite.domain else rewrite.summary
+
+
 def operators_page() -> str:
     """Text of docs/operators.md."""
     lines = ["# Operators", "", "Made from the records in `tinyhil/ops/` by `python -m tools.docs`.", ""]
     lines += ["| ONNX operator | Supported |", "|---|---|"]
     entries = [(operator.name, operator.summary) for operator in OPERATORS]
     entries += [(loop.name, loop.summary) for loop in LOOPS]
-    standard = {rewrite.name: rewrite.summary for rewrite in REWRITES} | CONTROL
+    standard = {rewrite.name: _of_domain(rewrite) for rewrite in REWRITES} | CONTROL
     inner = [entry for entry in entries if entry[0] in INNER]
     entries = [(name, text) for name, text in entries if name not in INNER and name not in standard]
     entries += standard.items()

@@ -69,9 +69,9 @@ def _record(request: Request, boards: Boards) -> Mapping[str, Any]:
 def row_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """What the documentation shows of a record."""
     latency, memory = record["latency"], record["memory"]
-    kept = ("format", "board", "samples", "bit_exact", "accuracy", "disagreements", "flash_bytes")
+    fields = ("format", "board", "samples", "bit_exact", "accuracy", "disagreements", "flash_bytes")
     return {
-        **{key: record[key] for key in kept},
+        **{key: record[key] for key in fields},
         "data": record["data"]["source"],
         "median_us": latency["median_us"],
         "ticks": latency.get("instructions", latency["median"]),

@@ -59,8 +59,8 @@ def measured() -> list[str]:
     ]
     for model, by_width in accuracies.items():
         for width, row in by_width.items():
-            kept = {board: records.get((model, width, board)) for board in BOARDS}
-            lines.append(_row(model, width, row, kept))
+            of_boards = {board: records.get((model, width, board)) for board in BOARDS}
+            lines.append(_row(model, width, row, of_boards))
     return lines
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
 
@@ -24,7 +23,7 @@ def clustered(weights: Mapping[str, Tensor], used: Quantizers) -> dict[str, Tens
     found = {}
     for name, value in weights.items():
         fmt = used.constants.get(name)
-        if not isinstance(fmt, Codebook):
+        if fmt is None or fmt.entries_in_flash is None:
             continue
         codes, _ = quantize(value.detach().cpu().numpy(), fmt)
         with torch.no_grad():

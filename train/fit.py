@@ -3,99 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError, TrainingError
-from tinyhil.formats.codebook import Codebook
 from tinyhil.formats.codec import dequantize
-from tinyhil.formats.fixed import Fixed
 from tinyhil.reference import quantize_inputs
-from tinyhil.train.arithmetic import Arithmetic, Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
-from tinyhil.train.integers import Arrays, Judge, on_grid
+from tinyhil.train.integers import Arrays, on_grid
+from tinyhil.train.limited_precision import Arithmetical, Half, Limited, LossScale, first_scale, holder
 from tinyhil.train.loss import loss_of, taught_loss
 from tinyhil.train.network import Holder, Network, network, with_constants
 from tinyhil.train.parameters import groups_of, masks_of
-from tinyhil.train.prune import Pruning, mask, require_zeros
-from tinyhil.train.quantize import Quantizers, quantizers
-from tinyhil.train.samples import Samples
+from tinyhil.train.prune import mask, require_zeros
+from tinyhil.train.quantizers import Quantizers, is_fixed_point, quantizers
 from tinyhil.train.scales import FEW_BITS, LearnedQuantizers, ends_of, held, ranges_with, started
+from tinyhil.train.schedule import Epoch, Job, Schedule, Trained
+from tinyhil.train.stages import by_sensitivity, released, rounded_at
 
 EXPLODED = 1e3  # times the first loss
 LEAST_SCALE = 2.0**-24  # of a loss: gradients that overflow below it are no matter of scale
-AUTO = "auto"  # device: a GPU if torch has one
 STEP_SIZE = 0.1  # of the logarithm of a step, to which rates are relative
 STEP = "step of "  # before the name of a tensor
-TOGETHER = 256  # samples that the teacher sees at once
+TOGETHER = 256  # samples that the teacher sees at once, and that say what rounding costs
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]  # samples, labels, scores of the teacher
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """`rate` is the first learning rate, as a share of each tensor's own size, since units of tensors differ a
-    hundredfold; it falls along a cosine to a hundredth. `teacher`: the share of the loss that the scores of the model
-    as it was given have. `entries`: weights of a codebook keep their entries, which move. `scales`: the exponents of
-    fixed point of at most 8 bits move, too."""
-
-    epochs: int = 10
-    batch: int = 64
-    rate: float = 3e-3
-    seed: int = 0
-    threads: int = 1
-    teacher: float = 0.0
-    entries: bool = False
-    scales: bool = False
-    device: str = AUTO
-
-    def rate_at(self, progress: float) -> float:
-        return self.rate * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """`loss`: the mean of its steps; `accuracy`: of the integer program on the samples held back. Epoch 0 is before
-    training."""
-
-    number: int
-    loss: float
-    accuracy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The best epoch: its constants, the ranges they were judged with, and how it went."""
-
-    constants: Arrays
-    ranges: Ranges
-    best: Epoch
-    epochs: tuple[Epoch, ...]
-
-    def ranges_with(self, source: Mapping[str, Any]) -> Ranges:
-        """The ranges, with where their samples come from."""
-        return replace(self.ranges, source={**source, **self.ranges.source})
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is to be trained, on what; `tell` is told each epoch. `checkpoint`: the file that an interrupted
-    training goes on from, for runs of this `identity`."""
-
-    judge: Judge
-    samples: Samples
-    schedule: Schedule
-    tell: Callable[[Epoch], None] = lambda epoch: None
-    checkpoint: Path | None = None
-    identity: str = ""
-    arithmetic: Arithmetic | None = None  # of the training itself; None: float32, and the program's own formats
-    pruning: Pruning | None = None
 
 
 @dataclass(slots=True)
@@ -107,14 +43,15 @@ class _Run:
     optimizer: torch.optim.Adam
     masks: dict[str, torch.Tensor]
     epochs: list[Epoch] = field(default_factory=list)
-    kept: Arrays = field(default_factory=dict)
+    best_constants: Arrays = field(default_factory=dict)
     first_loss: float = math.inf
     scale: LossScale = field(default_factory=LossScale)
     teacher: torch.Tensor | None = None  # its scores of the samples trained on
+    order: tuple[str, ...] | None = None  # in which formats come in; None: all at once
     entries: dict[str, torch.Tensor] = field(default_factory=dict)
     steps: dict[str, torch.Tensor] = field(default_factory=dict)  # learned scales
     ends: dict[str, float] = field(default_factory=dict)  # what values reach with them after an epoch
-    kept_ends: dict[str, float] = field(default_factory=dict)  # of the best
+    best_ends: dict[str, float] = field(default_factory=dict)  # of the best
 
     @property
     def moved(self) -> dict[str, torch.Tensor]:
@@ -146,6 +83,8 @@ def _train(job: Job) -> Trained:
     run = _Run(job, net, torch.optim.Adam(groups_of(net)), masks_of(net), scale=first_scale(job.arithmetic))
     if job.schedule.teacher > 0:
         run.teacher = _taught(net, job)
+    if job.schedule.progressive:
+        run.order = _order(run)
     _resume(run)
     if not run.epochs:
         given = {name: value.detach().cpu().numpy() for name, value in net.weights.items()}
@@ -155,7 +94,7 @@ def _train(job: Job) -> Trained:
         used = _quantizers(run)
         if job.schedule.entries:
             used = _with_entries(run, used)
-        if job.schedule.scales:
+        if job.schedule.scales is not False:
             used = _with_scales(run, used)
         loss = _epoch(run, number, used)
         if isinstance(used, LearnedQuantizers):
@@ -165,7 +104,7 @@ def _train(job: Job) -> Trained:
         if job.checkpoint is not None:
             save_checkpoint(job.checkpoint, _state(run))
     best = _best(run)
-    return Trained(run.kept, run.ranges(run.kept, run.kept_ends), best, tuple(run.epochs))
+    return Trained(run.best_constants, run.ranges(run.best_constants, run.best_ends), best, tuple(run.epochs))
 
 
 @torch.no_grad()
@@ -178,9 +117,18 @@ def _taught(net: Network, job: Job) -> torch.Tensor:
     return torch.cat(parts)
 
 
+def _order(run: _Run) -> tuple[str, ...]:
+    """What rounding costs the model as it was given, on a few of its samples."""
+    used, samples = _quantizers(run), run.job.samples
+    rows = np.linspace(0, len(samples.x) - 1, min(TOGETHER, len(samples.x))).astype(np.int64)
+    y = torch.as_tensor(samples.y[rows].astype(np.int64))
+    found = by_sensitivity(run.net, used, run.job.judge.assignment, _inputs(run, used)[torch.as_tensor(rows)], y)
+    return tuple(name for name, _ in found)
+
+
 def _with_entries(run: _Run, used: Quantizers) -> Quantizers:
     """Weights on their entries, which from then on are what the weights are."""
-    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if isinstance(fmt, Codebook)}
+    names = run.net.weights.keys() & {n for n, fmt in used.constants.items() if fmt.entries_in_flash}
     if not run.entries and len(run.epochs) == 1:
         run.entries = clustered(run.net.weights, used)
     elif not run.entries:
@@ -194,6 +142,8 @@ def _with_scales(run: _Run, used: Quantizers) -> Quantizers:
     """Steps as they are learned; those there are none of yet begin."""
     new = {name: step for name, step in started(used, run.net.weights).items() if name not in run.steps}
     _learn(run, new)
+    if not run.steps and run.job.schedule.scales is None:
+        return used
     if not run.steps:
         raise ConfigError(f"--learn-scales: nothing is fixed point of at most {FEW_BITS} bits in these formats")
     return held(used, run.steps)
@@ -218,9 +168,9 @@ def _prune(run: _Run, number: int) -> None:
     if pruning is None:
         return
     pruned = {name: mask(run.net.weights[name], share) for name, share in pruning.at(number).items()}
-    for name, kept in pruned.items():
-        run.net.weights[name].mul_(kept)
-    run.masks = {**run.masks, **{name: kept * run.masks.get(name, 1) for name, kept in pruned.items()}}
+    for name, stays in pruned.items():
+        run.net.weights[name].mul_(stays)
+    run.masks = {**run.masks, **{name: stays * run.masks.get(name, 1) for name, stays in pruned.items()}}
     require_zeros(on_grid(_latents(run), _quantizers(run), graph), pruned)
 
 
@@ -232,8 +182,8 @@ def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
     judged = Epoch(epoch.number, epoch.loss, accuracy)
     run.epochs.append(judged)
     if _best(run) is judged:
-        run.kept = {name: array.copy() for name, array in constants.items()}
-        run.kept_ends = dict(run.ends)
+        run.best_constants = {name: array.copy() for name, array in constants.items()}
+        run.best_ends = dict(run.ends)
     run.job.tell(judged)
 
 
@@ -284,7 +234,9 @@ def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tenso
 
 
 def _holder(run: _Run, at: tuple[int, int], used: Quantizers) -> Holder:
-    return used if run.job.arithmetic is None else holder(run.job.arithmetic, (run.job.schedule.seed, *at))
+    if run.job.arithmetic is not None:
+        return holder(run.job.arithmetic, (run.job.schedule.seed, *at))
+    return used if run.order is None else released(used, rounded_at(run.order, at[0], run.job.schedule.epochs))
 
 
 def _step(run: _Run, at: tuple[int, int], given: Given, used: Holder) -> float:
@@ -336,7 +288,7 @@ def _project(run: _Run, used: Quantizers) -> None:
     pruned stay zeros."""
     for name, weights in run.net.weights.items():
         fmt = used.constants.get(name)
-        if isinstance(fmt, Fixed) and name not in run.steps:
+        if fmt is not None and is_fixed_point(fmt) and name not in run.steps:
             unit = 2.0**fmt.exponent
             weights.clamp_(fmt.lowest * unit, (fmt.highest + 0.49) * unit)
         if name in run.masks:
@@ -365,9 +317,9 @@ def _largest(run: _Run, x: torch.Tensor, used: Holder) -> str:
 def _stopped(run: _Run, at: tuple[int, int], what: str, tensor: str, remedy: str = "a smaller --rate") -> TrainingError:
     last = len(run.epochs) - 1
     best = _best(run)
-    kept = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
+    resumable = f"; epoch {last} is kept in {run.job.checkpoint}" if run.job.checkpoint is not None and last > 0 else ""
     return TrainingError(
-        f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{kept} (best so far: epoch "
+        f"training: epoch {at[0]}, step {at[1]}: {what}, first in tensor '{tensor}'{resumable} (best so far: epoch "
         f"{best.number}, {100 * best.accuracy:.2f} %); try {remedy}"
     )
 
@@ -380,8 +332,8 @@ def _state(run: _Run) -> Checkpoint:
     epochs = np.array([[e.number, e.loss, e.accuracy] for e in run.epochs])
     scale = np.array([run.scale.factor, run.scale.steps])
     latents = {name: value.detach().cpu().numpy().copy() for name, value in run.moved.items()}
-    ends = {name: np.array([end, run.kept_ends.get(name, 0.0)]) for name, end in run.ends.items()}
-    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.kept, moments, ends)
+    ends = {name: np.array([end, run.best_ends.get(name, 0.0)]) for name, end in run.ends.items()}
+    return Checkpoint(run.job.identity, epochs, run.first_loss, scale, latents, run.best_constants, moments, ends)
 
 
 def _resume(run: _Run) -> None:
@@ -390,12 +342,12 @@ def _resume(run: _Run) -> None:
         return
     found = load_checkpoint(run.job.checkpoint, run.job.identity)
     run.epochs = [Epoch(int(n), float(loss), float(accuracy)) for n, loss, accuracy in found.epochs]
-    run.kept, run.first_loss = found.best, found.first_loss
+    run.best_constants, run.first_loss = found.best, found.first_loss
     run.scale = LossScale(float(found.scale[0]), int(found.scale[1]))
     steps = {name.removeprefix(STEP): a for name, a in found.latents.items() if name.startswith(STEP)}
     _learn(run, {name: torch.tensor(array).requires_grad_() for name, array in steps.items()})
     run.ends = {name: float(pair[0]) for name, pair in found.ends.items()}
-    run.kept_ends = {name: float(pair[1]) for name, pair in found.ends.items() if pair[1] > 0}
+    run.best_ends = {name: float(pair[1]) for name, pair in found.ends.items() if pair[1] > 0}
     for name, weights in run.moved.items():
         weights.data.copy_(torch.as_tensor(found.latents[name]))
         keys = [key for key in found.moments if key.partition("/")[2] == name]

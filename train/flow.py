@@ -28,22 +28,27 @@ class Flowing(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """As ndarray's."""
         return tuple(self.tensor.shape)
 
     @property
     def ndim(self) -> int:
+        """As ndarray's."""
         return self.tensor.ndim
 
     @property
     def size(self) -> int:
+        """As ndarray's: elements."""
         return self.tensor.numel()
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """numpy's name of torch's type."""
         return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
 
     @property
     def T(self) -> Flowing:
+        """As ndarray's: all axes reversed."""
         return self.transpose(*reversed(range(self.ndim)))
 
     def __len__(self) -> int:
@@ -63,13 +68,16 @@ class Flowing(NDArrayOperatorsMixin):
         return Flowing(self.tensor.to(FLOATS[wanted])) if wanted in FLOATS else self.numpy().astype(dtype)
 
     def reshape(self, *shape: Any) -> Flowing:
+        """As ndarray's; sizes apart or as one tuple."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         return Flowing(self.tensor.reshape(tuple(int(dim) for dim in wanted)))
 
     def transpose(self, *axes: int) -> Flowing:
+        """As ndarray's; every axis named."""
         return Flowing(self.tensor.permute(axes))
 
     def swapaxes(self, a: int, b: int) -> Flowing:
+        """As ndarray's."""
         return Flowing(self.tensor.swapaxes(a, b))
 
     def __getitem__(self, index: Any) -> Flowing:
@@ -90,18 +98,23 @@ class Flowing(NDArrayOperatorsMixin):
         return Flowing(self.tensor.flip([axis for axis, back in enumerate(turned) if back]))
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+        """As ndarray's; gradients flow to every element."""
         return Flowing(self.tensor.sum(_axes(self, axis), keepdim=keepdims))
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+        """As ndarray's; gradients flow to every element."""
         return Flowing(self.tensor.mean(_axes(self, axis), keepdim=keepdims))
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+        """As ndarray's; equal largest ones share the gradient."""
         return Flowing(self.tensor.amax(_axes(self, axis), keepdim=keepdims))
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Flowing:
+        """As ndarray's; equal smallest ones share the gradient."""
         return Flowing(self.tensor.amin(_axes(self, axis), keepdim=keepdims))
 
     def argmax(self, axis: int) -> np.ndarray:
+        """As ndarray's: an array of numpy, through which no gradient flows."""
         return self.numpy().argmax(axis=axis)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:

@@ -12,14 +12,14 @@ from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.classes import classes_of
 from tinyhil.evaluate import evaluate
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.formats.fixed import Fixed
 from tinyhil.graph import Graph
 from tinyhil.lower import lower
 from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.evaluator import Executor
+from tinyhil.train.flow import Flowing
 from tinyhil.train.network import with_constants
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers, is_fixed_point
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,6 +39,7 @@ class Judge:
         return calibrate(with_constants(self.graph, constants), self.calibration, origin)
 
     def program(self, constants: Arrays, ranges: Ranges) -> Program:
+        """The integer program with these constants, calibrated by these ranges."""
         return lower(with_constants(self.graph, constants), self.assignment, ranges)
 
     def correct(self, program: Program, x: np.ndarray, y: np.ndarray) -> float:
@@ -59,14 +60,14 @@ def on_grid(weights: Arrays, quantizers: Quantizers, graph: Graph) -> Arrays:
     the model's (columns of the input with scales of their own) stay as they are."""
     if quantizers.program.columns is not None:
         return weights
-    others = {name: torch.as_tensor(array) for name, array in {**graph.all_constants(), **weights}.items()}
+    others = {name: Flowing(torch.as_tensor(array)) for name, array in {**graph.all_constants(), **weights}.items()}
     made = {}
     for name, array in weights.items():
         held = quantizers.constant(name, torch.as_tensor(array), others).detach().cpu().numpy().astype(np.float32)
         row = quantizers.rows.get(name)
         fmt = quantizers.constants.get(name) if row is None else row.format
         axes = None if row is None else tuple(axis for axis in range(held.ndim) if axis != row.axis)
-        made[name] = _within(held, array, axes, isinstance(fmt, Fixed))
+        made[name] = _within(held, array, axes, fmt is not None and is_fixed_point(fmt))
     return made
 
 

@@ -16,7 +16,7 @@ from tinyhil.evaluate import replay
 from tinyhil.graph import Graph, Node
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.train.flow import Flowing
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers
 
 Tensor = torch.Tensor
 Watch = Callable[[str, Tensor], None]
@@ -25,9 +25,11 @@ Watch = Callable[[str, Tensor], None]
 class Holder(Protocol):
     """What a network's numbers are held in: formats, or the arithmetic of its training."""
 
-    def value(self, name: str, x: Tensor) -> Tensor: ...
+    def value(self, name: str, x: Tensor) -> Tensor:
+        """A computed tensor (samples, ...) as it is held, gradients with it."""
 
-    def constant(self, name: str, value: Tensor, others: Mapping[str, Any]) -> Tensor: ...
+    def constant(self, name: str, value: Tensor, others: Mapping[str, Any]) -> Tensor:
+        """A constant as it is held; `others`: all constants by name, where the scale of one depends on another."""
 
 
 @dataclass(frozen=True, slots=True)

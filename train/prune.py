@@ -57,15 +57,15 @@ def matrices(graph: Graph) -> set[str]:
 def mask(weights: torch.Tensor, share: float) -> torch.Tensor:
     """1 for weights that stay, 0 for the `share` of smallest magnitude (of equal ones the first)."""
     flat = weights.detach().abs().reshape(-1)
-    kept = torch.ones_like(flat)
-    kept[torch.argsort(flat, stable=True)[: round(share * len(flat))]] = 0
-    return kept.reshape(weights.shape)
+    stays = torch.ones_like(flat)
+    stays[torch.argsort(flat, stable=True)[: round(share * len(flat))]] = 0
+    return stays.reshape(weights.shape)
 
 
 def require_zeros(held: Mapping[str, np.ndarray], masks: Mapping[str, torch.Tensor]) -> None:
     """ConfigError if the program holds something else where a weight is pruned."""
-    for name, kept in masks.items():
-        if name in held and np.any(held[name][kept.cpu().numpy() == 0]):
+    for name, stays in masks.items():
+        if name in held and np.any(held[name][stays.cpu().numpy() == 0]):
             raise ConfigError(
                 f"--prune: the format of '{name}' does not hold zero exactly; give it fixed point or int8"
             )

@@ -16,11 +16,10 @@ import torch
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
-from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.graph import Graph
 from tinyhil.lower import tied_values
-from tinyhil.train.quantize import Quantizers
+from tinyhil.train.quantizers import Quantizers, is_fixed_point
 
 Tensor = torch.Tensor
 BELOW = 1 - 2.0**-20  # of a power of two, which would need the next exponent
@@ -72,7 +71,7 @@ def started(used: Quantizers, weights: Mapping[str, Tensor]) -> dict[str, Tensor
     twice their mean magnitude over the root of the largest code."""
     found = {}
     for name, fmt in (*used.values.items(), *used.constants.items()):
-        if not isinstance(fmt, Fixed) or fmt.domain != INTEGER or fmt.bits > FEW_BITS:
+        if not is_fixed_point(fmt) or fmt.domain != INTEGER or fmt.bits > FEW_BITS:
             continue
         if name in weights and weights[name].ndim < 2:
             continue  # a bias is never finer than the sum it joins

@@ -47,8 +47,8 @@ def main() -> int:
         print(paper.body({cell.key: cell.measure() for cell in paper.quick()}))
         return 0
     if arguments.again is not None:
-        kept = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
-        record.write(paper.name, kept)
+        others = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
+        record.write(paper.name, others)
     say = partial(print, flush=True)
     record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only)
     pages.write([paper], PAPERS)

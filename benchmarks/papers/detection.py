@@ -21,13 +21,13 @@ def boxes(output: np.ndarray) -> np.ndarray:
     anchor, kind = anchor[best], kind[best]
     centre, half = output[anchor, :2], output[anchor, 2:4] / 2
     corners = np.concatenate([centre - half, centre + half], axis=1)
-    kept = _kept(corners, kind)[:MOST]
-    return np.column_stack([corners[kept], scores[anchor[kept], kind[kept]], kind[kept]])
+    strongest = unsuppressed(corners, kind)[:MOST]
+    return np.column_stack([corners[strongest], scores[anchor[strongest], kind[strongest]], kind[strongest]])
 
 
-def _kept(corners: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Places of boxes that no better one of their class overlaps by more than OVERLAP."""
-    overlap = (overlaps(corners, corners) > OVERLAP) & (kind[:, None] == kind)
+def unsuppressed(corners: np.ndarray, kind: np.ndarray, limit: float = OVERLAP) -> np.ndarray:
+    """Places of boxes, best first, that no better one of their class overlaps by more than `limit`."""
+    overlap = (overlaps(corners, corners) > limit) & (kind[:, None] == kind)
     alive = np.ones(len(corners), bool)
     for place in range(len(corners)):
         if alive[place]:

@@ -37,14 +37,14 @@ def _held_out(rows: list[dict[str, Any]], strategy: str) -> float:
 
 
 def _judge_cost(_: Rows) -> Verdict:
-    said, kept = [], []
+    said, within = [], []
     for network, rows in _reram().items():
         found = [row for row in rows if row["threshold"] is not None and row["cost"] <= SAVED]
         best = max(found, key=lambda row: row["accuracy"])
         lost = _held_out(rows, "8 bits") - 100 * best["held_out"]
-        kept.append(lost <= LOST_POINTS)
+        within.append(lost <= LOST_POINTS)
         said.append(f"`{network}` loses {lost:.1f} points at {best['cost']:.2f} of the cost ({best['strategy']})")
-    return Verdict("confirmed" if all(kept) else "refuted", "; ".join(said) + "; held out")
+    return Verdict("confirmed" if all(within) else "refuted", "; ".join(said) + "; held out")
 
 
 def _judge_ppo(_: Rows) -> Verdict:

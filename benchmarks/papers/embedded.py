@@ -25,8 +25,8 @@ from tinyhil.ops.integral import integral_formats
 from tinyhil.search.engine.library import load_engine
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import search
+from tinyhil.search.search_loop import search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import make_space
 from tinyhil.search.strategies.layerwise import Layerwise
 

@@ -108,7 +108,8 @@ def model(name: str) -> Model:
 
 
 @cache
-def _set(file: str) -> dict[str, np.ndarray]:
+def pictures_file(file: str) -> dict[str, np.ndarray]:
+    """The arrays of a set of pictures: bytes of all, where each begins, and what is known of them."""
     path = _folder() / "large" / file
     if not path.is_file():
         raise DataError(f"papers: no {path}; these pictures can not be redistributed")
@@ -121,7 +122,7 @@ def calibration(name: str) -> np.ndarray:
     chosen = network(name)
     if chosen.pictures == CIFAR:
         return data.load("cifar10").x_train[: 4 * CALIBRATION]
-    count = len(_set(chosen.pictures)["offsets"]) - 1
+    count = len(pictures_file(chosen.pictures)["offsets"]) - 1
     return pictures(name, range(count - CALIBRATION, count)).x
 
 
@@ -133,7 +134,7 @@ def pictures(name: str, chosen: Sequence[int]) -> Pictures:
         assert found.y_test is not None
         part = slice(chosen[0], chosen[-1] + 1)
         return Pictures(found.x_test[part], found.y_test[part].astype(np.int64), np.zeros((0, 2)))
-    arrays = _set(of.pictures)
+    arrays = pictures_file(of.pictures)
     decoded = [_decoded(arrays, index, of.side) for index in chosen]
     x = np.stack([_standardised(pixels, of.pixels) for pixels, _ in decoded])
     sizes = np.array([size for _, size in decoded])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.papers import elsewhere, record
 from benchmarks.papers.paper import Paper, Verdict, table
@@ -58,19 +59,23 @@ def overview(papers: Iterable[Paper], folder: Path = record.FOLDER) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def write(papers: Iterable[Paper], every: Iterable[Paper]) -> None:
-    """Pages and figures of `papers`, and the overview of `every`."""
+def save_svg(figure: Any, path: Path) -> None:
+    """The same bytes for the same figure."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     matplotlib.rcParams["svg.hashsalt"] = "tinyhil"
+    FigureCanvasAgg(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def write(papers: Iterable[Paper], every: Iterable[Paper]) -> None:
+    """Pages and figures of `papers`, and the overview of `every`."""
     DOCS.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         (DOCS / f"{paper.name}.md").write_text(page(paper))
         rows = record.rows_of(record.read(paper.name))
         for name, draw in paper.figures.items():
-            figure = draw(rows)
-            FigureCanvasAgg(figure)
-            (DOCS / paper.name).mkdir(exist_ok=True)
-            figure.savefig(DOCS / paper.name / f"{name}.svg", metadata={"Date": None})
+            save_svg(draw(rows), DOCS / paper.name / f"{name}.svg")
     (DOCS / "README.md").write_text(overview(every))

@@ -50,21 +50,21 @@ def measure(
     when there is something to measure: it ends the run where the sources hold changes of no commit."""
     wanted = list(cells)
     old = read(name, folder)
-    kept = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
-    missing = [cell for cell in wanted if cell.key not in kept or "failed" in kept[cell.key]["row"]]
+    done = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
+    missing = [cell for cell in wanted if cell.key not in done or "failed" in done[cell.key]["row"]]
     missing = [cell for cell in missing if cell.key.startswith(only)]
     if not missing:
-        say(f"{name}: {len(kept)} of {len(wanted)} cells are measured, none of those asked for is missing")
-        return kept
+        say(f"{name}: {len(done)} of {len(wanted)} cells are measured, none of those asked for is missing")
+        return done
     source = provenance()
     for number, cell in enumerate(missing, 1):
         begin = time.process_time()
         row = _row(cell)
         spent = round(time.process_time() - begin, 1)
-        kept[cell.key] = {"row": row, **source, "processor_s": spent}
-        write(name, {each.key: kept[each.key] for each in wanted if each.key in kept}, folder)
+        done[cell.key] = {"row": row, **source, "processor_s": spent}
+        write(name, {each.key: done[each.key] for each in wanted if each.key in done}, folder)
         say(f"{name}: {number} of {len(missing)}, {cell.key}, {spent} s: {json.dumps(row)[:160]}")
-    return kept
+    return done
 
 
 def _row(cell: Cell) -> Row:

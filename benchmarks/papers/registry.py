@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks.papers import embedded, fp8, minun, squeezenet
+from benchmarks.papers import embedded, faces, fp8, minun, squeezenet
 
-PAPERS = (minun.PAPER, fp8.PAPER, squeezenet.PAPER, embedded.PAPER)
+PAPERS = (minun.PAPER, fp8.PAPER, squeezenet.PAPER, faces.PAPER, embedded.PAPER)

@@ -25,8 +25,8 @@ from tinyhil.memplan.arena.placement import place
 from tinyhil.program import Program
 from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import make_space
 from tinyhil.search.strategies.haunter import Haunter
 

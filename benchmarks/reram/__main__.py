@@ -23,8 +23,8 @@ from tinyhil.native import default_cache_dir
 from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator
 from tinyhil.search.layers import layer_space
-from tinyhil.search.problem import Ask, Asking, SearchProblem, Strategy
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem, Strategy
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial

@@ -10,13 +10,13 @@ import numpy as np
 
 from benchmarks.reram.fast import FastExecutor
 from tinyhil import data
-from tinyhil.calibrate import Ranges, calibrate, load_ranges
+from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.data.cifar import MEAN, SPREAD
 from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import open_model
 from tinyhil.harness.search.task import quick_plan
-from tinyhil.harness.zoo import find_model
 from tinyhil.memplan import Plan, Problem
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program
@@ -25,7 +25,7 @@ from tinyhil.search.accelerator import AcceleratorCosts, AcceleratorLimits
 from tinyhil.search.evaluator import Evaluator, Examples, make_examples
 from tinyhil.search.layers import layer_space
 from tinyhil.search.memory import UNLIMITED, Memory
-from tinyhil.search.problem import SearchProblem
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.space import Space, make_space
 
 WIDTHS = tuple(f"fixed{bits}" for bits in range(2, 9))
@@ -103,12 +103,10 @@ def parts(case: Case) -> tuple[slice, slice]:
 def _network(name: str) -> tuple[Graph, Ranges, np.ndarray, np.ndarray]:
     """Graph, ranges from the training part, test samples with labels."""
     if name == "lenet5":
-        source = find_model("lenet5_mnist")
-        model = load_model(source.path)
+        opened = open_model("lenet5_mnist")
         mnist = data.load("mnist")
         assert mnist.y_test is not None
-        assert source.ranges is not None
-        return model.graph, load_ranges(source.ranges, model.sha256), mnist.x_test, mnist.y_test
+        return opened.model.graph, opened.required_ranges(None), mnist.x_test, mnist.y_test
     cifar = data.load("cifar10")
     x_train, x_test = cifar.x_train, cifar.x_test
     path = Path(__file__).with_name("vgg7_cifar.onnx")

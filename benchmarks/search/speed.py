@@ -18,15 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil import data
-from tinyhil.calibrate import load_ranges
 from tinyhil.errors import HilError
-from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
-from tinyhil.harness.job import Request
+from tinyhil.harness.job import Request, open_model
 from tinyhil.harness.measure.run import run as run_request
 from tinyhil.harness.search.session import write_assignment
-from tinyhil.harness.zoo import find_model
 from tinyhil.search.engine.cache import ArrayCache
 from tinyhil.search.engine.library import Engine, load_engine
 from tinyhil.search.evaluator import Evaluator, NumpyExecutor, Score, make_examples
@@ -49,11 +46,11 @@ def drawn(space: Space, count: int) -> list[Candidate]:
 
 def speed(assignments: int, programs: int) -> Engine:
     """Seconds per assignment: engine, numpy reference, and generate + compile + run."""
-    source = find_model(MODEL)
-    model = load_onnx(source.path)
-    assert source.ranges is not None
+    opened = open_model(MODEL)
+    source = opened.source
+    model = opened.model
     assert source.dataset is not None
-    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), ("fixed8", "fixed16"))
+    space = make_space(model.graph, opened.required_ranges(None), ("fixed8", "fixed16"))
     found = data.load(source.dataset)
     examples = make_examples(model.graph, found.x_test, found.y_test)
     candidates = drawn(space, assignments)
@@ -77,11 +74,11 @@ def speed(assignments: int, programs: int) -> Engine:
 
 def small(engine: Engine) -> None:
     """One assignment of a small model on the whole test part."""
-    source = find_model(SMALL)
-    model = load_onnx(source.path)
-    assert source.ranges is not None
+    opened = open_model(SMALL)
+    source = opened.source
+    model = opened.model
     assert source.dataset is not None
-    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), ("fixed8", "fixed16"))
+    space = make_space(model.graph, opened.required_ranges(None), ("fixed8", "fixed16"))
     found = data.load(source.dataset)
     evaluator = Evaluator(engine, make_examples(model.graph, found.x_test, found.y_test))
     seconds = []
@@ -105,10 +102,9 @@ def neighbours(engine: Engine) -> None:
 
 
 def neighbour_row(engine: Engine, name: str, formats: str) -> str:
-    source = find_model(name)
-    model = load_onnx(source.path)
-    assert source.ranges is not None
-    space = make_space(model.graph, load_ranges(source.ranges, model.sha256), formats.split(","))
+    opened = open_model(name)
+    model = opened.model
+    space = make_space(model.graph, opened.required_ranges(None), formats.split(","))
     shape = (NEIGHBOUR_SAMPLES, *model.graph.shapes[model.graph.inputs[0]])
     noise = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     examples, base = make_examples(model.graph, noise, None), drawn(space, 1)[0]

@@ -19,15 +19,13 @@ import numpy as np
 from benchmarks.peers_models import RAM_LIMIT_BYTES, build_peers
 from benchmarks.search.large import LARGE, large
 from benchmarks.search.weights import WEIGHED, weights
-from tinyhil.calibrate import load_ranges
 from tinyhil.errors import ConfigError
-from tinyhil.frontend.load import load_model
 from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.job import open_model
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import load_task, placed
 from tinyhil.harness.search.uniform import held_out
-from tinyhil.harness.zoo import find_model
-from tinyhil.search.run import Budget, search
+from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.space import make_space
 
 STRATEGIES = ("lagrange", "haunter", "shiftry", "shiftry until_it_fits=true", "accuracy_only", "size_only")
@@ -104,10 +102,8 @@ def _limits_between(model: str) -> list[int]:
 
 def _uniform_bytes(model: str) -> tuple[int, int]:
     """The arena with fixed8 and with fixed16 everywhere."""
-    source = find_model(model)
-    loaded = load_model(source.path)
-    assert source.ranges is not None
-    space = make_space(loaded.graph, load_ranges(source.ranges, loaded.sha256), ("fixed8", "fixed16"))
+    opened = open_model(model)
+    space = make_space(opened.model.graph, opened.required_ranges(None), ("fixed8", "fixed16"))
     low, high = (
         placed(space.lower(space.uniform(choice)), None, "ram").plan.peak_bytes for choice in (space.low, space.high)
     )

@@ -1,5 +1,6 @@
 /* A basic block, decoded once: what it costs however often it runs, and where its data are. */
 #include "block.h"
+#include "data.h"
 #include "m7.h"
 #include "prices.h"
 
@@ -106,7 +107,7 @@ static uint32_t memory_bound(const struct machine *m, const struct block *b, uns
     const unsigned shift = m->chip->core == CORTEX_M3 ? 4 : 5;
     const uint32_t lines = ((b->addr + b->size - 1) >> shift) - (b->addr >> shift) + 1;
     if (m->chip->core != CORTEX_M7) return (lines + loads) * m->flash_wait_states + loads;
-    return (lines + loads) * 2 * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
+    return (lines + loads) * 2 * m->bus_cycles * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1)) + 3 * loads;
 }
 
 /* One instruction after the other: the cycles of M3 and M4, and the bounds of all. */

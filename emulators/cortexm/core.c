@@ -159,4 +159,5 @@ void reset_core(struct machine *m) {
     memset(&m->nvic, 0, sizeof m->nvic);
     m->nvic.vector_table = m->chip->flash_base;
     m->stack_limit = 0;
+    m->bus_cycles = 1;
 }

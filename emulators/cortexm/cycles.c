@@ -1,5 +1,7 @@
 /* Instructions and modelled cycles, added up at every basic block that the processor enters. */
 #include "block.h"
+#include "data.h"
+#include "fetch.h"
 #include "decode.h"
 
 enum { BLOCKS = 1 << 16 }; /* one for every halfword of 128 KiB of code */

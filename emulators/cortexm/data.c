@@ -2,7 +2,7 @@
  *
  * Addresses are worked out from the registers at the entry of a block, so a load through a pointer that the block itself
  * has loaded is taken for a hit. A line that was touched last time is taken to be still there. */
-#include "block.h"
+#include "data.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static uint32_t fill_stall(struct machine *m, bool flash) {
     const struct timing *t = &m->chip->timing;
     const uint64_t now = m->cycles.typical, start = m->fill_ends > now ? m->fill_ends : now;
     const uint32_t read = flash ? m->flash_wait_states + 1 : 1;
-    m->fill_ends = start + t->fill_cycles + (flash ? t->line_reads : 4) * read;
-    return (uint32_t)(start - now) + t->fill_cycles + read;
+    m->fill_ends = start + m->bus_cycles * (t->fill_cycles + (flash ? t->line_reads : 4) * read);
+    return (uint32_t)(start - now) + m->bus_cycles * (t->fill_cycles + read);
 }
 
 static uint32_t m7_line(struct machine *m, uint32_t line, bool stores) {

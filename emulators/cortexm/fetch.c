@@ -1,5 +1,5 @@
 /* What the fetch of instructions waits for: flash behind its buffers or caches. */
-#include "block.h"
+#include "fetch.h"
 
 /* SAM3X: two 128-bit code buffers with sequential prefetch (datasheet 18.4.1). */
 static uint32_t from_buffers(struct machine *m, const struct block *b) {
@@ -45,7 +45,7 @@ static uint32_t from_cache(struct machine *m, struct block *b) {
         ways[1] = ways[0];
         ways[0] = line;
         if (held == line && m->icache_on) continue;
-        stalls += t->fill_cycles + t->line_reads * (m->flash_wait_states + 1);
+        stalls += m->bus_cycles * (t->fill_cycles + t->line_reads * (m->flash_wait_states + 1));
         ++m->fills;
     }
     b->fetched = m->fills;

@@ -1,19 +1,18 @@
-/* STM32H747 and H745, Cortex-M7 core: memory map, clock gates, pins and the USART behind the ST-LINK, as far as the
+/* STM32H747 and H745, Cortex-M7 core: memory map, pins and the USART behind the ST-LINK, as far as the
  * firmware can notice. */
-#include "machine.h"
+#include "stm32h747_clock.h"
 
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 0x1000, USART1 = 0x40011000, USART3 = 0x40004800, FLASH_INTERFACE = 0x52002000, GPIO = 0x58020000,
-    RCC = 0x58024000, GPIO_PORT_BYTES = 0x400, GPIO_BYTES = 0x3000,
-    /* offsets in their peripheral or page; the pages of RCC and PWR are one */
+    USART1 = 0x40011000, USART3 = 0x40004800, FLASH_INTERFACE = 0x52002000, GPIO = 0x58020000,
+    GPIO_PORT_BYTES = 0x400, GPIO_BYTES = 0x3000,
+    /* offsets in their peripheral or page */
     BRR = 0x0C,
-    MODER = 0x00, AFRH = 0x24, RCC_CR = 0x400, RCC_CFGR = 0x410, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0,
-    PWR_FIRST = 0x800, PWR_LAST = 0x82C, PWR_CSR1 = 0x804, PWR_CR3 = 0x80C, PWR_CR3_RESET = 0x46, PWR_CR3_SUPPLY = 0x3F
+    MODER = 0x00, AFRH = 0x24, AHB4ENR = 0x4E0, APB1LENR = 0x4E8, APB2ENR = 0x4F0
 };
 
-static uint32_t usart[USART_WORDS], gpio[GPIO_BYTES / 4], rcc[PAGE_BYTES / 4], flash[PAGE_BYTES / 4];
+static uint32_t usart[USART_WORDS], gpio[GPIO_BYTES / 4];
 
 /* Which USART the board wires to its ST-LINK: address, clock gate, and its port and pins (TX, RX next to it). */
 struct wiring {
@@ -23,37 +22,33 @@ struct wiring {
 static const struct wiring discovery = {USART1, 37, APB2ENR, 4, 0, 9}, nucleo = {USART3, 39, APB1LENR, 18, 3, 8};
 static const struct wiring *wiring = &discovery;
 
-/* Kept through every reset but that of power on: PWR_CR3, and whether it has taken its one write. */
-static uint32_t pwr_cr3 = PWR_CR3_RESET;
-static bool supply_chosen;
-
 static bool uart_pins_connected(void) {
     const uint32_t *port = gpio + wiring->port * GPIO_PORT_BYTES / 4, tx = wiring->tx_pin;
     return (port[MODER / 4] >> 2 * tx & 0xF) == 0xA && (port[AFRH / 4] >> 4 * (tx - 8) & 0xFF) == 0x77;
 }
 
-static uint32_t clock_hz(void) { return 64000000u >> (rcc[RCC_CR / 4] >> 3 & 3); }
+static bool gate_open(uint32_t offset, unsigned bit) { return h747_gates(offset) >> bit & 1; }
 
-static bool usart_clocked(void) { return rcc[wiring->gate_register / 4] >> wiring->gate_bit & 1; }
+static bool usart_clocked(void) { return gate_open(wiring->gate_register, wiring->gate_bit); }
 
-static bool port_clocked(uint64_t offset) { return rcc[AHB4ENR / 4] >> offset / GPIO_PORT_BYTES & 1; }
+static bool port_clocked(uint64_t offset) { return gate_open(AHB4ENR, (unsigned)(offset / GPIO_PORT_BYTES)); }
 
 static uint32_t requested_irq(const struct machine *m) { return usart_interrupt(m, usart) ? wiring->irq : NO_IRQ; }
 
 static uint64_t read_usart(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
-    return usart_clocked() ? usart_read(user, usart, (uint32_t)offset - wiring->usart % PAGE_BYTES) : 0;
+    return usart_clocked() ? usart_read(user, usart, (uint32_t)offset - wiring->usart % PAGE) : 0;
 }
 
 static void write_usart(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
     struct machine *m = user;
-    offset -= wiring->usart % PAGE_BYTES;
+    offset -= wiring->usart % PAGE;
     if (!usart_clocked()) return;
     usart_write(m, usart, (uint32_t)offset, (uint32_t)value);
-    if (offset == BRR) m->uart.byte_cycles = 10 * (value & 0xFFFF);
+    if (offset == BRR) m->uart.byte_cycles = (uint32_t)(10 * (value & 0xFFFF) * (h747_core_hz() / h747_uart_hz(wiring->gate_register == APB2ENR)));
 }
 
 static uint64_t read_gpio(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
@@ -74,70 +69,35 @@ static void write_gpio(uc_engine *uc, uint64_t offset, unsigned size, uint64_t v
 static uint64_t read_rcc(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
-    (void)user;
-    if (offset == PWR_CSR1) return 0x2000; /* supply ready */
-    if (offset == PWR_CR3) return pwr_cr3;
-    return rcc[offset / 4];
-}
-
-/* Another regulator than the one the board is wired for leaves the core without a supply. */
-static void write_supply(struct machine *m, uint32_t value) {
-    if (supply_chosen) return;
-    if (m->supply && (value & PWR_CR3_SUPPLY) == m->supply) {
-        pwr_cr3 = value;
-        supply_chosen = true;
-        return;
-    }
-    m->fault_addr = RCC + PWR_CR3;
-    stop_machine(m, STOP_FAULT, m->supply ? "write to the power controller: not the supply this board is wired for"
-                                          : "write to the power controller: a wrong supply bricks real boards");
+    return h747_read_rcc(user, (uint32_t)offset);
 }
 
 static void write_rcc(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
-    struct machine *m = user;
-    if (offset == PWR_CR3) {
-        write_supply(m, (uint32_t)value);
-        return;
-    }
-    if (offset >= PWR_FIRST && offset <= PWR_LAST) {
-        m->fault_addr = RCC + offset;
-        stop_machine(m, STOP_FAULT, "write to the power controller: a wrong supply bricks real boards");
-        return;
-    }
-    if (offset == RCC_CFGR && value & 7) {
-        stop_machine(m, STOP_FAULT, "only the 64 MHz HSI is modelled as system clock");
-        return;
-    }
-    rcc[offset / 4] = value;
-    if (offset == RCC_CR) host_restart_pace(m);
+    h747_write_rcc(user, (uint32_t)offset, (uint32_t)value);
 }
 
 static uint64_t read_flash(uc_engine *uc, uint64_t offset, unsigned size, void *user) {
     (void)uc;
     (void)size;
     (void)user;
-    return flash[offset / 4];
+    return h747_read_flash((uint32_t)offset);
 }
 
 static void write_flash(uc_engine *uc, uint64_t offset, unsigned size, uint64_t value, void *user) {
     (void)uc;
     (void)size;
-    struct machine *m = user;
-    flash[offset / 4] = value;
-    if (offset) return;
-    m->flash_wait_states = value & 15;
-    forget_blocks();
+    h747_write_flash(user, (uint32_t)offset, (uint32_t)value);
 }
 
 static bool boots_rom(const struct machine *m) { return m->boot0; }
 
 static void map_peripherals(struct machine *m) {
-    map_registers(m, wiring->usart / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES, read_usart, write_usart);
+    map_registers(m, wiring->usart / PAGE * PAGE, PAGE, read_usart, write_usart);
     map_registers(m, GPIO, GPIO_BYTES, read_gpio, write_gpio);
-    map_registers(m, RCC, PAGE_BYTES, read_rcc, write_rcc);
-    map_registers(m, FLASH_INTERFACE, PAGE_BYTES, read_flash, write_flash);
+    map_registers(m, H747_RCC, PAGE, read_rcc, write_rcc);
+    map_registers(m, FLASH_INTERFACE, PAGE, read_flash, write_flash);
 }
 
 static void map_nucleo(struct machine *m) {
@@ -148,13 +108,9 @@ static void map_nucleo(struct machine *m) {
 static void reset(struct machine *m) {
     memset(usart, 0, sizeof usart);
     memset(gpio, 0, sizeof gpio);
-    memset(rcc, 0, sizeof rcc);
-    memset(flash, 0, sizeof flash);
+    h747_reset_clock(m);
     for (int port = 0; port < GPIO_BYTES / GPIO_PORT_BYTES; ++port)
         gpio[port * GPIO_PORT_BYTES / 4 + MODER / 4] = port ? 0xFFFFFFFF : 0xABFFFFFF;
-    rcc[RCC_CR / 4] = 0x25; /* HSI on and ready */
-    flash[0] = 0x37;
-    m->flash_wait_states = 7;
     m->uart.keep_old_on_overrun = true;
 }
 
@@ -172,7 +128,7 @@ static void reset(struct machine *m) {
                    .line_reads = 1, .mispredicted_cycles = 8},                                   \
         .map_peripherals = peripherals, .reset = reset,                                          \
         .requested_irq = requested_irq, .uart_pins_connected = uart_pins_connected,              \
-        .clock_hz = clock_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
+        .clock_hz = h747_core_hz, .boots_rom = boots_rom, .boot_rom = an3155_loader,                 \
         .product_id = 0x450, .sector_bytes = 128 << 10,                                          \
     }
 

@@ -24,6 +24,13 @@ namespace hal {
 // Clocks, UART at HIL_BAUD 8N1, cycle counter, pins. Receiving is off until rx_enable(true).
 void init();
 
+// Hertz of the cycles that are counted, as init() found them.
+#ifdef HIL_CHIP_STM32H747
+uint32_t clock_hz();
+#else
+constexpr uint32_t clock_hz() { return F_CPU; }
+#endif
+
 // Queue one byte for sending; waits for a free transmit register, never for the whole byte to leave.
 void put(uint8_t byte);
 

@@ -62,7 +62,7 @@ struct Device {
         if (benchmark::energy) return hal::pulse();
         advance();
         Printer<Device>::text("m-lap-us-");
-        Printer<Device>::number(static_cast<uint32_t>(elapsed / (model::clock_hz / 1000000)));
+        Printer<Device>::number(static_cast<uint32_t>(elapsed / (hal::clock_hz() / 1000000)));
         Printer<Device>::end_line();
     }
 

@@ -12,7 +12,7 @@
 namespace wire {
 namespace {
 
-using namespace model;  // sample_bytes, chunk_bytes, slots, streamed, output_bytes, clock_hz: generated
+using namespace model;  // sample_bytes, chunk_bytes, slots, streamed, input_in_arena, output_bytes: generated
 
 constexpr uint16_t chunks_per_sample = (sample_bytes + chunk_bytes - 1) / chunk_bytes;
 constexpr uint32_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
@@ -21,6 +21,10 @@ constexpr uint8_t data_header = 5;  // type, sample, chunk
 
 alignas(4) uint8_t slot_memory[slots][(slot_bytes + 3) / 4 * 4];
 alignas(4) uint8_t output_memory[2][(output_bytes + 3) / 4 * 4];
+
+// A sample in the arena is written over while it is computed. No other is received meanwhile: its slot is the only one.
+inline uint8_t *slot(uint8_t number) { return input_in_arena ? sample_in_arena() : slot_memory[number]; }
+static_assert(!input_in_arena || (slots == 1 && !streamed), "a sample in the arena has no second slot");
 
 enum Event : uint8_t { damaged = 1, gap = 2, repeated = 4 };
 
@@ -44,7 +48,7 @@ struct Inbox {
     void restart() {
         events = filled = fill_slot = 0;
         sample = chunk = 0;
-        write = slot_memory[0];
+        write = slot(0);
         expect();
     }
 
@@ -85,7 +89,7 @@ struct Inbox {
         }
         if (streamed || sample_complete) {
             fill_slot = static_cast<uint8_t>(fill_slot + 1 == slots ? 0 : fill_slot + 1);
-            write = slot_memory[fill_slot];
+            write = slot(fill_slot);
             ++filled;
         }
         expect();
@@ -107,7 +111,7 @@ struct {
     uint32_t ticks;
     uint32_t results_crc32;
     uint32_t saturations_total;
-    struct { uint32_t ticks, saturations; } kept[2];                // of the two newest results, by parity
+    struct { uint32_t ticks, saturations; } newest[2];              // of the two newest results, by parity
 } state;
 
 void put(uint8_t byte) { hal::put(byte); }
@@ -146,7 +150,7 @@ void send_hello() {
     w.u8(hello);
     w.u8(protocol_version);
     for (uint8_t i = 0; i < 8; ++i) w.u8(hil::Flash<uint8_t>{const_cast<const uint8_t *>(hil_image_hash)}[i]);
-    w.u32(clock_hz);
+    w.u32(hal::clock_hz());
     w.u32(sample_bytes);
     w.u16(chunk_bytes);
     w.u16(chunks_per_sample);
@@ -163,8 +167,8 @@ void send_result(uint16_t sample) {
     Writer w{head};
     w.u8(result);
     w.u16(sample);
-    w.u32(state.kept[parity].ticks);
-    w.u32(state.kept[parity].saturations);
+    w.u32(state.newest[parity].ticks);
+    w.u32(state.newest[parity].saturations);
     write_position(w);
     transmit(head, w, output_memory[parity], output_bytes);
 }
@@ -294,15 +298,15 @@ void infer() {
     state.computing = true;
     state.ticks = 0;
     state.steps_left = streamed ? steps_per_chunk : 0;
-    state.step_at = slot_memory[state.read_slot];
+    state.step_at = slot(state.read_slot);
     hil::saturations = 0;
     begin_section();
-    model::run(slot_memory[state.read_slot], output_memory[parity]);
+    model::run(slot(state.read_slot), output_memory[parity]);
     end_section();
     state.computing = false;
     if (state.aborted) return;
     release_slot();
-    state.kept[parity] = {state.ticks, hil::saturations};
+    state.newest[parity] = {state.ticks, hil::saturations};
     state.saturations_total += hil::saturations;
     for (uint8_t i = 0; i < 4; ++i) update_crc32(static_cast<uint8_t>(state.ticks >> 8 * i));
     for (uint16_t i = 0; i < output_bytes; ++i) update_crc32(output_memory[parity][i]);
@@ -334,7 +338,7 @@ const void *next_step() {
         send_ack(0);
         while (inbox.filled == 0 && !state.aborted) poll();
         state.steps_left = model::steps_per_chunk;
-        state.step_at = slot_memory[state.read_slot];
+        state.step_at = slot(state.read_slot);
         begin_section();
     }
     if (state.aborted) return state.step_at;  // the result is thrown away: run to the end without waiting

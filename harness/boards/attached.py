@@ -27,9 +27,11 @@ class AttachedBoard:
         """A real board gives no sign but its silence."""
 
     def starved_s(self) -> float:
+        """0: a real board computes whatever the machine does."""
         return 0.0
 
     def finish(self) -> Mapping[str, Any]:
+        """No final event: there is nobody to report one."""
         return {}
 
 

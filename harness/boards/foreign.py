@@ -49,6 +49,7 @@ class ForeignProcess:
 
     @property
     def pid(self) -> int:
+        """Of the emulator, the leader of its own process group."""
         return self._process.pid
 
     def send(self, line: str) -> None:

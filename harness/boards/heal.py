@@ -42,6 +42,7 @@ class Patient:
 
     @property
     def board(self) -> BoardSpec:
+        """What kind of board it is."""
         return self.place.board
 
 

@@ -68,7 +68,7 @@ def locate(boards: Boards, name: str, port: str | None = None) -> Place:
             raise ConfigError(f"{name}: the bench file says where {kind} is; leave out {'--port' if port else '@'}")
         return _instance(kind, board, boards.bench.boards[kind], devices())
     if board.is_host or port or which == EMULATED:
-        return _as_told(kind, which, board, port, boards)
+        return _as_requested(kind, which, board, port, boards)
     candidates = find(boards, kind)
     if which:
         chosen = [place for place in candidates if which in (place.serial_number, _role(place))]
@@ -108,7 +108,7 @@ def find(boards: Boards, kind: str) -> list[Place]:
     return places
 
 
-def _as_told(kind: str, which: str, board: BoardSpec, port: str | None, boards: Boards) -> Place:
+def _as_requested(kind: str, which: str, board: BoardSpec, port: str | None, boards: Boards) -> Place:
     """A board that needs no search."""
     if port is None:
         if which and which != EMULATED:

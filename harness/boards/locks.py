@@ -88,13 +88,13 @@ class LockFolder:
     @contextmanager
     def _hold_one(self, name: str, board: str, deadline: float, say: Say) -> Iterator[None]:
         lock = filelock.FileLock(self._file(name, "lock"), timeout=0)
-        told = False
+        announced = False
         while (obstacle := self._try(lock, name)) is not None:
             if time.monotonic() >= deadline:
                 raise BoardError(f"{obstacle.describe(board)}; wait longer with --wait, or see `hil boards`")
-            if not told:
+            if not announced:
                 say(f"{obstacle.describe(board)}; waiting up to {deadline - time.monotonic():.0f} s")
-                told = True
+                announced = True
             time.sleep(POLL_S)
         try:
             self._write(name, "holder", asdict(self._claim()))
@@ -156,14 +156,17 @@ class LockFolder:
         return bool(found)
 
     def mark_wedged(self, names: Sequence[str], why: str) -> None:
+        """Note under each of a board's names why it no longer answers (300 characters), and when."""
         for name in names:
             self._write(name, "wedged", asdict(Wedged(" ".join(why.split())[:300], time.time())))
 
     def clear_wedged(self, names: Sequence[str]) -> None:
+        """Forget the note: the board has answered again."""
         for name in names:
             self._file(name, "wedged").unlink(missing_ok=True)
 
     def wedged(self, names: Sequence[str]) -> Wedged | None:
+        """The first readable note under these names; None: the board is thought to be well."""
         for name in names:
             with contextlib.suppress(ValidationError):
                 return WEDGED.validate_python(self._read(name, "wedged"))

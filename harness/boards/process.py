@@ -48,9 +48,11 @@ class ProcessBoard:
             raise DeviceCrashed(f"the board's process ended with code {self._process.returncode}; log: {self._log}")
 
     def starved_s(self) -> float:
+        """Seconds that the emulator was ready to run and got no processor."""
         return starved_s(self._process.pid)
 
     def finish(self) -> Mapping[str, Any]:
+        """End it; its `exit` event, empty if it gave none."""
         self.close()
         return next((event for event in self.events if event.get("event") == "exit"), {})
 

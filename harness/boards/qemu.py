@@ -56,9 +56,11 @@ class QemuBoard:
         self.port = _url(self._ask("query-chardev"))
 
     def alive(self) -> None:
+        """BoardError with its last words if QEMU has ended."""
         self.process.alive()
 
     def starved_s(self) -> float:
+        """Seconds that QEMU was ready to run and got no processor."""
         return starved_s(self.process.pid)
 
     def finish(self) -> Mapping[str, Any]:

@@ -94,6 +94,7 @@ class RenodeBoard:
         self.process.alive()
 
     def starved_s(self) -> float:
+        """Seconds that Renode was ready to run and got no processor."""
         return starved_s(self.process.pid)
 
     def finish(self) -> Mapping[str, Any]:

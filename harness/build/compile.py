@@ -23,10 +23,10 @@ import filelock
 from tinyhil import files
 from tinyhil.codegen.model import Source
 from tinyhil.errors import BuildError, DataError
-from tinyhil.harness.build.errors import explain
+from tinyhil.harness.build.build_log import explain
+from tinyhil.harness.build.expiry import mark_used, prune_daily
 from tinyhil.harness.build.image import Image, read_contents
 from tinyhil.harness.build.platformio import defines
-from tinyhil.harness.build.prune import mark_used, prune_daily
 from tinyhil.harness.build.toolchain import (
     Compiler,
     clean_environment,
@@ -174,9 +174,18 @@ def _host_commands(sources: Mapping[str, Source], recipe: Recipe) -> list[list[s
         or PurePosixPath(name).match(f"firmware/hal/{board.chip.hal}/*.cpp")
         or PurePosixPath(name).match("model/*.cpp")
     )
-    told = [f"-D{name}" for name in (f"F_CPU={board.chip.clock_hz}L", *defines(board))]
+    definitions = [f"-D{name}" for name in (f"F_CPU={board.chip.clock_hz}L", *defines(board))]
     recipe.elf.parent.mkdir(exist_ok=True)
-    compile_and_link = [str(recipe.compiler.path), *HOST_FLAGS, *told, "-I.", *units, "-o", str(recipe.elf), "-lm"]
+    compile_and_link = [
+        str(recipe.compiler.path),
+        *HOST_FLAGS,
+        *definitions,
+        "-I.",
+        *units,
+        "-o",
+        str(recipe.elf),
+        "-lm",
+    ]
     return [compile_and_link, [sys.executable, HASH_SCRIPT, str(recipe.elf)]]
 
 

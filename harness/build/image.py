@@ -18,6 +18,7 @@ from tinyhil.harness.config import BoardSpec
 HASH_SYMBOL = "hil_image_hash"
 ARENA_SYMBOL = "hil_arena"
 REGION_SECTIONS = ".arena_"  # tensors in memories beside the main RAM
+COPIED_SECTIONS = (".text", ".rodata", ".hot")  # of the flash, even where a copy in closely coupled memory is used
 SHF_WRITE, SHF_ALLOC = 0x1, 0x2
 ARENA_ALIGNMENT = 4
 ARENA_IN_MAP = re.compile(rf"^ \.bss\.{ARENA_SYMBOL}\s+0x[0-9a-f]+\s+(?P<size>0x[0-9a-f]+)", re.MULTILINE)
@@ -170,7 +171,8 @@ def _ram_and_flash(elf: ELFFile) -> tuple[dict[int, Section], list[Section]]:
         stored = section["sh_type"] != "SHT_NOBITS"
         if stored:
             flash.append(section)
-        if not stored or section.name.startswith(".data") or _load_address(elf, section) != section["sh_addr"]:
+        moved = _load_address(elf, section) != section["sh_addr"] and not section.name.startswith(COPIED_SECTIONS)
+        if not stored or moved or section.name.startswith(".data"):
             ram[index] = section
     return ram, flash
 

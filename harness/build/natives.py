@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tinyhil.errors import HilError
-from tinyhil.memplan.native import backend
+from tinyhil.memplan.compiled_cores import backend
 from tinyhil.native import default_cache_dir
 from tinyhil.search.engine.library import load_engine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan import Plan, Problem, check
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.preference import chosen
+from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
 from tinyhil.program import Program
@@ -70,7 +70,7 @@ def compile_model(
     groups = _by_core(lowered, boards)
     if required:
         groups = [(program, same) for program, same in groups if required & {board.name for board in same}]
-    parts = [_compile(program, same, required, without, wish or Wish()) for program, same in groups]
+    parts = [part for one, same in groups for part in _compile(one, same, required, without, wish or Wish())]
     mains = [emit_model(part.placed.program, part.placed.plan, part.targets, _hash_of(model)) for part in parts]
     names = [[target.name for target in part.targets] for part in parts]
     sources = {**project_sources(boards), **join(list(zip(names, mains, strict=True)))}
@@ -105,32 +105,80 @@ def arranged_for(program: Program, board: BoardSpec) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A program with the boards that run it."""
+    """A program with the boards that run it, and why others do not."""
 
     placed: Placement
+    boards: Sequence[BoardSpec]
     transfers: dict[str, Transfer]
-    targets: list[Target]
+    misfits: dict[str, DoesNotFit]
+
+    @property
+    def targets(self) -> list[Target]:
+        return [Target(b.name, self.transfers[b.name]) for b in self.boards if b.name in self.transfers]
+
+    def without(self, names: Collection[str]) -> _Part:
+        return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})
 
 
 def _compile(
     program: Program, boards: Sequence[BoardSpec], required: set[str], without: Collection[str], wish: Wish
-) -> _Part:
-    if any(board.hardware is not None for board in boards):
+) -> list[_Part]:
+    """Programs for the boards, those of `required` boards in front: with slots beside the arena, or with the sample in
+    the arena where it would have the only slot, or nothing fits."""
+    on_crossbars = any(board.hardware is not None for board in boards)
+    if on_crossbars:
         without = {*without, ROWS.name}  # an array holds whole windows
-    limits = [b.chip.ram_bytes for b in boards if b.chip.ram_bytes and (not required or b.name in required)]
+    may_share = not (on_crossbars or wish.keeps_input)
+    is_last = not may_share or program.streamable_loop() is not None  # no other way takes less
+    part = _planned(program, boards, required, without, wish, again=is_last)
+    alone = {name for name, transfer in part.transfers.items() if transfer.is_one_sample}
+    sample_bytes = program.tensors[program.input].size_bytes
+    hopeless = {b.name for b in boards if b.chip.ram_bytes and not b.chip.regions and sample_bytes > free_bytes(b)}
+    alone |= set() if is_last else part.misfits.keys() - hopeless
+    parts = [part]
+    if may_share and alone:
+        sharing = [board for board in boards if board.name in alone]
+        within = _planned(program.with_input_in_arena(), sharing, required, without, wish, again=True)
+        parts = [within, part.without(within.transfers)]
+    fitted = {name for part in parts for name in part.transfers}
+    for name in required - fitted:
+        for one in parts:
+            if name in one.misfits:
+                raise one.misfits[name]
+    parts.sort(key=lambda one: not required & set(one.transfers))
+    return [one for one in parts if one.transfers] or parts[-1:]
+
+
+def _planned(
+    program: Program,
+    boards: Sequence[BoardSpec],
+    required: set[str],
+    without: Collection[str],
+    wish: Wish,
+    *,
+    again: bool,
+) -> _Part:
+    """One plan for all of these boards; `again`: halos may be computed again if nothing else fits."""
+    limits = [free_bytes(b) for b in boards if b.chip.ram_bytes and (not required or b.name in required)]
     spreads = any(board.chip.regions for board in boards)
-    placed = chosen(program, wish, min(limits, default=None), without, again=bool(required) and not spreads)
-    transfers = {}
+    again = again and bool(required) and not spreads
+    placed = chosen(program, wish, min(limits, default=None), without, again=again)
+    part = _Part(placed, boards, {}, {})
     for board in boards:
         try:
             may_spread = board.name in required and wish.ram_bytes is None
-            placed, transfers[board.name] = fit(placed, limited(board, wish.ram_bytes), wish, may_spread=may_spread)
-        except DoesNotFit:
-            if board.name in required:
-                raise
+            placed, part.transfers[board.name] = fit(
+                placed, limited(board, wish.ram_bytes), wish, may_spread=may_spread
+            )
+        except DoesNotFit as error:
+            part.misfits[board.name] = error
     check(placed.problem, placed.plan)
-    targets = [Target(b.name, b.chip.clock_hz, transfers[b.name]) for b in boards if b.name in transfers]
-    return _Part(placed, transfers, targets)
+    return replace(part, placed=placed)
+
+
+def free_bytes(board: BoardSpec) -> int:
+    """RAM that static data may take: a board's without the reserve for its stack."""
+    return (board.chip.ram_bytes or 0) - (board.chip.stack_reserve_bytes or 0)
 
 
 def limited(board: BoardSpec, ram_bytes: int | None) -> BoardSpec:

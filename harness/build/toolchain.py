@@ -128,8 +128,8 @@ def find_compiler(board: BoardSpec, cache_dir: Path) -> Compiler:
 
 def clean_environment() -> dict[str, str]:
     """The environment for compilers: nothing in it changes the result, messages are English."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PLATFORMIO_") and k not in UNWANTED_VARIABLES}
-    return kept | {"LC_ALL": "C.UTF-8"}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PLATFORMIO_") and k not in UNWANTED_VARIABLES}
+    return inherited | {"LC_ALL": "C.UTF-8"}
 
 
 def platformio_environment(cache_dir: Path) -> dict[str, str]:

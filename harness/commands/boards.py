@@ -25,6 +25,7 @@ class Duration(click.ParamType):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds, more than 0; a usage error for anything else."""
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value))
         if found is None or float(found[1]) == 0:
             self.fail(f"{value!r} is no duration; write 90s, 30m or 2h")

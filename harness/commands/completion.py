@@ -74,6 +74,7 @@ class ModelNames(_Names):
     """Completes models of the zoo."""
 
     def names(self, context: click.Context) -> Iterable[str]:
+        """Folders of the zoo."""
         from tinyhil.harness.zoo import zoo_names
 
         return zoo_names()
@@ -87,6 +88,7 @@ class FormatNames(_Names):
     """Completes number formats."""
 
     def names(self, context: click.Context) -> Iterable[str]:
+        """Every name that `--format` takes."""
         from tinyhil.formats import FORMATS
 
         return [fmt.name for fmt in FORMATS]

@@ -28,7 +28,7 @@ def flash(boards_file: Path | None, bench_file: Path | None, format_: str, **opt
     """Build, write into the board, verify, and wait for the HELLO that proves it."""
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.job import Request
-    from tinyhil.harness.measure.load import flash_model
+    from tinyhil.harness.measure.flash_model import flash_model
 
     request = Request(format=format_, **options)
     loaded = flash_model(request, read_boards(boards_file, bench_file), default_cache_dir(), say)

@@ -101,12 +101,12 @@ def update(
 ) -> None:
     """Measure golden records anew (all, or those given), or make one of --model on each --board."""
     from tinyhil.harness.build.toolchain import default_cache_dir
-    from tinyhil.harness.measure.golden import Bench, check_or_update, find_golden, kept, order_at, path_of
+    from tinyhil.harness.measure.golden import Bench, check_or_update, find_golden, order_at, path_of, portable_order
 
     boards = read_boards(boards_file, bench_file)
     bench = Bench(boards, default_cache_dir(), say, wait_s=wait_s)
     if options["model"]:
-        orders = {path_of(kept(order, boards), folder): order for order in _orders(options)}
+        orders = {path_of(portable_order(order, boards), folder): order for order in _orders(options)}
     else:
         orders = {path: order_at(path, bench, anew=True) for path in list(paths) or find_golden(folder)}
     if not orders:

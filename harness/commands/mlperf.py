@@ -49,8 +49,8 @@ def mlperf(
     """Run MLPerf Tiny's benchmarks on a board, by the protocol of its official runner."""
     import json
 
+    from tinyhil.harness.mlperf.benchmark_run import table
     from tinyhil.harness.mlperf.command import run_all
-    from tinyhil.harness.mlperf.report import table
 
     records = run_all(models, read_boards(boards_file, bench_file), options, say)
     for record in records if not as_json else ():

@@ -76,7 +76,7 @@ def plan(
     wanted = Wanted(format=format_, **options)
     boards = boards_for(wanted.board, boards_file)
     if passes:
-        from tinyhil.harness.offline.passes import pass_gains, print_gains
+        from tinyhil.harness.offline.pass_list import pass_gains, print_gains
 
         board = None if wanted.board is None or boards is None else boards.board(wanted.board)
         gains = pass_gains(wanted, board, say)
@@ -86,7 +86,7 @@ def plan(
             print_gains(gains)
         return
     if pareto:
-        from tinyhil.harness.offline.schedules import find_front, front_lines, front_record
+        from tinyhil.harness.offline.schedule_table import find_front, front_lines, front_record
 
         schedules = find_front(wanted, boards, say)
         click.echo(json.dumps(front_record(schedules)) if as_json else "\n".join(front_lines(schedules)))

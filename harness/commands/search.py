@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import boards_for, say
 from tinyhil.preference import RAM
+
+if TYPE_CHECKING:
+    from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 
 
 @click.command()
@@ -105,6 +108,14 @@ from tinyhil.preference import RAM
     show_default=True,
     help="With --train: search and train in turn so often, unless the formats stay.",
 )
+@click.option(
+    "--schedule",
+    type=click.Choice(["haq", "hawq", "once"]),
+    default="haq",
+    show_default=True,
+    help="With --train. haq: the best answers are trained shortly, then the best of these; hawq: formats come in one "
+    "after another; once: the answer is trained, that is all.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
 @click.option(
     "--workers",
@@ -123,6 +134,7 @@ def search(
     boards: tuple[str, ...],
     epochs: int | None,
     rounds: int,
+    schedule: str,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
@@ -131,10 +143,10 @@ def search(
     from rich.console import Console
 
     from tinyhil.harness import calls
-    from tinyhil.harness.search.report import print_outcome, search_progress
     from tinyhil.harness.search.session import SearchRequest
+    from tinyhil.harness.search.show import print_outcome, search_progress
     from tinyhil.harness.train.after_search import Round, alternate, best_of, require_trainable
-    from tinyhil.harness.train.show import lines_of_rounds, told
+    from tinyhil.harness.train.show import epoch_line, lines_of_rounds
 
     request = SearchRequest(**options, board=boards[0] if boards else None, also=boards[1:])
     known = boards_for(request.board, boards_file, bench_file)
@@ -149,11 +161,14 @@ def search(
         with search_progress(Console(stderr=True), wanted.evaluations) as progress:
             return (calls.pareto if wanted.pareto is not None else calls.search)(wanted, known, say, progress)
 
+    def train(wanted: TrainRequest) -> TrainOutcome:
+        return calls.train(wanted, say, lambda epoch: say(epoch_line(epoch)))
+
     found: tuple[Round, ...] = ()
     if epochs is None:
         outcome = ask(request)
     else:
-        found = alternate(request, epochs, rounds, ask, lambda asked: calls.train(asked, say, lambda e: say(told(e))))
+        found = alternate(request, epochs, rounds, ask, train, schedule)
         outcome = best_of(found).searched
     if as_json:
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}

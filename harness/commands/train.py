@@ -46,6 +46,11 @@ from tinyhil.harness.commands.common import say
 @click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
 @click.option("--learn-scales", is_flag=True, help="Train exponents, too, of fixed point of at most 8 bits.")
 @click.option(
+    "--progressive",
+    is_flag=True,
+    help="Formats come in over the first half of the epochs, those that alone cost the most first.",
+)
+@click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
@@ -68,9 +73,9 @@ def train(as_json: bool, format_: str, **options: Any) -> None:
 
     from tinyhil.harness import calls
     from tinyhil.harness.train.session import TrainRequest
-    from tinyhil.harness.train.show import lines_of, told
+    from tinyhil.harness.train.show import epoch_line, lines_of
 
-    outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(told(epoch)))
+    outcome = calls.train(TrainRequest(format=format_, **options), say, lambda epoch: say(epoch_line(epoch)))
     if as_json:
         click.echo(json.dumps(outcome.printed))
     else:

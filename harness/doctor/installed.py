@@ -18,7 +18,7 @@ from tinyhil.harness.boards.heal import find_uhubctl
 from tinyhil.harness.build.emulators import check_emulator
 from tinyhil.harness.build.toolchain import PACKAGES, default_cache_dir
 from tinyhil.harness.config import BoardSpec, load_boards
-from tinyhil.harness.doctor import ports
+from tinyhil.harness.doctor import serial_ports
 from tinyhil.harness.doctor.checks import Check
 from tinyhil.processes import run
 
@@ -56,7 +56,7 @@ def checks() -> list[Check]:
         *(_flasher(name) for name in FLASHERS),
         _optiboot(),
         _uhubctl(),
-        *ports.checks(),
+        *serial_ports.checks(),
     ]
 
 

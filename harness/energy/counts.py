@@ -45,6 +45,7 @@ class Operation:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
+        """All that is fetched: what is multiplied, then the rest."""
         return (*self.factors, *self.others)
 
     @property

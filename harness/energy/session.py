@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.harness.energy.cost import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.counts import count_operations
+from tinyhil.harness.energy.sample_energy import Energy, OperationEnergy, energy_of
 from tinyhil.harness.energy.technology import Technology, find_technology
-from tinyhil.harness.job import Request, Say, load_job, open_model
+from tinyhil.harness.job import Say, Streamed, load_job, open_model
 from tinyhil.lower import lower
 from tinyhil.reference import quantize_inputs
 
@@ -34,10 +34,9 @@ class EnergyRequest:
     steps: int | None = None
 
     @property
-    def of_a_run(self) -> Request:
-        """The same model, formats and samples as of a run."""
-        shared = {field.name for field in fields(Request)} & {field.name for field in fields(self)}
-        return Request(board="", **{name: getattr(self, name) for name in shared})
+    def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
+        return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +83,8 @@ def _record(priced: OperationEnergy) -> dict[str, Any]:
 def run_energy(request: EnergyRequest, say: Say) -> EnergyOutcome:
     """Count what the integer program of `request` does with the samples, and price it."""
     name, technology = find_technology(request.technology, request.technologies)
-    run = request.of_a_run
-    opened = open_model(request.model, say, run.streamed, by=request.calibrate_by)
-    job = load_job(opened, run, say)
+    opened = open_model(request.model, say, request.streamed, by=request.calibrate_by)
+    job = load_job(opened, request, say)
     program = lower(opened.model.graph, job.assignment, job.ranges, AS_LISTS)
     codes, _ = quantize_inputs(program, job.inputs.x)
     source = program.tensors[program.input]

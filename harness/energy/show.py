@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from tinyhil.harness.energy.cost import OperationEnergy
 from tinyhil.harness.energy.counts import Operand
+from tinyhil.harness.energy.sample_energy import OperationEnergy
 from tinyhil.harness.energy.session import EnergyOutcome
 
 TITLES = ("operation", "kernel", "bits", "products", "zero weights", "zero values", "products nJ", "SRAM nJ", "DRAM nJ")

@@ -25,6 +25,7 @@ class Times:
 
     @property
     def median(self) -> float:
+        """Ticks: the median over boots of their medians."""
         return statistics.median(self.boot_medians)
 
 
@@ -62,10 +63,12 @@ class Verdict:
 
     @property
     def fails(self) -> bool:
+        """Slower than before by more than the limit."""
         return self.change > self.limit
 
     @property
     def notable(self) -> bool:
+        """Slower or faster by more than the limit: a line is worth it."""
         return abs(self.change) > self.limit
 
 

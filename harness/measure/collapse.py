@@ -20,7 +20,7 @@ from tinyhil.program import Op, Program, Role, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 COLLAPSE = 0.1  # of the decisions
-KEPT = 0.05
+NO_COLLAPSE = 0.05
 SAMPLES = 16  # looked at
 LOUD = 0.1  # error of a tensor, relative to its float values
 QUIET = 0.02  # of a tensor that begins with one
@@ -79,7 +79,7 @@ def _remedy(graph: Graph, assignment: Assignment, ranges: Ranges, x: np.ndarray)
             continue
         outputs = run_reference(program, quantize_inputs(program, x)[0]).outputs
         lost = int((classes_of(graph, dequantize_outputs(program, outputs)) != wanted).sum())
-        if lost <= KEPT * len(x):
+        if lost <= NO_COLLAPSE * len(x):
             return name, lost
     return None
 

@@ -1,4 +1,4 @@
-"""Tick counters of 32 bits on emulated boards: what an emulator counts in 64 bits tells whether one has gone round.
+"""Tick counters: at which clock, and whether one of 32 bits has gone round, as one of 64 bits tells of emulated boards.
 
 On an attached board only the time tells (harness/wire/stream.py).
 """
@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinyhil.errors import DoesNotFit
+from tinyhil.harness.config import BoardSpec
 from tinyhil.harness.wire import stream as wire
+from tinyhil.harness.wire.protocol import Hello
 from tinyhil.harness.wire.trace import SampleTrace
 
 
@@ -36,3 +38,14 @@ def _gone_round(what: str, cycles: int) -> DoesNotFit:
     return DoesNotFit(
         f"{what} took {cycles} cycles, but the board counts {wire.COUNTER_TICKS} and begins anew; use a smaller model"
     )
+
+
+def compare_clocks(hello: Hello, board: BoardSpec, say: Callable[[str], None]) -> None:
+    """Say that a board runs at another clock than its entry sets up: seconds are counted at the board's."""
+    if hello.clock_hz != board.chip.clock_hz:
+        remedy = "; it takes a board whose `supply` is said" if board.chip.supplies and board.supply is None else ""
+        real, meant = (f"{hz / 1e6:g} MHz" for hz in (hello.clock_hz, board.chip.clock_hz))
+        say(
+            f"{board.name}: runs at {real}, not at the {meant} of its entry in the board file{remedy} "
+            f"(docs/flashing.md); times are those of {real}"
+        )

@@ -72,6 +72,7 @@ class Diff:
     first: Difference | None
 
     def as_json(self) -> dict[str, Any]:
+        """As the record has it, with `equal` for all tensors."""
         return {**asdict(self), "equal": self.first is None}
 
 

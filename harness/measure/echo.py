@@ -47,6 +47,7 @@ class EchoResult:
 
     @property
     def errors(self) -> int:
+        """Whatever was not as it should be, counted: samples, frames, overruns."""
         return self.wrong_samples + self.damaged_frames + self.overruns
 
     @property

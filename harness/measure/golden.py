@@ -28,15 +28,15 @@ from tinyhil.harness.records.figures import figures
 from tinyhil.harness.records.record import make_record
 from tinyhil.harness.records.render import as_text, summary
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.table import Row, changes
+from tinyhil.harness.records.side_by_side import Row, changes
 from tinyhil.harness.wire.partial import writing
 
 FOLDER = Path("results/golden")
 SAMPLES = 16
 SEED = 1
-KEPT = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
-KEPT_IF_THERE = ("output", "float_accuracy", "disagreements", "equal_samples")
-KEPT_PROVENANCE = ("compiler", "model_sha256")
+FIELDS = ("schema_version", "board", "emulator", "model", "format", "samples", "bit_exact", "accuracy", "flash_bytes")
+OPTIONAL_FIELDS = ("output", "float_accuracy", "disagreements", "equal_samples")
+PROVENANCE_FIELDS = ("compiler", "model_sha256")
 PHYSICAL = ".physical"  # between name and suffix of a physical board's record
 UPDATE = "if the change is meant: hil golden update"
 
@@ -130,7 +130,7 @@ def order_at(path: Path, bench: Bench, anew: bool = False) -> Order:
     return order
 
 
-def kept(order: Order, boards: Boards) -> Order:
+def portable_order(order: Order, boards: Boards) -> Order:
     """The order as a golden record keeps it: of a kind of board, not of the one on somebody's desk."""
     return replace(order, board=boards.board(order.board).name)
 
@@ -165,13 +165,13 @@ def make_golden(order: Order, record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kind": "golden",
         "order": asdict(order),
-        **{key: record[key] for key in KEPT},
+        **{key: record[key] for key in FIELDS},
         "latency": {key: record["latency"][key] for key in ("unit", "median", "clock_hz")},
         **({"data": {key: record["data"][key] for key in ("name", "sha256")}} if "data" in record else {}),
         "memory": dict(record["memory"]),
         "raw": dict(record["raw"]),
-        **{key: record[key] for key in KEPT_IF_THERE if key in record},
-        "provenance": {key: record["provenance"][key] for key in KEPT_PROVENANCE},
+        **{key: record[key] for key in OPTIONAL_FIELDS if key in record},
+        "provenance": {key: record["provenance"][key] for key in PROVENANCE_FIELDS},
         **({"boots": record["boots"]} if "boots" in record else {}),
     }
 
@@ -216,7 +216,7 @@ def check_or_update(
 ) -> Checked:
     """Hold `order` to its golden record, or write it. A physical board is booted `resets` times."""
     physical = place_of(order.board, bench).port is not None
-    remembered = kept(order, bench.boards)
+    remembered = portable_order(order, bench.boards)
     path = path_of(remembered, folder, physical)
     if physical and not update and not path.is_file():
         path = path_of(remembered, folder)  # outputs and bytes are the same everywhere

@@ -57,8 +57,8 @@ def run_all(
         try:
             for board in boards:
                 command = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", board, "--json", *arguments]
-                told = {} if shown is None else {TO_PARENT: "1"}
-                processes.append(_start(command, {**os.environ, SHARED: shared, **told}))
+                reporting = {} if shown is None else {TO_PARENT: "1"}
+                processes.append(_start(command, {**os.environ, SHARED: shared, **reporting}))
             bars = shown or {}
             followed = [
                 pool.submit(_follow, board, process, say, bars.get(board))

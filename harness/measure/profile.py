@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tinyhil.codegen.body import OPERATIONS
-from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, carried_out
+from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import EMPTY_PAIRS, empty_number, number_of
 from tinyhil.errors import BoardDiffers, LinkError
 from tinyhil.formats.codec import storage_dtype
@@ -26,8 +26,8 @@ from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.loop_limits import loop_limit
 from tinyhil.harness.measure.operations import described, elements_of, executed, last_of, macs_of
+from tinyhil.harness.measure.rounding_sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.run import Outcome, Progress, run
-from tinyhil.harness.measure.sensitivity import MOST_OF_A_PROFILE
 from tinyhil.harness.measure.variant import Device, Reported, run_variant
 from tinyhil.harness.records.details import layers_of
 from tinyhil.harness.records.record import add_profile, store
@@ -90,9 +90,11 @@ class Profile:
 
     @property
     def summed(self) -> float:
+        """Ticks per sample of all operations and of what lies outside of them; the whole run takes `whole`."""
         return sum(operation.ticks for operation in self.operations) + self.outside
 
     def as_json(self) -> dict[str, Any]:
+        """As the record has it, with the sum and by how many ticks the whole run differs."""
         return {**asdict(self), "summed": self.summed, "difference": self.whole - self.summed}
 
 
@@ -128,7 +130,7 @@ def profile_run(outcome: Outcome, boards: Boards, cache_dir: Path, say: Say) -> 
         worst=int(outcome.ticks.max()),
         whole_instructions=float(np.mean([trace.instructions for trace in traces])) if traces else None,
         reading=reading,
-        clock_hz=outcome.board.chip.clock_hz,
+        clock_hz=outcome.clock_hz,
         flash_bytes=outcome.image.flash_bytes,
         record=str(path),
         accelerator=record["accelerator"],

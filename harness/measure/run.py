@@ -33,7 +33,7 @@ from tinyhil.harness.build.toolchain import find_compiler, platformio_command
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
-from tinyhil.harness.measure.counter import check_sample, check_session
+from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
 from tinyhil.harness.measure.crash import check_memory, explain_crash
 from tinyhil.harness.measure.expected import expected
 from tinyhil.harness.measure.weights import check_weights, weigh
@@ -88,6 +88,7 @@ class Outcome:
     saturations: np.ndarray
     input_saturations: int
     stats: Stats
+    clock_hz: int  # of the ticks, as the board says
     traces: list[SampleTrace]
     surroundings: Mapping[str, Any]
     port: str | None
@@ -107,6 +108,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        """Time what happens inside, added to what the same stage took before."""
         begin = time.monotonic()
         self._enter(name)
         try:
@@ -258,6 +260,7 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             ):
                 hello = greet(link, request.timeout_s, device.banner_s, device.alive)
                 check_identity(hello, image.hash, device.port)
+                compare_clocks(hello, board, job.say)
                 try:
                     stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
                 except Distrusted:
@@ -268,7 +271,7 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             if request.uart == "lifted" and not request.realtime:  # no time passes there while the board waits
                 ticks = [partial.results[index].ticks for index in todo]
                 check_session(board.name, ticks, surroundings, partial.forget)
-            return {"stats": stats, "surroundings": surroundings}
+            return {"stats": stats, "clock_hz": hello.clock_hz, "surroundings": surroundings}
 
 
 @contextmanager

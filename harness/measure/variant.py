@@ -76,7 +76,7 @@ class TellingLink(Link):
 def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.ndarray) -> Reported:
     """Build firmware that tells what `reports` says (codegen.model.REPORTS), run `integers` (samples, elements)."""
     request, board = device.request, device.place.board
-    target = Target(board.name, board.chip.clock_hz, compiled.transfers[board.name])
+    target = Target(board.name, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
     sources = emit_model(compiled.program, compiled.plan, [target], model_hash, reports=reports)
     image = build({**compiled.sources, **sources}, board, cache_dir=device.cache_dir, log=device.say)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.harness.mlperf.benchmarks import AUC, Benchmark
-from tinyhil.harness.mlperf.device import Device
+from tinyhil.harness.mlperf.runner_protocol import Device
 
 INFER_S = 600.0
 RESOLUTION = 0.0011  # of a number with three decimals, rounded twice
@@ -28,6 +28,7 @@ class Accuracy:
 
     @property
     def reached(self) -> bool | None:
+        """Whether the target is; None without labels or target."""
         return None if self.value is None or self.target is None else self.value >= self.target
 
 

@@ -36,14 +36,17 @@ class Benchmark:
 
     @property
     def count(self) -> int:
+        """Numbers of one input."""
         return prod(self.shape)
 
     @property
     def input_bytes(self) -> int:
+        """Bytes of one input on the wire: one per number, four where the runner sends float32."""
         return self.count * (4 if self.values is None else 1)
 
     @property
     def channels(self) -> int:
+        """The last axis of the runner's shape; ours come first."""
         return self.shape[-1]
 
     def reals(self, raw: np.ndarray) -> np.ndarray:
@@ -92,7 +95,7 @@ def real_outputs(outputs: np.ndarray, codes: Codes | None) -> np.ndarray:
     return outputs if codes is None else (outputs - codes.zero) * np.float64(codes.scale)
 
 
-def told(benchmark: Benchmark, outputs: np.ndarray, raw: np.ndarray) -> np.ndarray:
+def report_of(benchmark: Benchmark, outputs: np.ndarray, raw: np.ndarray) -> np.ndarray:
     """What the board reports (samples, numbers): probabilities, or the error of an autoencoder."""
     if benchmark.values is not None:
         return outputs

@@ -13,9 +13,9 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.mlperf import submission
+from tinyhil.harness.mlperf.benchmark_run import ACCURACY, ENERGY, PERFORMANCE, Rules, carry_out
 from tinyhil.harness.mlperf.benchmarks import benchmark_of
-from tinyhil.harness.mlperf.data import evaluation, official_folder
-from tinyhil.harness.mlperf.report import ACCURACY, ENERGY, PERFORMANCE, Rules, carry_out
+from tinyhil.harness.mlperf.evaluation_sets import evaluation, official_folder
 from tinyhil.harness.mlperf.session import Ready, Wanted, prepare, switched_on
 
 Say = Callable[[str], None]

@@ -57,13 +57,13 @@ def compile_mlperf(
     able = [board for board in boards if not refusal(board)]
     able = [for_energy(board) if energy and (board.pulse or board.name in required) else board for board in able]
     able = [board for board in able if not energy or board.baud == ENERGY_BAUD]
-    compiled = compile_model(model, assignment, ranges, able, required, wish=Wish(whole=True))
+    compiled = compile_model(model, assignment, ranges, able, required, wish=Wish(whole=True, keeps_input=True))
     greets = [board.name for board in able if board.reset != "on_open"]
     meaning = Meaning(benchmark.id, benchmark.input_bytes, benchmark.channels, benchmark.values, energy, greets)
-    told = {
+    protocol = {
         "model/benchmark.hpp": emit_benchmark(model.graph, compiled.program, meaning),
         MAIN: MAIN_TEXT,
         **project_files(able),
     }
     sources = {path: text for path, text in compiled.sources.items() if path != OUR_SESSION}
-    return replace(compiled, sources={**sources, **told})
+    return replace(compiled, sources={**sources, **protocol})

@@ -10,7 +10,7 @@ from statistics import median
 
 from tinyhil.errors import LinkError
 from tinyhil.harness.config import BoardSpec
-from tinyhil.harness.mlperf.device import Device, Inference
+from tinyhil.harness.mlperf.runner_protocol import Device, Inference
 
 RUNS, SECONDS, WARM_UP = 5, 10.0, 10
 MARGIN = 1.02  # more inferences than the trial run says are needed
@@ -42,6 +42,7 @@ class Performance:
 
     @property
     def throughput(self) -> float:
+        """Inferences per second, the median of the runs as the rules ask."""
         return median(self.throughputs)
 
 

@@ -26,8 +26,8 @@ from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import calibrated
 from tinyhil.harness.job import Opened, open_model
 from tinyhil.harness.measure.run import is_simulated, log_folder
-from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, told
-from tinyhil.harness.mlperf.data import calibration
+from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
+from tinyhil.harness.mlperf.evaluation_sets import calibration
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -68,6 +68,7 @@ class Ready:
 
     @property
     def emulated(self) -> bool:
+        """No port was found or given."""
         return self.place.port is None
 
     def reported(self, raw: np.ndarray) -> np.ndarray:
@@ -75,7 +76,7 @@ class Ready:
         graph, program = self.opened.model.graph, self.compiled.program
         integers, _ = quantize_inputs(program, graph_inputs(self.benchmark, graph, raw))
         outputs = dequantize_outputs(program, run_reference(program, integers).outputs)
-        return told(self.benchmark, real_outputs(outputs, codes_at(graph, "ToCodes")), raw)
+        return report_of(self.benchmark, real_outputs(outputs, codes_at(graph, "ToCodes")), raw)
 
 
 def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tinyhil import files
+from tinyhil.harness.mlperf.benchmark_run import ACCURACY, ENERGY, PERFORMANCE
 from tinyhil.harness.mlperf.benchmarks import AUC
-from tinyhil.harness.mlperf.report import ACCURACY, ENERGY, PERFORMANCE
 
 SUBMITTER = "tinyhil"
 RULE = "---------------------------------------------------------"

@@ -12,8 +12,8 @@ from typing import Any
 
 from tinyhil.classes import deciding, ends_in_argmax
 from tinyhil.clipping import METHODS
+from tinyhil.codegen.exported_library import STATIC, Library
 from tinyhil.codegen.identifiers import identifiers
-from tinyhil.codegen.library import STATIC, Library
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
@@ -24,6 +24,7 @@ from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.export_sizes import compilers_for, state_sizes
 from tinyhil.harness.records.record import formats_of
 from tinyhil.harness.records.schema import read_record
+from tinyhil.preference import Wish
 
 Say = Callable[[str], None]
 MAX_PREFIX = 48
@@ -67,11 +68,12 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
     board = None if wanted.board is None or boards is None else board_of(wanted.board, boards)
     wide = [] if board is None else [board]
     ranges = opened.required_ranges(wanted.calibrate)
-    compiled = compile_model(opened.model, assignment, ranges, wide, [one.name for one in wide])
-    names = opened.source.classes or opened.model.classes
+    names, wish = [one.name for one in wide], Wish(keeps_input=True)  # samples are the caller's
+    compiled = compile_model(opened.model, assignment, ranges, wide, names, wish=wish)
+    classes = opened.source.classes or opened.model.classes
     if wanted.classes is not None:
-        names = tuple(name.strip() for name in wanted.classes.split(","))
-    library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, names)
+        classes = tuple(name.strip() for name in wanted.classes.split(","))
+    library = library_of(compiled, opened.source.name, wanted.name, wanted.arena, classes)
     if board is not None:
         library = replace(library, board=board.name, core=board.chip.core)
     about = [] if wanted.record is None else measured(read_record(wanted.record), compiled, wanted.record)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from tinyhil.codegen.library import CALLER, Library
+from tinyhil.codegen.exported_library import CALLER, Library
 from tinyhil.errors import BuildError
 from tinyhil.processes import run
 

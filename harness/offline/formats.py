@@ -45,6 +45,7 @@ class Facts:
     costs: Mapping[str, float]
 
     def record(self) -> dict[str, Any]:
+        """A row for `--json`: costs per chip in cycles."""
         keys = ("name", "family", "bits", "largest", "smallest", "digits", "domain", "summary")
         return {**{key: getattr(self, key) for key in keys}, "costs": dict(self.costs)}
 

@@ -51,6 +51,7 @@ class MemoryMap:
 
     @property
     def peak_text(self) -> str:
+        """The caption: bytes, instant and operation of the peak."""
         known = 0 <= self.peak_instant < len(self.steps)
         step = f" ({self.steps[self.peak_instant]})" if known else ""
         return f"peak {self.peak_bytes} B at instant {self.peak_instant}{step}"

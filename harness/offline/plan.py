@@ -13,7 +13,7 @@ from tinyhil.codegen.arrange import PASS
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
-from tinyhil.harness.build.pipeline import arranged_for, fit
+from tinyhil.harness.build.pipeline import arranged_for, fit, limited
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
@@ -22,7 +22,7 @@ from tinyhil.lower import lower
 from tinyhil.memplan import DEFAULT, Budget, Plan, Problem, as_record, describe, find_planner, plan
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement, place
-from tinyhil.memplan.arena.preference import input_bytes
+from tinyhil.memplan.arena.placement_preference import input_bytes
 from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
@@ -53,6 +53,7 @@ class Wanted:
     steps: int | None = None
 
     def budget(self, seconds: float | None) -> Budget:
+        """Nodes alone decide without `seconds`, so that a plan is the same on every machine."""
         return Budget() if seconds is None else Budget(NODES_WITHIN_SECONDS, seconds)
 
 
@@ -76,9 +77,11 @@ class Found:
         return {**record, "fits": self.complaint is None, "capacity_bytes": self.capacity_bytes, **dict(self.extra)}
 
     def lines(self) -> list[str]:
+        """What `hil plan` prints of it."""
         return [self.title, *describe(self.plan).splitlines(), *self.notes, f"planned in {self.seconds:.3f} s"]
 
     def map(self) -> MemoryMap:
+        """Offsets over instants, for `--plot`."""
         return memory_map(self.problem, self.plan, self.title, self.steps)
 
 
@@ -129,6 +132,9 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     source, assignment, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     placed, notes = _placed(wanted, arranged, board)
+    if board is not None and _is_shared(wanted, placed, board):
+        arranged = arranged.with_input_in_arena()
+        placed, notes = _placed(wanted, arranged, board)
     proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
     asked = wanted.ram or wanted.capacity
@@ -142,14 +148,13 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
-        chip = board.chip.model_copy(update={"ram_bytes": capacity})
         try:
-            placed, transfer = fit(placed, board.model_copy(update={"chip": chip}), may_spread=wanted.ram is None)
+            placed, transfer = fit(placed, limited(board, capacity), may_spread=wanted.ram is None)
         except DoesNotFit as error:
             complaint = str(error)
         else:
             complaint = None
-            how = "streamed" if transfer.streamed else "whole samples"
+            how = "streamed" if transfer.streamed else "in the arena" if transfer.in_arena else "whole samples"
             limit = "" if capacity is None else f" of {capacity} B RAM"
             arena_bytes = arrays(placed.plan).get(SYMBOL, 0)
             extra |= {"input_bytes": transfer.input_bytes, "streamed": transfer.streamed}
@@ -161,6 +166,15 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
     )
+
+
+def _is_shared(wanted: Wanted, placed: Placement, board: BoardSpec) -> bool:
+    """Whether the sample goes into the arena: where it would have the only slot beside it, or nothing else fits."""
+    try:
+        _, transfer = fit(placed, limited(board, wanted.ram or wanted.capacity), may_spread=wanted.ram is None)
+    except DoesNotFit:
+        return placed.program.streamable_loop() is None
+    return transfer.is_one_sample
 
 
 def arranged_program(

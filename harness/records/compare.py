@@ -15,7 +15,7 @@ from tinyhil.errors import DataError
 from tinyhil.harness.measure.bench_stats import Times, compare_times
 from tinyhil.harness.records.figures import SIZES, Figures, figures, read_figures
 from tinyhil.harness.records.schema import read_record
-from tinyhil.harness.records.table import Row, changes
+from tinyhil.harness.records.side_by_side import Row, changes
 
 STACK_SLACK_BYTES = 64  # a question repeated on a busy host nests one interrupt more, on AVR with all its registers
 SHOWN = 3  # samples that a line names
@@ -151,6 +151,7 @@ class Compared:
     rows: tuple[Row, ...]
 
     def as_json(self) -> dict[str, Any]:
+        """For `hil compare --json`: what gates say, and every figure."""
         plain = [asdict(difference) for difference in self.differences]
         names = {"name": self.name, "before": str(self.before), "now": str(self.now)}
         return {**names, "differences": plain, "table": [row.as_json() for row in self.rows]}

@@ -25,8 +25,8 @@ from tinyhil.harness.measure.operations import (
     ops_of,
 )
 from tinyhil.harness.measure.product_limits import least_ticks
+from tinyhil.harness.measure.rounding_sensitivity import MOST_VALUES, sensitivities
 from tinyhil.harness.measure.run import Outcome
-from tinyhil.harness.measure.sensitivity import MOST_VALUES, sensitivities
 from tinyhil.lower import formats
 from tinyhil.memplan import describe
 from tinyhil.program import Op, Program, Role, walk
@@ -79,20 +79,20 @@ def _layer(outcome: Outcome, item: Op | Chain, times: Mapping[int, int]) -> dict
         "kernel": kernel,
         "operations": [op.name for op in ops],
         "output": last.output,
-        "inputs": [name for name in read if not _kept(program, name)],
+        "inputs": [name for name in read if not _is_stored(program, name)],
         "formats": _formats(program, (*read, *made)),
         "executions": times[number],
         "elements": elements,
         "macs": macs_of(program, item, elements),
         "accumulator_bits": max(op.accumulator_bits for op in ops),
-        "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in read if _kept(program, name)),
+        "weight_bytes": sum(stored_bytes(program.tensors[name]) for name in read if _is_stored(program, name)),
         "activation_bytes": program.tensors[last.output].size_bytes,
         "ticks_per_mac_limit": least_ticks(outcome.board.chip, program, last),
         "saturations": sum(outcome.node_saturations.get(number_of(program, op), 0) for op in ops),
     }
 
 
-def _kept(program: Program, name: str) -> bool:
+def _is_stored(program: Program, name: str) -> bool:
     return program.tensors[name].role in (Role.TABLE, Role.CONSTANT)
 
 

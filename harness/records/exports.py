@@ -39,9 +39,9 @@ def as_trace(record: RecordLike) -> dict[str, Any]:
     inside = 0
     for number, ticks, outside in events:
         start, layer = (inside + outside) / per_us, layers[number]
-        told = {key: layer[key] for key in ("kernel", "output", "macs", "elements")} | {"ticks": ticks}
+        details = {key: layer[key] for key in ("kernel", "output", "macs", "elements")} | {"ticks": ticks}
         event = {"ph": "X", "name": layer["name"], "cat": layer["kernel"], "ts": start, "dur": ticks / per_us}
-        found.append({**event, **thread, "args": told})
+        found.append({**event, **thread, "args": details})
         found.append({"ph": "C", "name": "arena", "ts": start, "pid": 1, "args": {"bytes": live.get(number, 0)}})
         inside += ticks
     end = (inside + events[-1][2]) / per_us

@@ -22,18 +22,18 @@ from tinyhil.classes import classes_of
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.assets import asset, in_checkout
 from tinyhil.harness.boards.fidelity import fidelity_of
-from tinyhil.harness.build.stack import worst_stack_bytes
+from tinyhil.harness.build.stack_depth import worst_stack_bytes
 from tinyhil.harness.measure.run import Outcome
 from tinyhil.harness.records import details
-from tinyhil.harness.records.accelerator import accelerator_of
+from tinyhil.harness.records.accelerator_costs import accelerator_of
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.wire.partial import writing
+from tinyhil.memplan.arena.row_costs import products_again
 from tinyhil.processes import run
 from tinyhil.program import Program, Role
 from tinyhil.reference import dequantize_outputs
 
 SCHEMA_VERSION = 1
-PROFILED = ("operations", "outside", "events", "whole", "reading", "samples")
 
 
 def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
@@ -95,7 +95,8 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
 
 def _float_check(agreed: Agreement) -> dict[str, Any]:
     """What was compared with the float model, operation by operation."""
-    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": list(agreed.unchecked)}
+    unchecked = [*agreed.unchecked, *agreed.saturated]
+    return {"samples": agreed.samples, "tensors": len(agreed.checked), "unchecked": unchecked}
 
 
 def _raw(outcome: Outcome) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _emulator(outcome: Outcome) -> dict[str, Any] | None:
 
 def _latency(outcome: Outcome) -> dict[str, Any]:
     ticks = outcome.ticks
-    clock_hz = outcome.board.chip.clock_hz
+    clock_hz = outcome.clock_hz
     is_count = outcome.board.chip.tick == "instructions"  # which take no known time
     latency: dict[str, Any] = {
         "unit": outcome.board.chip.tick,
@@ -257,6 +258,7 @@ def _plan(outcome: Outcome) -> dict[str, Any]:
         "offsets": dict(plan.offsets),
         "regions": dict(plan.regions),
         "peaks": dict(plan.peaks),
+        "products_again": products_again(outcome.compiled.program, outcome.compiled.lowered),
     }
 
 

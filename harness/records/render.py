@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tinyhil.harness.records.table import APART, BETTER, CHANGED, EQUAL, WORSE, Row
+from tinyhil.harness.records.side_by_side import APART, BETTER, CHANGED, EQUAL, WORSE, Row
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Compared

@@ -140,6 +140,7 @@ class PlanOfRecord(Part):
     steps: list[str] = Field(default_factory=list)
     witness: int | None = None
     certificate: str = ""
+    products_again: float = 0.0
 
 
 class Parts(Part):

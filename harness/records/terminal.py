@@ -31,14 +31,21 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("bit-exact", f"{verdict}: {record['equal_samples']} of {record['samples']} equal to the reference"),
         ("float", _agreement(record)),
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
-        ("disagreements", f"{record['disagreements']} with float32, {record['saturations']} saturations"),
+        ("disagreements", f"{record['disagreements']} with float32, {_saturations(record)}"),
         ("latency", _latency(latency)),
         *_accelerator(record.get("accelerator")),
         ("RAM", _memory(memory)),
-        ("arena", f"{memory['arena_bytes']} B, {_plan(record['plan'])}"),
+        ("arena", f"{memory['arena_bytes']} B{_input(memory)}, {_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
+
+
+def _saturations(record: Mapping[str, Any]) -> str:
+    """A value that clips in a halo counts as often as it is computed."""
+    again = 100 * (record.get("plan") or {}).get("products_again", 0.0)
+    more = f", those of the {again:.1f} % of products that are computed again included" if again else ""
+    return f"{record['saturations']} saturations{more}"
 
 
 def _agreement(record: Mapping[str, Any]) -> str:
@@ -83,6 +90,11 @@ def _memory(memory: Mapping[str, Any]) -> str:
     text = text if memory["limit_bytes"] is None else f"{text} of {memory['limit_bytes']} B"
     worst = memory.get("stack_limit_bytes")
     return text if worst is None else f"{text}; at worst {memory['static_bytes'] + worst} B"
+
+
+def _input(memory: Mapping[str, Any]) -> str:
+    """Whether the sample lies in the arena."""
+    return "" if memory["input_bytes"] else " with the input"
 
 
 def _plan(plan: Mapping[str, Any]) -> str:

@@ -34,10 +34,10 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
         "name": "pointed",
         "select": {"type": "point", "fields": ["name"], "on": "pointerover", "clear": "pointerout"},
     }
-    kept = {"name": "kept", "select": {"type": "point", "fields": ["name"], "on": "click"}}
+    selected = {"name": "selected", "select": {"type": "point", "fields": ["name"], "on": "click"}}
     tips = [{"field": field} for field in ("name", "bytes", "offset", "region", "from", "until")]
     boxes = {
-        "params": [over, kept],
+        "params": [over, selected],
         "mark": {"type": "rect", "stroke": "#8886", "strokeWidth": 1, "cornerRadius": 2, "cursor": "pointer"},
         "encoding": {
             "x": x,
@@ -47,7 +47,7 @@ def memory_map(plan: Mapping[str, Any]) -> Spec | None:
             "color": {"field": "name", "legend": None, "scale": {"scheme": "tableau20"}},
             "opacity": {
                 "condition": {
-                    "test": {"and": [{"param": "pointed"}, {"param": "kept"}]},
+                    "test": {"and": [{"param": "pointed"}, {"param": "selected"}]},
                     "value": 0.85,
                 },
                 "value": 0.2,
@@ -141,20 +141,6 @@ def parts(values: Sequence[Mapping[str, Any]]) -> Spec:
             },
             "order": {"field": "rank", "type": "quantitative"},
             "tooltip": [{"field": field} for field in ("memory", "part", "bytes")],
-        },
-    )
-
-
-def layer_bars(values: Sequence[Mapping[str, Any]], field: str, title: str) -> Spec:
-    """One bar per operation, in order."""
-    return _spec(
-        values,
-        max(60, 20 * len(values)),
-        mark={"type": "bar", "cornerRadius": 2},
-        encoding={
-            "y": {"field": "row", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 130}},
-            "x": {"field": field, "type": "quantitative", "title": title},
-            "tooltip": [{"field": "name"}, {"field": "kernel"}, {"field": field, "format": ",.0f"}],
         },
     )
 

@@ -12,7 +12,7 @@ from tinyhil import files
 from tinyhil.errors import ConfigError
 from tinyhil.harness.records.render import as_html, shown
 from tinyhil.harness.records.schema import read_record, read_search
-from tinyhil.harness.records.table import changes
+from tinyhil.harness.records.side_by_side import changes
 from tinyhil.harness.report.html import escape, section
 from tinyhil.harness.report.run_sections import run_article
 from tinyhil.harness.report.search_sections import search_article

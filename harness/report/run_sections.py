@@ -8,9 +8,9 @@ from typing import Any
 from tinyhil.harness.records.band import band
 from tinyhil.harness.records.verdict import verdict_of
 from tinyhil.harness.report import charts
-from tinyhil.harness.report.graph import draw_graph
+from tinyhil.harness.report.graph_picture import draw_graph
 from tinyhil.harness.report.html import Cell, chart, escape, number, pairs, section, table
-from tinyhil.harness.report.samples import worst_samples
+from tinyhil.harness.report.worst_samples import worst_samples
 
 RecordLike = Mapping[str, Any]
 UNTIMED = "Cycles of each operation are in a record that `hil profile` wrote."
@@ -82,9 +82,11 @@ def _tiles(record: RecordLike) -> str:
     ram, limit = memory.get("total_bytes"), memory.get("limit_bytes")
     known = memory["static_bytes"] if ram is None else ram
     stack = memory.get("stack_bytes")
-    told = f"{memory['static_bytes']:,} static" + (f" + {stack:,} stack" if stack is not None else ", stack unknown")
+    ram_parts = f"{memory['static_bytes']:,} static" + (
+        f" + {stack:,} stack" if stack is not None else ", stack unknown"
+    )
     worst = memory.get("stack_limit_bytes")
-    told += f"; at worst {memory['static_bytes'] + worst:,} B" if worst is not None else ""
+    ram_parts += f"; at worst {memory['static_bytes'] + worst:,} B" if worst is not None else ""
     accuracy, wanted = record["accuracy"], record.get("float_accuracy")
     changed = record.get("disagreements")
     decided = "" if changed is None else f"{changed} decisions differ from float"
@@ -93,7 +95,7 @@ def _tiles(record: RecordLike) -> str:
         + "".join(
             (
                 _tile("latency", value, more),
-                _tile("RAM", f"{known:,} B", told, known, limit),
+                _tile("RAM", f"{known:,} B", ram_parts, known, limit),
                 _tile(
                     "flash", f"{record['flash_bytes']:,} B", "", record["flash_bytes"], record.get("flash_limit_bytes")
                 ),

@@ -14,7 +14,9 @@ RESOURCES = (("arena_bytes", "arena, bytes"), ("latency_us", "latency, µs"), ("
 def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
     """The whole of one search's record."""
     title = f"Search: {record.get('model', source)}, {record['strategy']}"
-    told = f"{record['evaluations']:g} evaluations in {record['seconds']:.1f} s; {record['samples']} held-out samples."
+    effort = (
+        f"{record['evaluations']:g} evaluations in {record['seconds']:.1f} s; {record['samples']} held-out samples."
+    )
     panels = []
     for field, label in RESOURCES:
         points = points_of(record, field)
@@ -23,7 +25,7 @@ def search_article(record: Mapping[str, Any], source: str, anchor: str) -> str:
             panels.append(f"<div>{chart(charts.pareto(points, field, label, label_y), label)}</div>")
     about = "Quality: accuracy where there are labels, else agreement with the float model."
     return (
-        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="fidelity">{escape(told)}</p>'
+        f'<article id="{anchor}"><h2>{escape(title)}</h2><p class="fidelity">{escape(effort)}</p>'
         + section("Pareto fronts", f'<div class="two">{"".join(panels)}</div>' if panels else "", about)
         + section(f"{'The front' if 'points' in record else 'The answer'} beside uniform formats", _uniform(record))
         + section("What each tensor alone costs", _sensitivity(record), SENSITIVITY)
@@ -57,14 +59,14 @@ def points_of(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     answer = record.get("search") or {}
     if record.get(field) is not None and answer.get("quality") is not None:
         found.append({"kind": "answer", "name": "answer", "quality": 100 * answer["quality"], field: record[field]})
-        found = _without_twins(found, field)
+        found = _without_duplicates(found, field)
     for point in front_of(found, field):
         if point["kind"] == "tried":
             point["kind"] = "front"
     return found
 
 
-def _without_twins(points: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+def _without_duplicates(points: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:
     """The answer, last, takes the names of the uniform formats that lie where it lies."""
     *others, answer = points
     same = [

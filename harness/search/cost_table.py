@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyhil.codegen.calls import signature_of
 from tinyhil.codegen.chains import Chain, carried_out
+from tinyhil.codegen.kernel_calls import signature_of
 from tinyhil.codegen.profile_calls import constant_bytes, number_of
 from tinyhil.errors import ConfigError
 from tinyhil.formats import named
@@ -45,11 +45,13 @@ class Version:
 
     @classmethod
     def of(cls, board: BoardSpec, fidelity: str, cache_dir: Path, model: str) -> Version:
+        """Version of what `board` measures with this firmware's sources and this compiler."""
         text = json.dumps(project_sources([board]), sort_keys=True)
         firmware = hashlib.sha256(text.encode()).hexdigest()[:16]
         return cls(board.name, fidelity, firmware, str(find_compiler(board, cache_dir)), model)
 
     def as_json(self) -> Line:
+        """The fields that every line of the table carries."""
         return asdict(self)
 
 
@@ -88,6 +90,7 @@ class CostTable:
         self._keep(lines, phase)
 
     def rows(self, phase: int) -> tuple[Row, ...]:
+        """Operations measured up to `phase`, the first measurement of each."""
         found: dict[str, Row] = {}
         for line in self._lines:
             if line["kind"] == "operation" and line["phase"] <= phase:
@@ -95,6 +98,7 @@ class CostTable:
         return tuple(found.values())
 
     def runs(self, phase: int) -> tuple[Run, ...]:
+        """Whole candidates measured up to `phase`, each once."""
         lines = [line for line in self._lines if line["kind"] == "run" and line["phase"] <= phase]
         return tuple({run.candidate: run for run in map(_run, lines)}.values())
 
@@ -105,9 +109,9 @@ class CostTable:
 
     def _keep(self, lines: list[Line], phase: int) -> None:
         for line in lines:
-            kept = {**line, **self._version.as_json(), "phase": phase}
-            self._lines.append(kept)
-            _append(self._own, kept)
+            stamped = {**line, **self._version.as_json(), "phase": phase}
+            self._lines.append(stamped)
+            _append(self._own, stamped)
 
 
 def describer(place: Callable[[Candidate], Placement]) -> Callable[[Candidate], Described]:

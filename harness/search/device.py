@@ -59,6 +59,7 @@ class Measured:
         return self.static_bytes + (self.stack_bytes or 0), latency, self.flash_bytes
 
     def keeps(self, limits: Limits) -> bool:
+        """Whether measured latency (microseconds) and flash (bytes) are within; an unknown latency is not."""
         slow = limits.latency_us is not None and (self.latency_us is None or self.latency_us > limits.latency_us)
         return not slow and (limits.flash_bytes is None or self.flash_bytes <= limits.flash_bytes)
 
@@ -67,6 +68,7 @@ class Measured:
         return (total is None or (self.total_bytes or 0) <= total) and self.keeps(limits)
 
     def as_json(self) -> dict[str, Any]:
+        """As the record of a search has it."""
         return asdict(self)
 
 
@@ -173,7 +175,7 @@ def decide(
 ) -> list[tuple[Trial, tuple[Measured, ...]]]:
     """The finalists that keep to the limits on every board, best first: agreement on all samples, then on the boards',
     then measured time. `totals`: of all RAM, and `limits`, of each bench's board."""
-    kept = []
+    fitting = []
     for trial in finalists:
         try:
             found = tuple(bench.measure(trial) for bench in benches)
@@ -183,8 +185,8 @@ def decide(
             benches[0].say(f"search: left out: {error}")
             continue
         if all(one.fits(total, limit) for one, total, limit in zip(found, totals, limits, strict=True)):
-            kept.append((trial, found))
-    return sorted(kept, key=_merit)
+            fitting.append((trial, found))
+    return sorted(fitting, key=_merit)
 
 
 def _merit(pair: tuple[Trial, tuple[Measured, ...]]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from tinyhil.harness.search.task import Task
 from tinyhil.harness.search.uniform import Uniform, beside_answer
 from tinyhil.search.costs import Limits
 from tinyhil.search.offer import formats_on_offer
-from tinyhil.search.run import Found
+from tinyhil.search.search_loop import Found
 from tinyhil.search.strategies.lagrange import Lagrange
 
 FOR_FLASH, FOR_LATENCY = ("fixed8pc", "fixed6", "fixed4pc", "kmeans16"), ("fixed8pc",)

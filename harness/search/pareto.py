@@ -18,9 +18,9 @@ from typing import Any
 from tinyhil.errors import BuildError, Infeasible
 from tinyhil.harness.job import command_of
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.limits import Meter, anchored, as_tried, least_of, unbounded
 from tinyhil.harness.search.offering import together
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, least_of, unbounded
 from tinyhil.harness.search.rounds import search_once
 from tinyhil.harness.search.task import Task, make_bench, replace_text, trial_log, write_assignment
 from tinyhil.harness.search.uniform import Uniform, as_records, held_out, sensitivity_of
@@ -50,6 +50,7 @@ class Span:
     most: float
 
     def at(self, share: float) -> float:
+        """The value at `share` (0..1) of the way from least to most."""
         return self.least + share * (self.most - self.least)
 
 
@@ -136,7 +137,7 @@ class _Sweep:
             if all(a >= b for a, b in zip(looser, shares, strict=True)) and problem.fits(answer.candidate):
                 self.answers[shares] = answer
                 return
-        task.say(f"search: {number + 1} of {len(self._all)}: at most {self._told(limits, rams)}")
+        task.say(f"search: {number + 1} of {len(self._all)}: at most {self._described(limits, rams)}")
         inside = replace(task, request=replace(task.request, seconds=self._seconds(number)))
         found = search_once(inside, problem, f"{_stem(task)}/{number}", None)
         self.evaluations += found.evaluations
@@ -161,7 +162,7 @@ class _Sweep:
             rams.append(int(given.get("ram", side.arena_bytes)))
         return limits, rams
 
-    def _told(self, limits: Sequence[Limits], rams: Sequence[int]) -> str:
+    def _described(self, limits: Sequence[Limits], rams: Sequence[int]) -> str:
         parts = []
         for side, limit, ram in zip(self.task.sides, limits, rams, strict=True):
             values = {"ram": f"{ram} B of arena", "latency": f"{limit.latency_us or 0:,.0f} us"}
@@ -233,12 +234,12 @@ def _front(task: Task, points: Sequence[Point]) -> tuple[Point, ...]:
         needs = [getattr(board, name) for board in point.needs for name in resources]
         return (*needs, point.trial.score.disagreements) if "accuracy" in objectives else tuple(needs)
 
-    kept: dict[Vector, Point] = {}
+    front: dict[Vector, Point] = {}
     for point in sorted(good, key=lambda point: (vector(point), point.trial.score.loss)):
         own = vector(point)
-        if not any(all(a <= b for a, b in zip(other, own, strict=True)) for other in kept):
-            kept[own] = point
-    return tuple(kept.values())
+        if not any(all(a <= b for a, b in zip(other, own, strict=True)) for other in front):
+            front[own] = point
+    return tuple(front.values())
 
 
 def _measured(task: Task, points: Sequence[Point]) -> list[Point]:

@@ -54,6 +54,7 @@ class Phases:
         }
 
     def as_json(self) -> list[dict[str, Any]]:
+        """In order, seconds of wall and of processor each."""
         return [
             {"phase": name, "seconds": round(wall, 3), "processor_seconds": round(used, 3)}
             for name, (wall, used) in self.taken.items()

@@ -86,6 +86,7 @@ class SearchRequest:
 
     @property
     def streamed(self) -> Streamed:
+        """What is known of its states, and the file that shows how many steps a sample has."""
         return Streamed(self.states, self.steps, self.inputs or self.calibrate)
 
     def check(self) -> None:
@@ -161,10 +162,12 @@ class SearchRequest:
 
     @property
     def limits(self) -> Limits:
+        """Microseconds and bytes of flash of the board; None: no limit."""
         return Limits(self.latency_us, self.flash)
 
     @property
     def accelerator_limits(self) -> AcceleratorLimits:
+        """Microseconds, microjoules, crossbars and relative cost; None: no limit."""
         return AcceleratorLimits(self.latency_us, self.energy_uj, self.crossbars, self.cost)
 
     @property

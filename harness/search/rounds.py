@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from tinyhil.errors import BuildError, ConfigError, Infeasible
 from tinyhil.harness.search.device import Bench, Measured, decide
-from tinyhil.harness.search.limits import Meter, anchored, joined, least_of, unbounded
+from tinyhil.harness.search.resource_limits import Meter, anchored, joined, least_of, unbounded
 from tinyhil.harness.search.task import Task, make_bench, trial_log
 from tinyhil.search.costs import Limits
-from tinyhil.search.problem import SearchProblem
-from tinyhil.search.run import Budget, Found, search
+from tinyhil.search.search_loop import Budget, Found, search
+from tinyhil.search.search_problem import SearchProblem
 from tinyhil.search.slim import slimmed
 from tinyhil.search.space import Candidate
 from tinyhil.search.trial import Trial, TrialLog
@@ -83,11 +83,11 @@ def searched_on_device(
 
         stem = f"{task.stem(*rams)}{tag}" + (f"-{number}" if meters and number else "")
         found = spent.add(search_once(task, problem, stem, bench))
-        finalists = _finalists(found, count)
+        finalists = best_trials(found, count)
         with task.phases.of("measuring on the board"):
-            kept = decide(made, finalists, totals, required)
-        if kept:
-            return replace(found, best=kept[0][0]), kept[0][1]
+            fitting = decide(made, finalists, totals, required)
+        if fitting:
+            return replace(found, best=fitting[0][0]), fitting[0][1]
         rams = [_lowered(*each, finalists) for each in zip(task.sides, made, rams, strict=True)]
         for meter, limit, one in zip(meters, limits, made, strict=False):
             _learn(meter, limit, finalists, one)
@@ -148,13 +148,13 @@ def _measured_before(
             trials.append(Trial(number, run.candidate, "full", ram, True, score))
     benches = [make_bench(side, TrialLog(None, problem.space, "")) for side in task.sides]
     best = sorted(trials, key=lambda trial: trial.rank)[:FITTING]
-    kept = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
-    if not kept:
+    fitting = decide(benches, best, [side.ram_bytes if side.whole else None for side in task.sides], limits)
+    if not fitting:
         raise Infeasible(
             f"search: after {MOST_ROUNDS} searches no answer keeps to all limits on the board; raise one a little"
         )
     task.say("search: the answers of all rounds exceed a limit; this is the best assignment measured that does not")
-    return replace(found, best=kept[0][0]), kept[0][1]
+    return replace(found, best=fitting[0][0]), fitting[0][1]
 
 
 def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Found, tuple[Measured, ...]]:
@@ -201,9 +201,9 @@ def minimized(task: Task, meters: Sequence[Meter], objective: str) -> tuple[Foun
         return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), ()
     if objective == "ram":
         bench = make_bench(task, TrialLog(None, task.problem.space, ""))
-        kept = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
-        if kept:
-            return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), kept[0][1]
+        fitting = decide([bench], [found.best], [task.ram_bytes if task.whole else None], [limits])
+        if fitting:
+            return replace(found, evaluations=spent.evaluations, seconds=spent.seconds), fitting[0][1]
         task = replace(task, arena_bytes=int(high))
     for slack in SLACKS:
         try:
@@ -237,7 +237,7 @@ def _least(task: Task, meter: Meter | None, objective: str) -> float:
     return least_of(meter, unbounded(objective), task.arena_bytes)[1]
 
 
-def _finalists(found: Found, count: int) -> list[Trial]:
+def best_trials(found: Found, count: int) -> list[Trial]:
     """The answer and the best other trials that fit."""
     others = [trial for trial in found.trials if trial.kind == "full" and trial.fits and trial != found.best]
     return [found.best, *sorted(others, key=lambda trial: trial.rank)[: max(0, count - 1)]]

@@ -14,12 +14,12 @@ import filelock
 
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import command_of
+from tinyhil.harness.search.board_fit import require_fit
 from tinyhil.harness.search.device import Measured
-from tinyhil.harness.search.fit import require_fit
-from tinyhil.harness.search.limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.offering import together, with_weights
 from tinyhil.harness.search.pareto import ParetoOutcome, sweep
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.resource_limits import Meter, anchored, as_tried, limited, make_meters
 from tinyhil.harness.search.rounds import minimized, search_once, searched_on_device
 from tinyhil.harness.search.task import Progress, Say, Task, load_task, placed, replace_text, write_assignment
 from tinyhil.harness.search.uniform import (
@@ -33,7 +33,7 @@ from tinyhil.harness.search.uniform import (
 )
 from tinyhil.harness.search.workers import helped
 from tinyhil.search.accelerator import AcceleratorCosts
-from tinyhil.search.run import Found
+from tinyhil.search.search_loop import Found
 from tinyhil.search.space import Candidate, Space
 from tinyhil.search.trial import writing_into
 

@@ -18,16 +18,16 @@ from tinyhil.harness.boards.locate import EMULATED
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Opened, Request, open_model
 from tinyhil.harness.measure.run import find_place
-from tinyhil.harness.search.data import Split, load_split
 from tinyhil.harness.search.device import Bench
 from tinyhil.harness.search.phases import Phases
 from tinyhil.harness.search.request import UNKEYED, UNSCORED, SearchRequest
-from tinyhil.harness.search.total import wider_input
+from tinyhil.harness.search.splits import Split, load_split
+from tinyhil.harness.search.total import wider_input, with_input
 from tinyhil.memplan import Budget as PlanBudget
 from tinyhil.memplan import Plan, plan
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.preference import chosen
+from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.preference import LEAST, RAM, Wish
 from tinyhil.program import Program
@@ -38,7 +38,7 @@ from tinyhil.search.engine.restart import work_of
 from tinyhil.search.evaluator import Evaluator, Executor, NumpyExecutor, make_examples, require_classes
 from tinyhil.search.memory import UNLIMITED, Memory
 from tinyhil.search.offer import formats_on_offer
-from tinyhil.search.problem import SearchProblem, Strategy
+from tinyhil.search.search_problem import SearchProblem, Strategy
 from tinyhil.search.space import Space, make_space
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial, TrialLog
@@ -84,16 +84,19 @@ class Task:
 
     @property
     def measures(self) -> bool:
+        """Whether candidates run on the board; on an accelerator, whose costs a model gives, only if asked for."""
         if self.accelerated:  # whose costs are those of a model: what it would show is known
             return self.request.on_device or self.request.every is not None
         return self.whole or self.request.uses_board
 
     @property
     def accelerated(self) -> bool:
+        """The board is a simulated accelerator, limited in other ways than memory."""
         return self.board is not None and self.board.hardware is not None
 
     @property
     def folder(self) -> Path:
+        """Where records, logs and assignments of this model's searches lie."""
         return self.request.results / "search" / self.opened.source.name
 
     def stem(self, *limit_bytes: int) -> str:
@@ -229,7 +232,7 @@ def memory_of(space: Space, board: BoardSpec | None, prefer: str = RAM) -> Memor
     ram_bytes = board.chip.ram_bytes if board is not None else None
 
     def arranged(program: Program) -> Program:
-        return program if board is None else arrange(program, board.chip.core)
+        return program if board is None else with_input(arrange(program, board.chip.core), board, prefer)
 
     return Memory(
         space,

@@ -1,15 +1,29 @@
-"""RAM of a board beside the arena that depends on the formats: the buffers of the model input."""
+"""Where a board has the model input, as its formats decide: in buffers beside the arena, or in the arena."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhil.codegen.transfer import choose_transfer
+from tinyhil.codegen.transfer import Transfer, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.harness.config import BoardSpec
 from tinyhil.preference import RAM, Wish
+from tinyhil.program import Program
 from tinyhil.search.memory import Memory
 from tinyhil.search.space import Candidate, Choice
+
+
+def with_input(program: Program, board: BoardSpec, prefer: str) -> Program:
+    """The program with the sample in the arena, where the board would have one slot beside it."""
+    try:
+        shares = _transfer(program, board, prefer).is_one_sample
+    except DoesNotFit:
+        shares = False
+    return program.with_input_in_arena() if shares else program
+
+
+def _transfer(program: Program, board: BoardSpec, prefer: str) -> Transfer:
+    return choose_transfer(program, 0, board.chip.ram_bytes, board.name, Wish(prefer))
 
 
 def wider_input(memory: Memory, board: BoardSpec, prefer: str = RAM) -> Callable[[Candidate], int]:
@@ -24,8 +38,8 @@ def wider_input(memory: Memory, board: BoardSpec, prefer: str = RAM) -> Callable
     def taken(candidate: Candidate) -> int:
         choice = candidate[index]
         if choice not in known:
-            program = space.lower(candidate)
-            known[choice] = choose_transfer(program, 0, board.chip.ram_bytes, board.name, Wish(prefer)).input_bytes
+            transfer = _transfer(space.lower(candidate), board, prefer)
+            known[choice] = 0 if transfer.is_one_sample else transfer.input_bytes
         return known[choice]
 
     least = taken(memory.least())

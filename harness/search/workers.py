@@ -18,7 +18,7 @@ from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.task import Task, load_task
 from tinyhil.processes import Started
 from tinyhil.search.journal import Journal
-from tinyhil.search.run import answered
+from tinyhil.search.search_loop import answered
 
 POLL_S = 0.02
 WAIT_S = 60.0  # of one who comes before the search that it is to help
@@ -41,7 +41,7 @@ def helped(task: Task) -> Iterator[Task]:
             helper = Started(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
             stack.callback(helper.end, END_S)
             assert helper.stdin is not None
-            helper.stdin.write(json.dumps(_told(task)))
+            helper.stdin.write(json.dumps(_order_of(task)))
             helper.stdin.close()
         yield replace(task, problem=replace(task.problem, journal=journal))
 
@@ -69,7 +69,7 @@ def journal_path(task: Task) -> Path:
     return task.folder / f"journal-{task.scores_key[:12]}.jsonl"
 
 
-def _told(task: Task) -> dict[str, Any]:
+def _order_of(task: Task) -> dict[str, Any]:
     """What a helper needs to load the same task."""
     given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(task.request).items()}
     return {"request": given, "boards": None if task.boards is None else task.boards.model_dump_json()}
@@ -87,9 +87,9 @@ def _request(data: Mapping[str, Any]) -> SearchRequest:
 
 def main() -> None:
     """A helper of a search: its request comes as one line of JSON on stdin."""
-    told = json.loads(sys.stdin.read())
-    boards = None if told["boards"] is None else Boards.model_validate_json(told["boards"])
-    assist(_request(told["request"]), boards, lambda line: None)
+    order = json.loads(sys.stdin.read())
+    boards = None if order["boards"] is None else Boards.model_validate_json(order["boards"])
+    assist(_request(order["request"]), boards, lambda line: None)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ class Cell:
 
     @property
     def key(self) -> str:
+        """SHA-256 of all that determines the outcome, in hexadecimal."""
         text = json.dumps(self.determined, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

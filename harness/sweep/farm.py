@@ -182,8 +182,8 @@ class Farm:
 
     def _submit(self, attempt: _Try, order: MakeOrder) -> Any:
         cell = attempt.cell
-        told = order(cell)
-        paths = [*cell.files, *filter(None, [told["boards_file"]])]
+        payload = order(cell)
+        paths = [*cell.files, *filter(None, [payload["boards_file"]])]
         sizes = sum(Path(path).stat().st_size for path in paths)
         if sizes > MOST_SENT_BYTES:
             raise ConfigError(
@@ -193,7 +193,7 @@ class Farm:
         sent = self._client.submit(dict, contents, pure=True)  # as a task: it outlives the worker that holds it
         return self._client.submit(
             carry_out,
-            told,
+            payload,
             sent,
             key=f"hil-{cell.key[:24]}-{len(attempt.tried)}",
             resources={cell.board: 1} if cell.locks else None,

@@ -77,6 +77,7 @@ class StrategyEntry(SearchOptions):
 
     @property
     def title(self) -> str:
+        """Its column in the table."""
         return self.name or self.strategy
 
     @property

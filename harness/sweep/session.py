@@ -23,9 +23,11 @@ class Executor(Protocol):
     """Carries out cells somewhere. `boards`: those that it has and this machine need not have."""
 
     @property
-    def boards(self) -> frozenset[str]: ...
+    def boards(self) -> frozenset[str]:
+        """Names of boards that it reaches."""
 
-    def outcomes(self, cells: Sequence[Cell], order: MakeOrder) -> Iterator[tuple[Cell, Outcome]]: ...
+    def outcomes(self, cells: Sequence[Cell], order: MakeOrder) -> Iterator[tuple[Cell, Outcome]]:
+        """Each cell with what became of it, as they finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Swept:
 
     @property
     def failed(self) -> int:
+        """Cells that gave no record."""
         return sum(row.error is not None for row in self.rows)
 
 

@@ -27,11 +27,13 @@ class Row:
 
     @classmethod
     def of(cls, cell: Cell, outcome: Mapping[str, Any], folder: Path) -> Row:
+        """The row of an outcome, its record read from `folder`."""
         record = outcome.get("record")
         return cls(cell, outcome, folder, None if record is None else read_record(folder / record))
 
     @property
     def exit_code(self) -> int:
+        """That of `hil run` or `hil search` for this cell (docs/cli.md)."""
         return int(self.outcome["exit_code"])
 
     @property

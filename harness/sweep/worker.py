@@ -53,6 +53,7 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
+        """It has not ended, as far as the system knows."""
         return self._process.poll() is None
 
     def end(self) -> None:
@@ -83,6 +84,7 @@ class Workers:
         self._all: list[Worker] = []
 
     def carry_out(self, order: Mapping[str, Any], say: Say = lambda line: None) -> dict[str, Any]:
+        """The outcome of one order, by a free worker or a new one; one that died is not used again."""
         worker = self._take()
         outcome = worker.carry_out(order, say)
         if worker.is_alive:
@@ -90,6 +92,7 @@ class Workers:
         return outcome
 
     def end(self) -> None:
+        """End all of them."""
         for worker in self._all:
             worker.end()
 

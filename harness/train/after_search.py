@@ -1,8 +1,9 @@
 """`hil search --train`: formats are chosen, the weights trained for them, formats chosen anew for these weights.
 
-As in HAQ and HAWQ a search sees weights as they are and what is found is trained at the end (one round). With more
-rounds the trained model is searched again: what moved may bear other widths. The best round is the one whose integers
-are right most often on the samples that training held back; samples that report are never asked which.
+A search sees weights as they are. By HAQ's schedule (Wang et al. 2019) its best answers are trained shortly, the one
+that is then best for the rest of the epochs; by HAWQ's (Dong et al. 2019) its answer is, formats coming in by
+sensitivity. With more rounds the trained model is searched again: what moved may bear other widths. Best is whose
+integers are right most often on the samples that training held back; samples that report are never asked which.
 """
 
 from __future__ import annotations
@@ -19,9 +20,17 @@ import numpy as np
 from tinyhil import data
 from tinyhil.errors import ConfigError
 from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.search.rounds import best_trials
 from tinyhil.harness.search.session import SearchOutcome
+from tinyhil.harness.search.task import write_assignment
 from tinyhil.harness.train.session import TrainOutcome, TrainRequest
 from tinyhil.harness.zoo import find_model
+from tinyhil.search.space import Candidate, Space
+
+TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
+
+HAQ, HAWQ, ONCE = SCHEDULES = ("haq", "hawq", "once")
+CANDIDATES = 3  # that HAQ's schedule trains for an epoch each, at most half of all epochs
 
 Ask = Callable[[SearchRequest], SearchOutcome]
 Train = Callable[[TrainRequest], TrainOutcome]
@@ -33,14 +42,14 @@ class Round:
 
     searched: SearchOutcome
     trained: TrainOutcome
+    arena_bytes: int
 
     @property
     def printed(self) -> dict[str, Any]:
-        searched = self.searched.record
+        """What `hil search --rounds` says of it: the search's figures, then the training's."""
         return {
-            "assignment_file": searched["assignment_file"],
-            "arena_bytes": searched["arena_bytes"],
-            "searched_accuracy": searched["accuracy"],
+            "arena_bytes": self.arena_bytes,
+            "searched_accuracy": self.searched.record["accuracy"],
             **{key: value for key, value in self.trained.printed.items() if key != "epochs"},
         }
 
@@ -55,7 +64,9 @@ def require_trainable(request: SearchRequest) -> None:
         )
 
 
-def alternate(request: SearchRequest, epochs: int, rounds: int, ask: Ask, train: Train) -> tuple[Round, ...]:
+def alternate(
+    request: SearchRequest, epochs: int, rounds: int, ask: Ask, train: Train, schedule: str = HAQ
+) -> tuple[Round, ...]:
     """Rounds of search and training, until the formats stay or `rounds` are over."""
     found: list[Round] = []
     with _as_files(request) if rounds > 1 else _unchanged(request) as files:
@@ -64,8 +75,7 @@ def alternate(request: SearchRequest, epochs: int, rounds: int, ask: Ask, train:
             searched = ask(asked)
             if found and _formats(searched) == _formats(found[-1].searched):
                 break
-            wanted = _training(asked, searched, epochs)
-            found.append(Round(searched, train(wanted)))
+            found.append(_round(searched, _training(asked, searched, epochs), train, schedule))
     return tuple(found)
 
 
@@ -74,17 +84,60 @@ def best_of(rounds: Sequence[Round]) -> Round:
     return max(rounds, key=lambda found: found.trained.trained.best.accuracy)
 
 
+def _round(searched: SearchOutcome, wanted: TrainRequest, train: Train, schedule: str) -> Round:
+    """Training as `schedule` has it. Only the answer itself was seen to fit a board, so there it alone is trained."""
+    count = min(CANDIDATES, wanted.epochs // 2) if schedule == HAQ and searched.request.board is None else 1
+    candidates = _assignments(searched, count)
+    path, arena_bytes = candidates[0]
+    if len(candidates) > 1:
+        with tempfile.TemporaryDirectory() as folder:
+            short = replace(wanted, epochs=1, out=Path(folder) / "candidate.onnx")
+            found = [train(replace(short, assignment=tried)).trained.best.accuracy for tried, _ in candidates]
+        path, arena_bytes = candidates[found.index(max(found))]
+        wanted = replace(wanted, epochs=wanted.epochs - len(candidates))
+    return Round(searched, train(replace(wanted, assignment=path, progressive=schedule == HAWQ)), arena_bytes)
+
+
 def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> TrainRequest:
-    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment."""
-    assignment = Path(searched.record["assignment_file"])
+    """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
+    learned unless there are loops, each step of which would see a scale jump."""
+    is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
     return TrainRequest(
         model=request.model,
-        out=assignment.with_suffix(".onnx"),
+        out=Path(searched.record["assignment_file"]).with_suffix(".onnx"),
         data=request.inputs,
         held_out=request.held_out,
-        assignment=assignment,
         epochs=epochs,
+        batch=None,
+        rate=None,
         seed=request.seed,
+        teacher=TEACHER,
+        learn_scales=False if is_recurrent else None,
+    )
+
+
+def _assignments(searched: SearchOutcome, count: int) -> list[tuple[Path, int]]:
+    """The best `count` answers as files, and their arenas; the first is the search's own. Where one clips weights, what
+    is trained does not: training moves their scales, and what it writes would be clipped once more."""
+    path, best = Path(searched.record["assignment_file"]), searched.found.best
+    found: dict[Candidate, tuple[Path, int]] = {}
+    for number, trial in enumerate(best_trials(searched.found, count)):
+        whole = _unclipped(searched.space, trial.candidate)
+        if whole in found:
+            continue
+        own = path
+        if whole != best.candidate:
+            own = path.with_name(f"{path.stem}.trained{number or ''}{path.suffix}")
+            write_assignment(own, searched.space, replace(trial, candidate=whole))
+        found[whole] = own, trial.ram_bytes
+    return list(found.values())
+
+
+def _unclipped(space: Space, candidate: Candidate) -> Candidate:
+    constants = space.graph.all_constants().keys()
+    return tuple(
+        replace(choice, offset=max(choice.offset, 0)) if constants >= {*group.members} else choice
+        for group, choice in zip(space.groups, candidate, strict=True)
     )
 
 

@@ -22,8 +22,9 @@ from tinyhil.harness.job import Opened, Say, open_model
 from tinyhil.search.engine.library import load_engine
 
 if TYPE_CHECKING:
-    from tinyhil.train.fit import Epoch, Trained
+    from tinyhil.train.schedule import Epoch, Trained
 
+STEPS, BATCHES, LARGEST_RATE = 50, (32, 256), 1e-2  # of a training that chooses them itself
 OF_NO_RESULT = (
     "out",
     "threads",
@@ -34,7 +35,8 @@ OF_NO_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the user asked for; the fields are the options of `hil train`."""
+    """What the user asked for; the fields are the options of `hil train`. `batch` None: what makes STEPS of an epoch
+    within limits; `rate` None: LARGEST_RATE for the largest batch, less by the root of its size for smaller ones."""
 
     model: str
     out: Path
@@ -43,8 +45,8 @@ class TrainRequest:
     format: str = "fixed16"
     assignment: Path | None = None
     epochs: int = 10
-    batch: int = 64
-    rate: float = 3e-3
+    batch: int | None = 64
+    rate: float | None = 3e-3
     seed: int = 0
     samples: int | None = None
     threads: int = 1
@@ -53,18 +55,18 @@ class TrainRequest:
     loss_scale: str = "dynamic"
     teacher: float = 0.0
     entries: bool = False
-    learn_scales: bool = False
+    learn_scales: bool | None = False
     device: str = "auto"
     prune: tuple[str, ...] = ()
+    progressive: bool = False
 
     def check(self) -> None:
         """ConfigError names the option."""
         if self.out.suffix.lower() != ".onnx":
             raise ConfigError(f"--out {self.out}: the trained model is an ONNX file; name it *.onnx")
-        if self.arithmetic is not None and (self.entries or self.learn_scales):
-            raise ConfigError(
-                "--arithmetic: nothing is in formats while training; leave out --entries and --learn-scales"
-            )
+        if self.arithmetic is not None and (self.entries or self.learn_scales or self.progressive):
+            what = "--entries, --learn-scales and --progressive"
+            raise ConfigError(f"--arithmetic: nothing is in formats while training; leave out {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class TrainOutcome:
         """What `--json` prints."""
         return {
             "out": str(self.request.out),
+            "assignment_file": None if self.request.assignment is None else str(self.request.assignment),
             "best_epoch": self.trained.best.number,
             "accuracy_held_back": self.trained.best.accuracy,
             "test": None if self.tested is None else asdict(self.tested),
@@ -119,11 +122,12 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     """Train, write the file and its ranges, judge it on samples that training never saw."""
     request.check()
     _require_torch()
-    from tinyhil.train.arithmetic import parse
-    from tinyhil.train.fit import Job, Schedule, train
+    from tinyhil.train.fit import train
     from tinyhil.train.integers import Judge
+    from tinyhil.train.limited_precision import parse
     from tinyhil.train.prune import parse_pruning
     from tinyhil.train.samples import divide
+    from tinyhil.train.schedule import Job, Schedule
 
     begin = time.process_time()
     opened = open_model(request.model, say, without=(DEAD_CHANNELS.name,))
@@ -131,16 +135,18 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
     judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
+    batch, rate = _pace(request, len(samples.x))
     schedule = Schedule(
         request.epochs,
-        request.batch,
-        request.rate,
+        batch,
+        rate,
         request.seed,
         request.threads,
         request.teacher,
         request.entries,
         request.learn_scales,
         request.device,
+        request.progressive,
     )
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)
@@ -161,6 +167,12 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         )
     zeros = {name: float(np.mean(trained.constants[name] == 0)) for name in (() if pruning is None else pruning.shares)}
     return TrainOutcome(request, trained, tested, time.process_time() - begin, zeros)
+
+
+def _pace(request: TrainRequest, samples: int) -> tuple[int, float]:
+    """Batch and rate."""
+    batch = request.batch or int(np.clip(samples // STEPS, *BATCHES))
+    return batch, request.rate or LARGEST_RATE * float(np.sqrt(batch / BATCHES[1]))
 
 
 def _trainable(assignment: Assignment, opened: Opened) -> Assignment:

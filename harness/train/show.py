@@ -9,10 +9,10 @@ from tinyhil.harness.train.session import TrainOutcome
 
 if TYPE_CHECKING:
     from tinyhil.harness.train.after_search import Round
-    from tinyhil.train.fit import Epoch
+    from tinyhil.train.schedule import Epoch
 
 
-def told(epoch: Epoch) -> str:
+def epoch_line(epoch: Epoch) -> str:
     """One line per epoch."""
     loss = "before training" if epoch.number == 0 else f"loss {epoch.loss:.4f}"
     return f"epoch {epoch.number}: {loss}, integers {100 * epoch.accuracy:.2f} % of the samples held back"
@@ -46,3 +46,4 @@ def lines_of_rounds(rounds: Sequence[Round]) -> Iterator[str]:
         parts += [f"{100 * found.trained.trained.best.accuracy:.2f} % held back"]
         yield f"round {number:<7} {', '.join(parts)}{' (best)' if found is best else ''}"
     yield from lines_of(best.trained)
+    yield f"assignment    {best.trained.request.assignment}"

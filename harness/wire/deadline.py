@@ -36,6 +36,7 @@ class Deadline:
         self._looked_at, self._starved_s = time.monotonic(), self._starved()
 
     def restart(self) -> None:
+        """Something has happened: all of the seconds are left again."""
         self._advance()
         self._passed_s = 0.0
 
@@ -45,6 +46,7 @@ class Deadline:
         return self.seconds - self._passed_s
 
     def is_over(self) -> bool:
+        """No second is left, those aside in which a process waited for a processor."""
         return self.left_s() <= 0
 
     def _starved(self) -> float:

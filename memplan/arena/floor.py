@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.row_choice import Cuts
 from tinyhil.memplan.arena.steps import steps_of
 from tinyhil.memplan.arena.tensors import overwritable
@@ -29,6 +30,8 @@ def floor_bytes(program: Program, *, again: bool = False) -> int:
 def _needs(program: Program, op: Op, wholes: dict[str, str]) -> int:
     """Bytes of what this operation touches; of tensors that may share bytes the largest."""
     may_go = {op.inputs[0]} if op.kernel == COPY.name else set(overwritable(program, op))
+    lagging = lag_of(program, op)
+    may_go |= {lagging[0]} if lagging else set()
     largest: dict[str, int] = {}
     for name in dict.fromkeys(_touched(op)):
         tensor = program.tensors[name]

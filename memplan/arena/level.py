@@ -15,7 +15,7 @@ from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.ops.scan import COPY
 from tinyhil.program import Loop, Op, Program, Role
 
-ALWAYS, STATE, RESULT, LOCAL = "always", "state", "result", "local"
+ALWAYS, STATE, RESULT, LOCAL, GIVEN = "always", "state", "result", "local", "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Held:
             return True
         if self.kind == STATE:
             return bool(done & self.writer) or bool(self.readers & ~done)
-        started = bool(self.touched & done)
+        started = self.kind == GIVEN or bool(self.touched & done)
         return started and (self.kind == RESULT or bool(self.touched & ~done))
 
     def dies_at(self, item: int, done: int) -> bool:
         """Whether `item`, executed after `done`, is the last to need its value."""
         if self.kind == STATE:
             return bool(self.readers >> item & 1) and not self.readers & ~(done | 1 << item)
-        return self.kind == LOCAL and not self.touched & ~(done | 1 << item)
+        return self.kind in (LOCAL, GIVEN) and not self.touched & ~(done | 1 << item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,14 @@ class Level:
     tensors: tuple[Held, ...]
 
     def members(self, mask: int) -> Iterator[int]:
+        """Indices of the bits set, lowest first."""
         while mask:
             lowest = mask & -mask
             yield lowest.bit_length() - 1
             mask ^= lowest
 
     def ready_after(self, done: int) -> int:
+        """Bits of the items that wait for nothing but `done` and are not among it."""
         return sum(1 << i for i, needed in enumerate(self.before) if not done >> i & 1 and not needed & ~done)
 
     def released(self, item: int, done: int) -> int:
@@ -77,6 +79,7 @@ class Level:
         return sum(1 << i for i in self.members(self.after[item]) if not self.before[i] & ~done)
 
     def live_at_start(self) -> int:
+        """Bytes that are live before any item."""
         return sum(held.size_bytes for held in self.tensors if held.live_between(0))
 
     def step(self, done: int, index: int, live_bytes: int) -> tuple[int, int]:
@@ -90,6 +93,7 @@ class Level:
         return max(needed, after), after
 
     def peak_of(self, order: tuple[int, ...]) -> int:
+        """The most bytes live at a time in this order."""
         done, live, peak = 0, self.live_at_start(), 0
         for index in order:
             during, live = self.step(done, index, live)
@@ -198,7 +202,7 @@ def _held(
     touched = sum(1 << i for i in {*readers, *writers})
     size = program.tensors[name].size_bytes
     if not known_outside:
-        return Held(size, RESULT if is_result else LOCAL, touched)
+        return Held(size, RESULT if is_result else LOCAL if writers else GIVEN, touched)
     earlier = [i for i in readers if writers and i < writers[0]]
     if len(writers) == 1 and earlier and writers[0] not in readers:
         return Held(size, STATE, touched, sum(1 << i for i in earlier), 1 << writers[0])

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from tinyhil.program import Loop, Op, Program, Role
 
+BEFORE = -1  # the instant at which the sample is received
+
 
 @dataclass(frozen=True, slots=True)
 class LiveRange:
@@ -25,7 +27,7 @@ class LiveRange:
 
 def live_ranges(program: Program) -> tuple[LiveRange, ...]:
     """Live range of every arena tensor, in order of first use."""
-    touched: dict[str, list[int]] = {}
+    touched: dict[str, list[int]] = {program.input: [BEFORE]} if program.input_in_arena else {}
     loops: list[tuple[int, int]] = []
     end = _number(program, program.body, 0, touched, loops)
     if program.output in touched:

@@ -107,21 +107,21 @@ def _search(level: Level, width: int | None) -> tuple[tuple[int, ...], bool]:
                 if known is None or following.rank() < known.rank():
                     best[following.done] = following
         states = sorted(best.values(), key=_State.rank)  # stable: equals stay in the order of their items
-        kept = _affordable(states, MOST_EXPANSIONS // count) if width is None else width
-        exact = exact and len(states) <= kept
-        states = states[:kept]
+        beam = _affordable(states, MOST_EXPANSIONS // count) if width is None else width
+        exact = exact and len(states) <= beam
+        states = states[:beam]
     return (min(states, key=_State.rank).order() if states else given), exact
 
 
 def _affordable(states: list[_State], expansions: int) -> int:
     """How many of the states may go on, each with as many successors as it has items ready; at least one."""
-    kept = 0
+    beam = 0
     for state in states:
         expansions -= state.ready.bit_count()
         if expansions < 0:
             break
-        kept += 1
-    return max(1, kept)
+        beam += 1
+    return max(1, beam)
 
 
 def _successors(level: Level, state: _State, limit_bytes: int) -> list[_State]:

@@ -6,7 +6,7 @@ from tinyhil.compiler_pass import Pass
 
 IN_PLACE = Pass(
     "in-place",
-    "element-wise operations and next states may write over an operand that nobody reads afterwards",
+    "element-wise operations, depthwise layers, pooling and next states may write over an operand read by nobody later",
     "program",
     "same program; aliases of equal bytes, which the planner may decline",
 )

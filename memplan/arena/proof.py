@@ -34,6 +34,7 @@ class ScheduleProof:
     bounded: tuple[tuple[Span, Way, int], ...]
 
     def statement(self) -> str:
+        """The proof in one sentence, for the user."""
         return (
             f"of {self.ways} single operations, loops over rows and groups of channels that the program can be cut "
             f"into, {len(self.bounded)} need {self.peak_bytes} B or more, and every cut has one of these"

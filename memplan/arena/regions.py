@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import DEFAULT, Budget, Plan, Region, plan
+from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.placement import Placement
-from tinyhil.memplan.arena.verify import checked_plan
 from tinyhil.memplan.problem import ARENA, ProblemError
 from tinyhil.program import Program
 
@@ -33,7 +33,7 @@ def spread(placed: Placement, regions: Mapping[str, int], main_bytes: int) -> Pl
 
 def main_ram_bytes(program: Program, ram_bytes: int, stack_reserve_bytes: int) -> int:
     """What the main RAM has left for tensors beside one sample, the stack's reserve and the firmware itself."""
-    sample_bytes = program.tensors[program.input].size_bytes
+    sample_bytes = 0 if program.input_in_arena else program.tensors[program.input].size_bytes
     return ram_bytes - stack_reserve_bytes - sample_bytes - OTHER_STATIC_BYTES
 
 

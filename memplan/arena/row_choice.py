@@ -16,11 +16,19 @@ from itertools import repeat
 
 from tinyhil.memplan import Bound, lower_bound
 from tinyhil.memplan.arena.channel_groups import in_groups, may_go_in_groups, shares
-from tinyhil.memplan.arena.columns import Columns, strips_of
-from tinyhil.memplan.arena.row_costs import EXECUTION_PRODUCTS, WORTH, products_of, products_of_op, products_per_row
+from tinyhil.memplan.arena.lag import lag_of
+from tinyhil.memplan.arena.liveness import BEFORE
+from tinyhil.memplan.arena.row_costs import (
+    WORTH,
+    products_of,
+    products_of_op,
+    products_per_group,
+    products_per_row,
+)
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
+from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.memplan.arena.tensors import overwritable, problem_of
 from tinyhil.memplan.arena.views import view_of
 from tinyhil.program import Loop, Op, Program, Role, walk
@@ -115,6 +123,7 @@ class Cut:
     chosen: tuple[Chosen, ...]
 
     def with_part(self, span: Span, part: Part) -> Cut:
+        """The cut with one more part at its end."""
         first, end = span
         chosen = ((first, end, part.way),) if end - first > 1 else ()
         return Cut(max(self.needs, part.needs), self.products + part.products, self.chosen + chosen)
@@ -230,8 +239,10 @@ class Cuts:
         view = view_of(self.program, item)
         if view is not None:
             return live
-        dying = [name for name in overwritable(self.program, item) if self._alone or self._uses[name][1] == index]
-        return live - (self._size(item.output) if dying else 0)
+        lagging = lag_of(self.program, item)
+        places = [(name, 0) for name in overwritable(self.program, item)] + ([lagging] if lagging else [])
+        lags = [lag for name, lag in places if self._alone or self._uses[name][1] == index]
+        return live - (self._size(item.output) - min(lags) if lags else 0)
 
     def _of_rows(self, first: int, end: int) -> list[Part]:
         """A loop over the rows of these stages, in strips, too; none if they do not all lead to the last one's
@@ -250,11 +261,11 @@ class Cuts:
         whole = strips_of(part, (), 1)
         needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
         found = [Part(around + needs, sum(overheads))]
-        kept = [name for name in links.makers if name not in inner]
+        outside = [name for name in links.makers if name not in inner]
         for count in self._counts:
             if count > part[-1].whole.width:
                 break
-            strips = strips_of(part, kept, count)
+            strips = strips_of(part, outside, count)
             again = sum(map(self._products_again, part, repeat(strips)))
             needs = self._needs(part, links, lines, strips)
             found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count)))
@@ -269,7 +280,7 @@ class Cuts:
         channels, source, result = part[0].out.channels, part[0].reads[0].name, part[-1].target
         dies = self._uses.get(source, (0, end))[1] < end
         around = sum(self._size(n) for n in self._around(first, end) if n not in (source if dies else "", result))
-        copies = part[0].out.height * part[0].out.width * self._patch(part[0].op)
+        each_call = sum(products_per_group(self.program, stage.op) for stage in part)
         for groups in GROUPS:
             share = shares(channels, groups)
             if len(share) < groups:
@@ -279,18 +290,16 @@ class Cuts:
                 before = self._size(part[at - 1].target) if at else 0
                 after = self._size(stage.target) if at + 1 < len(part) else 0
                 beside = (max(before, after) if stage.overwrites else before + after) // channels * each
+                lagging = lag_of(self.program, stage.op) if at else None
+                if lagging is not None:  # over what the stage before has made of this group
+                    beside -= max(0, self._size(stage.target) // channels * each - lagging[1])
                 made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
                 if dies and at == 0:
                     beside += self._size(source)
                 elif dies:  # all groups but the last one leave it to others
                     made = max(made, self._size(source) + made - self._size(result) // channels * each)
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
-            calls = (len(share) - 1) * (len(part) * EXECUTION_PRODUCTS + copies)
-            yield Part(around + most, calls, InGroups(groups))
-
-    def _patch(self, op: Op) -> int:
-        """Elements that a layer gathers for one pixel."""
-        return self.program.tensors[op.inputs[0]].count // op.params["outputs"]
+            yield Part(around + most, (len(share) - 1) * each_call, InGroups(groups))
 
     def _size_of_scratch(self, op: Op) -> int:
         return self._size(op.scratch) if op.scratch else 0
@@ -379,8 +388,9 @@ def _block(part: Sequence[Stage], links: Links, name: str) -> list[Stage]:
 
 
 def _uses(program: Program) -> dict[str, Span]:
-    """The first and the last item that touches each arena tensor; the output is read after all."""
-    found: dict[str, Span] = {}
+    """The first and the last item that touches each arena tensor; the output is read after all, and a
+    sample in the arena is there before all."""
+    found: dict[str, Span] = {program.input: (BEFORE, BEFORE)} if program.input_in_arena else {}
     for index, item in enumerate(program.body):
         if isinstance(item, Op):
             names = list(item.tensors)

@@ -6,11 +6,13 @@ A row of a layer costs, besides its products, a call, a table's entry, a ring's 
 layer whose weights are arranged for an ARM core goes channel by channel and copies its lines: per channel and row as
 much as CHANNEL_PRODUCTS products, by MobileNetV1 0.25 on 96 x 96 in int8 (17.40M and 18.74M cycles on an M7). Layers of
 16 bits have no blocks and go output by output: each begins anew in every row, 280 instructions on an M7 by DS-CNN in
-fixed16 (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one; 25 rows).
+fixed16 (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one; 25 rows). Two groups
+of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tinyhil.formats.format import INTEGER
@@ -22,30 +24,55 @@ EXECUTION_PRODUCTS = 100
 CHANNEL_PRODUCTS = 170
 WIDE_PRODUCTS, WIDE_DEPTHWISE_PRODUCTS = 66, 34  # of each output, where products take 4.2 instructions
 NARROW_BITS = 8
-WORTH = 0.03  # of the time: what a smaller arena may cost where memory is not short
+WORTH = 0.03  # of the time: what a smaller arena may cost where nobody knows how much memory there is
 
 
 def products_per_row(program: Program, op: Op) -> int:
     """What one more execution of `op`, for one row of its result, costs."""
     if "groups" not in op.params:
         return EXECUTION_PRODUCTS
-    outputs = op.params["outputs"]
-    is_depthwise = op.params["groups"] == outputs > 1
+    outputs, is_depthwise = op.params["outputs"], _is_depthwise(op)
     if any(program.tensors[name].blocks is not None for name in op.inputs):
         return EXECUTION_PRODUCTS + (CHANNEL_PRODUCTS * outputs if is_depthwise else 0)
-    is_wide = op.domain == INTEGER and any(program.tensors[name].format.bits > NARROW_BITS for name in op.inputs[:2])
     each = WIDE_DEPTHWISE_PRODUCTS if is_depthwise else WIDE_PRODUCTS
-    return EXECUTION_PRODUCTS + (each * outputs if is_wide else 0)
+    return EXECUTION_PRODUCTS + (each * outputs if _is_wide(program, op) else 0)
+
+
+def products_per_group(program: Program, op: Op) -> int:
+    """What one more execution of `op`, for a group of its channels, costs: every window is gathered anew."""
+    if "outputs" not in op.params or _is_depthwise(op):
+        return EXECUTION_PRODUCTS
+    pixels = program.tensors[op.output].count // op.params["outputs"]
+    window = program.tensors[op.inputs[0]].count // op.params["outputs"]
+    return EXECUTION_PRODUCTS + pixels * (window + (WIDE_PRODUCTS if _is_wide(program, op) else 0))
+
+
+def _is_depthwise(op: Op) -> bool:
+    return op.params.get("groups") == op.params["outputs"] > 1
+
+
+def _is_wide(program: Program, op: Op) -> bool:
+    """Whether a layer's operands have more than 8 bits: there are no blocks of sums for these."""
+    is_wide = any(program.tensors[name].format.bits > NARROW_BITS for name in op.inputs[:2])
+    return op.domain == INTEGER and is_wide and not any(program.tensors[name].blocks for name in op.inputs)
 
 
 def time_lost(program: Program, layers: Program) -> float:
     """The modelled share of the time that the rows of `program` cost, against layer by layer."""
     lost = layer_products(program) - layer_products(layers)
+    lost += _calls_of_groups(program)
     for loop in (item for item in program.body if isinstance(item, Loop)):
         for op, _ in executions(loop.body):
             if op.kernel in ROWED:
                 lost += rows_made(program.constants, loop, op) * products_per_row(program, op)
     return lost / products_of(layers)
+
+
+def _calls_of_groups(program: Program) -> int:
+    """What more calls of a layer, for groups of its channels, cost; groups are called like the layer."""
+    calls = Counter(item.name for item in program.body if isinstance(item, Op) and "outputs" in item.params)
+    first = {item.name: item for item in reversed(program.body) if isinstance(item, Op) and "outputs" in item.params}
+    return sum((times - 1) * products_per_group(program, first[name]) for name, times in calls.items())
 
 
 def products_of(program: Program) -> int:
@@ -75,6 +102,12 @@ def layer_products(program: Program) -> int:
                 made = rows_made(program.constants, item, op) if by_rows and isinstance(item, Loop) else times
                 found += made * products_of_op(program, op)
     return found
+
+
+def products_again(program: Program, lowered: Program) -> float:
+    """Products of the layers that a planned program computes again, as a share of those there are."""
+    products = layer_products(lowered)
+    return max(0.0, layer_products(program) / products - 1) if products else 0.0
 
 
 def executions(body: tuple[Op | Loop, ...], times: int = 1) -> Iterator[tuple[Op, int]]:

@@ -28,17 +28,17 @@ class Schedule:
     local: frozenset[str]
 
 
-def schedule_of(part: Sequence[Stage], kept: Collection[str] = ()) -> Schedule:
-    """Rows of `part`; whole tensors for those `kept` and for the last result."""
-    return _scheduled(tuple(stage.outline for stage in part), frozenset(kept))
+def schedule_of(part: Sequence[Stage], whole_tensors: Collection[str] = ()) -> Schedule:
+    """Rows of `part`; whole tensors for those `whole_tensors` and for the last result."""
+    return _scheduled(tuple(stage.outline for stage in part), frozenset(whole_tensors))
 
 
 @lru_cache(maxsize=1024)
-def _scheduled(part: tuple[Outline, ...], kept: frozenset[str]) -> Schedule:
+def _scheduled(part: tuple[Outline, ...], whole_tensors: frozenset[str]) -> Schedule:
     """Remembered: a search plans thousands of programs that differ in their formats alone."""
     order, links = demand_order(part), Links.of(part)
     rings = rings_of(part, order)
-    whole = {*kept, part[-1].target}
+    whole = {*whole_tensors, part[-1].target}
     for name in whole:
         rings[name] = part[links.makers[name][0]].whole.height
     spans = _in_steps(part, order)
@@ -133,6 +133,7 @@ class Links:
 
     @staticmethod
     def of(part: Sequence[Rows]) -> Links:
+        """Links of the stages, numbered in order."""
         links = Links({}, {})
         for at, stage in enumerate(part):
             links.makers.setdefault(stage.target, []).append(at)

@@ -31,6 +31,7 @@ class Planes:
 
     @property
     def row_elements(self) -> int:
+        """Elements of one row in all channels."""
         return self.channels * self.width
 
     def layout(self, ring: int) -> tuple[int, int, int]:
@@ -106,14 +107,17 @@ class Stage:
 
     @property
     def has_window(self) -> bool:
+        """It reads several rows for one of its own."""
         return self.op.kernel in rows.HAS_WINDOW
 
     @property
     def outline(self) -> Outline:
+        """What its schedule depends on, without the program's names for it."""
         return Outline(self.reads, self.out, self.target, self.whole, self.is_part_of_more, self.overwrites)
 
     @property
     def is_part_of_more(self) -> bool:
+        """It writes some planes of a larger tensor."""
         return self.target != self.op.output
 
     @property
@@ -156,7 +160,7 @@ def _stage(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) 
     if op.kernel in PLACES:
         return _part(program, op, planes, uses)
     if op.kernel in rows.IS_MOVE:
-        return _moved(program, op, uses)
+        return _moved(program, op, planes, uses)
     if op.kernel not in rows.BASE or len(uses.writers[op.output]) != 1 or program.tensors[op.output].role != Role.ARENA:
         return None
     source = rows.operand_of(op)
@@ -190,16 +194,12 @@ def _stage(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) 
     return Stage(op, op, tuple(reads), out, op.output, out, overwrites=tuple(overwritable(program, op)))
 
 
-def _moved(program: Program, op: Op, uses: _Uses) -> Stage | None:
-    """A whole tensor with its axes in another order, channels in front: what windows read first of pictures."""
-    readers = [uses.ops[now] for now in uses.readers.get(op.output, ())]
-    window = next(
-        (window_of(r.params) for r in readers if r.kernel in rows.HAS_WINDOW and rows.operand_of(r) == op.output), None
-    )
-    out = program.tensors[op.output]
-    if window is None or window.height < 2 or len(uses.writers[op.output]) != 1 or out.role != Role.ARENA:
+def _moved(program: Program, op: Op, known: Mapping[str, Planes], uses: _Uses) -> Stage | None:
+    """A whole tensor with its axes in another order, channels in front, which windows read first of pictures; or one
+    number per channel spread over the planes that it is combined with."""
+    out, planes = program.tensors[op.output], _planes_read(op.output, known, uses)
+    if planes is None or planes.height < 2 or len(uses.writers[op.output]) != 1 or out.role != Role.ARENA:
         return None
-    planes = Planes(window.channels, window.height, window.width)
     at = indices(dict(op.params))
     if at.size != planes.row_elements * planes.height or at[0] != 0:
         return None
@@ -209,6 +209,17 @@ def _moved(program: Program, op: Op, uses: _Uses) -> Stage | None:
         return None
     places = dict(zip((*rows.LINES[:3], *rows.STEP), (strides[0], strides[1], planes.height, strides[2]), strict=True))
     return Stage(op, op, (), planes, op.output, planes, places=places)
+
+
+def _planes_read(name: str, known: Mapping[str, Planes], uses: _Uses) -> Planes | None:
+    """As what planes a tensor is read."""
+    for reader in (uses.ops[now] for now in uses.readers.get(name, ())):
+        if reader.kernel in rows.HAS_WINDOW and rows.operand_of(reader) == name:
+            w = window_of(reader.params)
+            return Planes(w.channels, w.height, w.width)
+        if reader.kernel in rows.IS_PAIR:
+            return next((known[other] for other in reader.inputs if other != name and other in known), None)
+    return None
 
 
 def _part(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) -> Stage | None:

@@ -5,7 +5,7 @@ between them shrinks to line buffers, a sliding window of rows.
 
 No row is computed twice: a line buffer keeps those that later windows still need. Which rows are made in which step is
 a constant table per operation (memplan/arena/row_schedule.py). Columns at the borders of strips are, where strips are
-asked for (memplan/arena/columns.py). Which parts of a network are worth it is chosen in memplan/arena/row_choice.py.
+asked for (memplan/arena/strips.py). Which parts of a network are worth it is chosen in memplan/arena/row_choice.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from itertools import count
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.memplan.arena.columns import Columns, strips_of
 from tinyhil.memplan.arena.row_schedule import Schedule, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
+from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.ops import rows
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
@@ -38,13 +38,13 @@ def row_wise(program: Program, part: Sequence[Stage], strips: int = 1) -> Progra
     stages = joined_parts(part)
     if stages is None:
         return None
-    kept = _read_elsewhere(program, part)
-    schedule = schedule_of(stages, kept)
+    whole_tensors = _read_elsewhere(program, part)
+    schedule = schedule_of(stages, whole_tensors)
     heights = {stage.target: stage.whole.height for stage in stages}
     keeps_all = strips == 1 and all(schedule.rings[name] >= height for name, height in heights.items())
     if len(stages) < 2 or keeps_all or strips > stages[-1].whole.width:
         return None
-    return _Rewriting(program, stages, schedule, kept).done(part, strips_of(stages, kept, strips))
+    return _Rewriting(program, stages, schedule, whole_tensors).done(part, strips_of(stages, whole_tensors, strips))
 
 
 def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
@@ -71,9 +71,11 @@ class _Strip:
 class _Rewriting:
     """The tensors, constants and operations of the new program."""
 
-    def __init__(self, program: Program, stages: Sequence[Stage], schedule: Schedule, kept: Collection[str]) -> None:
+    def __init__(
+        self, program: Program, stages: Sequence[Stage], schedule: Schedule, whole_tensors: Collection[str]
+    ) -> None:
         self._program, self._stages, self._schedule = program, stages, schedule
-        self._whole = {*kept, stages[-1].target}
+        self._whole = {*whole_tensors, stages[-1].target}
         self._tensors: dict[str, Tensor] = dict(program.tensors)
         self._constants: dict[str, np.ndarray] = dict(program.constants)
         self._slices: dict[bytes, tuple[str, str]] = {}  # by the spans that their table holds
@@ -88,8 +90,8 @@ class _Rewriting:
             made += [*fills, Loop(title, self._schedule.spans.shape[1], tuple(self._slices.values()), body)]
         theirs = {id(stage.item) for stage in part}
         last = max(index for index, item in enumerate(self._program.body) if id(item) in theirs)
-        kept = [item for item in self._program.body[:last] if id(item) not in theirs]
-        items = (*kept, *made, *self._program.body[last + 1 :])
+        whole_tensors = [item for item in self._program.body[:last] if id(item) not in theirs]
+        items = (*whole_tensors, *made, *self._program.body[last + 1 :])
         for stage in self._stages:
             if stage.target != stage.op.output:
                 del self._tensors[stage.op.output]

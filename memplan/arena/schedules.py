@@ -11,11 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tinyhil.memplan import DEFAULT, Budget
+from tinyhil.memplan.arena.execution_check import checked_plan
 from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
-from tinyhil.memplan.arena.row_costs import layer_products, products_of
-from tinyhil.memplan.arena.verify import checked_plan
+from tinyhil.memplan.arena.row_costs import products_again, products_of
 from tinyhil.program import Program
 from tinyhil.verify import checked
 
@@ -33,6 +33,7 @@ class Scheduled:
 
     @property
     def peak_bytes(self) -> int:
+        """Of the arena."""
         return self.placed.plan.peak_bytes
 
 
@@ -101,6 +102,5 @@ class _Trials:
         made = checked(cut_into(self._program, self.cuts, cut.chosen), ROWS.name)
         placed = smallest(made, self._wanted, self._planner, self._budget)
         checked_plan(placed.program, placed.plan)
-        products = layer_products(self._program)
-        more = layer_products(placed.program) / products - 1 if products else 0.0
+        more = products_again(placed.program, self._program)
         return Scheduled(placed, more, cut.products / products_of(self._program))

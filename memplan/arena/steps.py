@@ -62,5 +62,7 @@ def readers_of(steps: Sequence[Step]) -> dict[str, list[int]]:
 
 def made_again(steps: Sequence[Step], writers: Sequence[int], reader: Step) -> bool:
     """Whether every value that `reader` meets was written anew by one of the `writers`: no loop around it reuses an
-    older one."""
+    older one. The sample, which no operation writes, is there once."""
+    if not writers:
+        return not reader.loops
     return all(steps[i].loops[: len(reader.loops)] == reader.loops for i in writers)

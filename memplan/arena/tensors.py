@@ -1,7 +1,8 @@
 """Program -> planning problem: the arena tensors with their live ranges, and who may share whose bytes.
 
 Passes make the problem smaller; the planner may decline what they permit, and the generated code follows the
-plan: an element-wise operation may write over an operand that nobody reads afterwards; the next state of a loop may be
+plan: an element-wise operation may write over an operand that nobody reads afterwards, a window that goes channel by
+channel begins a little below it (lag.py); the next state of a loop may be
 computed where the present one lies, if nobody reads the present one meanwhile, and the copy at the end of the step then
 disappears; parts may be
 views of a whole (memplan/arena/views.py).
@@ -15,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.memplan import Alias, Buffer, Problem
+from tinyhil.memplan.arena.lag import lag_of
 from tinyhil.memplan.arena.liveness import LiveRange, live_ranges
 from tinyhil.memplan.arena.steps import Step, made_again, readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.views import view_aliases
@@ -23,15 +25,16 @@ from tinyhil.ops.scan import COPY
 from tinyhil.program import Op, Program, Role
 
 
-def problem_of(program: Program, *, in_place: bool = True, views: bool = True) -> Problem:
-    """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes."""
+def problem_of(program: Program, *, in_place: bool = True, views: bool = True, lags: bool = True) -> Problem:
+    """The arena of `program`; offsets are aligned to the element size. With neither pass no two tensors share bytes;
+    without `lags` windows do not lie over their operands."""
     ranges = live_ranges(program)
     buffers = tuple(Buffer(r.name, r.size_bytes, r.start, r.end, alignment=r.element_bytes) for r in ranges)
     steps = list(steps_of(program.body, (), {}, program.constants))
     by_name = {r.name: r for r in ranges}
     aliases: list[Alias] = []
     if in_place:
-        aliases += _aliases(program, steps, by_name)
+        aliases += (alias for alias in _aliases(program, steps, by_name) if lags or not alias.shift_bytes)
     if views:
         aliases += view_aliases(program, steps, by_name)
     return Problem(buffers, aliases=tuple(dict.fromkeys(aliases)))
@@ -46,13 +49,16 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
                 yield Alias(line, op.output)
         if op.kernel == COPY.name:
             source = op.inputs[0]
-            if source in ranges and ranges[source].end == now + 1 and _state_is_free(steps, writers[source], now):
+            dies = source in ranges and ranges[source].end == now + 1
+            if dies and _state_is_free(steps, writers.get(source, ()), now):
                 yield Alias(op.output, source)
             continue
-        for name in overwritable(program, op):
+        lagging = lag_of(program, op)
+        places = [(name, 0) for name in overwritable(program, op)] + ([lagging] if lagging else [])
+        for name, lag in places:
             ends_here = ranges[name].end == now + 1 and made_again(steps, writers.get(name, ()), step)
             if ends_here and ranges[op.output].start == now:
-                yield Alias(name, op.output)
+                yield Alias(op.output, name, lag) if lag else Alias(name, op.output)
 
 
 def _dies_by_rows(

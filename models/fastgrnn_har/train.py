@@ -16,8 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +25,16 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
+from models.training import fastgrnn
+from models.training.fit import Schedule, fit, start
+from models.training.publish import correct_of
 from tinyhil.data import Dataset, load
 
 HERE = Path(__file__).parent
 STEPS, CHANNELS, CLASSES = 128, 9, 6
 # Powers of two that bring g and rad/s near unit variance; folding them into W is exact in float32.
 INPUT_GAIN = (4.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0)
-# Some batches see 8-bit arithmetic: exponents of the tensors, and those the input may get (-5 and -6 saturate it).
-GATE_EXPONENT, SUM_EXPONENT, LOW_EXPONENT = -7, -5, -6
+# Some batches see 8-bit arithmetic: exponents the input may get (-5 and -6 saturate it).
 INPUT_EXPONENTS = (-4, -5, -6)
 FOLDS = 4
 
@@ -44,85 +45,34 @@ class Recipe:
 
     hidden: int = 32
     rank: int = 8
-    epochs: int = 60
-    seed: int = 0
-    batch: int = 100
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-4
-    label_smoothing: float = 0.05
     rotation_rad: float = 0.1
     amplitude: float = 0.1
     quantized_share: float = 0.4
+    schedule: Schedule = field(default_factory=Schedule)
 
 
-def fake_quantize(values: torch.Tensor, exponent: int) -> torch.Tensor:
-    """8-bit fixed point, round half up, saturating; the gradient passes straight through."""
-    step = 2.0**exponent
-    rounded = torch.clamp(torch.floor(values.detach() / step + 0.5), -128, 127) * step
-    return values + (rounded - values.detach())
+class Network(fastgrnn.Network):
+    """The cell of the family with gains that are powers of two, and weights kept below the ends of their formats."""
 
+    product_limit = 3.9
 
-def fitting_exponent(values: torch.Tensor) -> int:
-    return math.frexp(float(values.detach().abs().max()))[1] - 7
-
-
-def beyond(values: torch.Tensor, limit: float) -> torch.Tensor:
-    """Penalty of what exceeds `limit`, so that the next power of two above it is the range."""
-    return torch.relu(values.abs() - limit).square().sum(-1).mean()
-
-
-class FastGrnn(nn.Module):
-    """The float cell and, with `input_exponent` set, the same cell in simulated 8-bit arithmetic."""
-
-    def __init__(self, hidden: int, rank: int) -> None:
-        super().__init__()
-        self.w = nn.Parameter(torch.randn(CHANNELS, hidden) * 0.3)
-        self.u1 = nn.Parameter(torch.randn(hidden, rank) * 0.8 / math.sqrt(hidden))
-        self.u2 = nn.Parameter(torch.randn(rank, hidden) * 0.8 / math.sqrt(rank))
-        self.b_z = nn.Parameter(torch.ones(hidden))
+    def __init__(self, recipe: Recipe) -> None:
+        nn.Module.__init__(self)
+        hidden, rank = recipe.hidden, recipe.rank
+        self.mean, self.gain = torch.zeros(CHANNELS), torch.tensor(INPUT_GAIN)
+        self.w = nn.ParameterList([torch.randn(CHANNELS, hidden) * 0.3])
+        first = torch.randn(hidden, rank) * 0.8 / math.sqrt(hidden)
+        self.u = nn.ParameterList([first, torch.randn(rank, hidden) * 0.8 / math.sqrt(rank)])
+        self.b_g = nn.Parameter(torch.ones(hidden))
         self.b_h = nn.Parameter(torch.zeros(hidden))
         self.classifier = nn.Parameter(torch.randn(hidden, CLASSES) * 0.3)
         self.bias = nn.Parameter(torch.zeros(CLASSES))
 
-    def folded_w(self) -> torch.Tensor:
-        return self.w * torch.tensor(INPUT_GAIN)[:, None]
-
-    def forward(self, x: torch.Tensor, input_exponent: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and the range penalty."""
-
-        def q(values: torch.Tensor, exponent: int) -> torch.Tensor:
-            return values if input_exponent is None else fake_quantize(values, exponent)
-
-        weights = (self.folded_w(), self.u1, self.u2, self.classifier)
-        w, u1, u2, classifier = (q(m, fitting_exponent(m)) for m in weights)
-        if input_exponent is not None:
-            x = fake_quantize(x, input_exponent)
-        wx = x @ w
-        penalty = beyond(wx, 3.9)
-        wx = q(wx, SUM_EXPONENT)
-        h = torch.zeros(len(x), self.b_z.numel())
-        sums, lows = [], []
-        for step in range(STEPS):
-            low = q(h @ u1, LOW_EXPONENT)
-            c = wx[:, step] + q(low @ u2, SUM_EXPONENT)
-            lows.append(low)
-            sums.append(c)
-            c = q(c, SUM_EXPONENT)
-            z = q(torch.sigmoid(q(c + self.b_z, SUM_EXPONENT)), GATE_EXPONENT)
-            h_tilde = q(torch.tanh(q(c + self.b_h, SUM_EXPONENT)), GATE_EXPONENT)
-            update = q(q(1 - z, GATE_EXPONENT) * h_tilde, GATE_EXPONENT)
-            h = q(q(z * h, GATE_EXPONENT) + update, GATE_EXPONENT)
-        c = torch.stack(sums, 1)
-        for values in (c, c + self.b_z, c + self.b_h):
-            penalty = penalty + beyond(values, 3.8)
-        penalty = penalty + beyond(torch.stack(lows, 1), 1.9)
-        return h @ classifier + self.bias, penalty
-
     @torch.no_grad()
     def clamp(self) -> None:
         """Keep the weights below the power of two their 8-bit formats are made for."""
-        self.w.clamp_(-0.97, 0.97)
-        for matrix in (self.u1, self.u2, self.classifier):
+        self.w[0].clamp_(-0.97, 0.97)
+        for matrix in (*self.u, self.classifier):
             matrix.clamp_(-1.95, 1.95)
 
 
@@ -138,52 +88,33 @@ def augment(x: torch.Tensor, recipe: Recipe, random: torch.Generator) -> torch.T
     return torch.cat([body * gain, gyro * gain, total + body * (gain - 1)], 2)
 
 
-def batches(count: int, recipe: Recipe, random: torch.Generator) -> Iterator[torch.Tensor]:
-    order = torch.randperm(count, generator=random)
-    for start in range(0, count - recipe.batch + 1, recipe.batch):
-        yield order[start : start + recipe.batch]
-
-
-def train(x_train: np.ndarray, y_train: np.ndarray, recipe: Recipe) -> FastGrnn:
+def train(x_train: np.ndarray, y_train: np.ndarray, recipe: Recipe) -> Network:
     """A fixed number of epochs: nothing is selected on the way."""
-    torch.manual_seed(recipe.seed)
-    random = torch.Generator().manual_seed(recipe.seed)
-    choice = np.random.default_rng(recipe.seed)
-    x, y = torch.tensor(x_train), torch.tensor(y_train.astype(np.int64))
-    model = FastGrnn(recipe.hidden, recipe.rank)
-    optimizer = torch.optim.AdamW(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
-    total_steps = recipe.epochs * (len(x) // recipe.batch)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, recipe.learning_rate, total_steps=total_steps, pct_start=0.15
-    )
-    criterion = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
-    for epoch in range(recipe.epochs):
-        losses = []
-        for rows in batches(len(x), recipe, random):
-            narrow = epoch >= 0.3 * recipe.epochs and choice.random() < recipe.quantized_share
-            exponent = int(choice.choice(INPUT_EXPONENTS)) if narrow else None
-            logits, penalty = model(augment(x[rows], recipe, random), exponent)
-            loss = criterion(logits, y[rows]) + 0.3 * penalty
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            model.clamp()
-            losses.append(loss.item())
-        print(f"epoch {epoch + 1}/{recipe.epochs}: loss {np.mean(losses):.4f}", flush=True)
+    start(recipe.schedule.seed)
+    random = torch.Generator().manual_seed(recipe.schedule.seed)
+    choice = np.random.default_rng(recipe.schedule.seed)
+    model = Network(recipe)
+    criterion = nn.CrossEntropyLoss(label_smoothing=recipe.schedule.label_smoothing)
+
+    def loss(inputs: torch.Tensor, labels: torch.Tensor, progress: float) -> torch.Tensor:
+        narrow = progress >= 0.3 and choice.random() < recipe.quantized_share
+        exponent = int(choice.choice(INPUT_EXPONENTS)) if narrow else None
+        logits, penalty = model(augment(inputs, recipe, random), exponent)
+        return criterion(logits, labels) + 0.3 * penalty
+
+    fit(model, (x_train, y_train), recipe.schedule, loss, lambda progress: model.clamp(), random)
     return model
 
 
 @torch.no_grad()
-def accuracy(model: FastGrnn, x: np.ndarray, y: np.ndarray, input_exponent: int | None = None) -> float:
+def accuracy(model: Network, x: np.ndarray, y: np.ndarray, input_exponent: int | None = None) -> float:
     logits, _ = model(torch.tensor(x), input_exponent)
     return float((logits.argmax(1).numpy() == y).mean())
 
 
-def scan_body(model: FastGrnn) -> onnx.GraphProto:
+def scan_body(model: Network) -> onnx.GraphProto:
     """One step: (h, x_t) -> h_next. The weights are initializers of the graph around it."""
-    hidden = model.b_z.numel()
+    hidden = model.b_g.numel()
     nodes = (
         ("MatMul", ("x_t", "W"), "wx"),
         ("MatMul", ("h", "U1"), "uh_low"),
@@ -210,14 +141,15 @@ def float_value(name: str, *shape: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def to_onnx(model: FastGrnn) -> onnx.ModelProto:
+def to_onnx(model: Network) -> onnx.ModelProto:
     """The classifier for one window; opset 17 and IR version 8 run on onnxruntime 1.12 and later."""
-    hidden = model.b_z.numel()
+    hidden = model.b_g.numel()
+    w, b_g, _ = model.folded()
     constants = {
-        "W": model.folded_w(),
-        "U1": model.u1,
-        "U2": model.u2,
-        "b_z": model.b_z,
+        "W": w[0],
+        "U1": model.u[0],
+        "U2": model.u[1],
+        "b_z": b_g,
         "b_h": model.b_h,
         "one": torch.ones(1),
         "h_0": torch.zeros(1, hidden),
@@ -247,15 +179,6 @@ def to_onnx(model: FastGrnn) -> onnx.ModelProto:
     return proto
 
 
-def onnx_accuracy(proto: onnx.ModelProto, data: Dataset) -> float:
-    """Accuracy of the file itself, window by window."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    logits = np.concatenate([session.run(None, {"x": window[None]})[0] for window in data.x_test])
-    return float((logits.argmax(1) == data.y_test).mean())
-
-
 def validate(data: Dataset, recipe: Recipe, fold: int) -> dict[str, float]:
     """Train without every fourth subject and measure on those; the test part is not touched."""
     assert data.y_train is not None
@@ -272,14 +195,13 @@ def main() -> None:
     parser.add_argument("--fold", type=int, choices=range(FOLDS), help="validate instead of writing the model")
     parser.add_argument("--hidden", type=int, default=standard.hidden)
     parser.add_argument("--rank", type=int, default=standard.rank)
-    parser.add_argument("--seed", type=int, default=standard.seed)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE / "fastgrnn_har.onnx")
     args = parser.parse_args()
-    torch.set_num_threads(1)  # the order of float sums, hence the result, must not depend on the machine's cores
     data = load("har6")
     if data.y_train is None:
         parser.error("training needs real data; set HIL_DATA or connect to the internet")
-    recipe = Recipe(hidden=args.hidden, rank=args.rank, seed=args.seed)
+    recipe = Recipe(hidden=args.hidden, rank=args.rank, schedule=Schedule(seed=args.seed))
     if args.fold is not None:
         print(json.dumps(validate(data, recipe, args.fold)))
         return
@@ -287,7 +209,7 @@ def main() -> None:
     args.out.write_bytes(proto.SerializeToString())
     report = {
         "file": args.out.name,
-        "float_accuracy": onnx_accuracy(proto, data),
+        "float_accuracy": correct_of(proto, data) / len(data.x_test),
         "n": len(data.x_test),
         "data": data.source,
         "data_sha256": data.sha256,

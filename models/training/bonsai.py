@@ -75,7 +75,7 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Bonsai:
             scores = torch.cat([-scores, scores], 1)
         return functional.cross_entropy(scores, labels, label_smoothing=smoothing)
 
-    fit(model, scaling(x), y, recipe.schedule, loss, Pruning(model.projection, recipe.density))
+    fit(model, (scaling(x), y), recipe.schedule, loss, Pruning(model.projection, recipe.density))
     projection, bias, score_w, score_v, branch = (
         p.detach().numpy().astype(np.float64)
         for p in (model.projection, model.bias, model.score_w, model.score_v, model.branch)

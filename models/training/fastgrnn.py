@@ -20,6 +20,8 @@ from models.training.graphs import FastGrnn, fastgrnn
 from models.training.publish import About, publish
 from models.training.words import FASTGRNN
 from tinyhil.data import load
+from tinyhil.formats.fixed import Fixed
+from tinyhil.train.quantizers import in_format
 
 # 8-bit formats that training has in mind: exponents of gates and states, of the sums they are made from, of U1 h.
 GATE_EXPONENT, SUM_EXPONENT, LOW_EXPONENT = -7, -5, -6
@@ -47,10 +49,8 @@ class Recipe:
 
 
 def fake_quantize(values: torch.Tensor, exponent: int) -> torch.Tensor:
-    """8-bit fixed point, round half up, saturating; the gradient passes straight through."""
-    step = 2.0**exponent
-    rounded = torch.clamp(torch.floor(values.detach() / step + 0.5), -128, 127) * step
-    return values + (rounded - values.detach())
+    """8-bit fixed point; the gradient passes straight through, where values saturate, too."""
+    return values + (in_format(values.detach(), Fixed(8, exponent))[0] - values.detach())
 
 
 def fitting_exponent(values: torch.Tensor) -> int:
@@ -67,6 +67,8 @@ class Network(nn.Module):
 
     `mean` and `gain` of each channel are part of the first matrix and of the biases, as in the file.
     """
+
+    product_limit = SUM_LIMIT  # of x W alone
 
     def __init__(self, steps: int, mean: np.ndarray, gain: np.ndarray, recipe: Recipe) -> None:
         super().__init__()
@@ -110,7 +112,7 @@ class Network(nn.Module):
         for factor in w[:-1]:
             wx = q(wx @ factor)
         wx = wx @ w[-1]
-        penalty = beyond(wx, SUM_LIMIT)
+        penalty = beyond(wx, self.product_limit)
         wx = q(wx, SUM_EXPONENT)
         h = torch.zeros(len(x), b_g.numel())
         sums, lows = [], []
@@ -162,7 +164,7 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> FastGrnn:
         logits, penalty = model(inputs, recipe.input_exponents[choice] if narrow else None)
         return functional.cross_entropy(logits, labels, label_smoothing=smoothing) + 0.3 * penalty
 
-    fit(model, x, y, recipe.schedule, loss)
+    fit(model, (x, y), recipe.schedule, loss)
     return written(model)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from tinyhil.train.prune import mask
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -39,15 +41,16 @@ def batches(count: int, size: int, random: torch.Generator) -> Iterator[torch.Te
 
 def fit(
     model: nn.Module,
-    x: np.ndarray,
-    y: np.ndarray,
+    samples: tuple[np.ndarray, np.ndarray],
     schedule: Schedule,
     loss: Loss,
     after_step: Callable[[float], None] = lambda progress: None,
+    random: torch.Generator | None = None,
 ) -> None:
-    """Minimise `loss(x, y, progress)`, progress in 0..1; `after_step` may project the weights."""
-    random = torch.Generator().manual_seed(schedule.seed)
-    inputs, labels = torch.tensor(x), torch.tensor(y.astype(np.int64))
+    """Minimise `loss(x, y, progress)`, progress in 0..1; `after_step` may project the weights. `random` draws the
+    batches; without it one of the schedule's seed."""
+    random = torch.Generator().manual_seed(schedule.seed) if random is None else random
+    inputs, labels = torch.tensor(samples[0]), torch.tensor(samples[1].astype(np.int64))
     optimizer = torch.optim.AdamW(model.parameters(), schedule.learning_rate, weight_decay=schedule.weight_decay)
     total = schedule.epochs * (len(inputs) // schedule.batch)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, schedule.learning_rate, total_steps=total, pct_start=0.15)
@@ -82,11 +85,9 @@ class Pruning:
             return
         if self._mask is None or progress < self._settled:
             share = min(1.0, (progress - self._begin) / (self._settled - self._begin))
-            density = 1 - share * (1 - self._density)
-            magnitude = self._parameter.abs().flatten()
-            keep = max(1, int(density * magnitude.numel()))
-            threshold = magnitude.kthvalue(magnitude.numel() - keep + 1).values
-            self._mask = (self._parameter.abs() >= threshold).float()
+            count = self._parameter.numel()
+            count_left = max(1, int((1 - share * (1 - self._density)) * count))
+            self._mask = mask(self._parameter, 1 - count_left / count)
         self._parameter.mul_(self._mask)
 
 

@@ -127,7 +127,7 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> Built:
             built.network(shifted(inputs, recipe.shift, random)), labels, label_smoothing=smoothing
         )
 
-    fit(built.network, x, y, recipe.schedule, loss)
+    fit(built.network, (x, y), recipe.schedule, loss)
     built.network.eval()
     return built
 

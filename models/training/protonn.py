@@ -107,7 +107,7 @@ def train(x: np.ndarray, y: np.ndarray, recipe: Recipe) -> ProtoNn:
         far = functional.relu(distances.min(1).values - NEAR).mean()
         return functional.cross_entropy(scores, labels, label_smoothing=smoothing) + recipe.near * far
 
-    fit(model, scaling(x), y, recipe.schedule, loss, Pruning(model.projection, recipe.density))
+    fit(model, (scaling(x), y), recipe.schedule, loss, Pruning(model.projection, recipe.density))
     projection, prototypes, labels = (
         p.detach().numpy().astype(np.float64) for p in (model.projection, model.prototypes, model.labels)
     )

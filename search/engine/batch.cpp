@@ -6,7 +6,7 @@
 
 #include "batch_integers.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 // params: the operation's number among those that numpy executes, for BATCH samples at once
 inline void numpy(Machine &m, const Op &op) { m.by_numpy(op.params[0], m.at.data(), m.counts); }
@@ -22,9 +22,9 @@ void converted_to(const void *from, void *to, int64_t n) {
 template <bool Saves>
 void transfer(Machine &m, const Op &op) {
     const int64_t kind = m.tensors[op.out].kind, bytes = op.params[0], n = op.count * BATCH;
-    uint8_t *kept = reinterpret_cast<uint8_t *>(op.data[0]) + m.block * n * bytes, *held = m.at[op.out];
-    const void *from = Saves ? held : kept;
-    void *to = Saves ? kept : held;
+    uint8_t *saved = reinterpret_cast<uint8_t *>(op.data[0]) + m.block * n * bytes, *held = m.at[op.out];
+    const void *from = Saves ? held : saved;
+    void *to = Saves ? saved : held;
     if (bytes == static_cast<int64_t>(number_bytes(m.tensors[op.out]))) memcpy(to, from, n * bytes);
     else if (kind == DOUBLES && Saves) converted_to<double, float>(from, to, n);
     else if (kind == DOUBLES) converted_to<float, double>(from, to, n);
@@ -71,7 +71,7 @@ struct Job {
     void (*by_numpy)(int64_t, uint8_t **, int32_t *);
 };
 
-// The numbers of a tensor as doubles, [lane][element]; only the first `count` lanes are wanted.
+// The numbers of a tensor as doubles, [lane][element]; only the first `count` samples are wanted.
 inline void append(Machine &m, int64_t index, int64_t elements, double *to, int64_t stride, int64_t count) {
     const Tensor &t = m.tensors[index];
     for (int64_t l = 0; l < count; ++l) {
@@ -142,20 +142,20 @@ struct Block {
     }
 };
 
-}  // namespace lanes
+}  // namespace batch_engine
 
-extern "C" void hil_batch_run(const lanes::Job *job) {
+extern "C" void hil_batch_run(const batch_engine::Job *job) {
     std::atomic<int64_t> next(0);
     const auto work = [&] {
         const std::unique_ptr<uint8_t[]> memory(new uint8_t[job->workspace_bytes + 64]);
         uint8_t *base = memory.get() + (64 - reinterpret_cast<uintptr_t>(memory.get()) % 64);
-        lanes::Machine machine;
+        batch_engine::Machine machine;
         machine.tensors = job->tensors;
         machine.by_numpy = job->by_numpy;
         machine.at.resize(job->tensor_count);
         for (int64_t t = 0; t < job->tensor_count; ++t) machine.at[t] = base + job->tensors[t].offset;
-        for (int64_t first = next.fetch_add(lanes::BATCH); first < job->samples; first = next.fetch_add(lanes::BATCH)) {
-            lanes::Block{*job, machine, first, std::min<int64_t>(lanes::BATCH, job->samples - first)}.evaluate();
+        for (int64_t first = next.fetch_add(batch_engine::BATCH); first < job->samples; first = next.fetch_add(batch_engine::BATCH)) {
+            batch_engine::Block{*job, machine, first, std::min<int64_t>(batch_engine::BATCH, job->samples - first)}.evaluate();
         }
     };
     std::vector<std::thread> helpers;

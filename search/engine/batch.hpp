@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace lanes {
+namespace batch_engine {
 
 constexpr int BATCH = 16;
 
@@ -26,7 +26,7 @@ struct Tensor {
     double largest, scale, inverse;
 };
 
-// As OP declares it. `inputs[i]` is a tensor, or -1 for a constant at `data[i]`: expanded to lanes unless its kernel
+// As OP declares it. `inputs[i]` is a tensor, or -1 for a constant at `data[i]`: expanded to a batch unless its kernel
 // reads scalars. `clipped`: saturations of constants, in every sample alike.
 struct Op {
     int64_t kernel, domain, mode, out, count, clipped;
@@ -119,4 +119,4 @@ const N *Machine::converted(int64_t index, int slot) {
     return out;
 }
 
-}  // namespace lanes
+}  // namespace batch_engine

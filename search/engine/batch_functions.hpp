@@ -2,7 +2,7 @@
 #pragma once
 #include "batch_elements.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 template <class N> struct Running { using type = N; };
 template <> struct Running<int32_t> { using type = int64_t; };
@@ -184,9 +184,9 @@ inline void coded_distance(Machine &m, const Op &op) {
             const double *x = a + (r * op.params[2] + k) * BATCH, *y = b + (r * op.params[3] + k) * BATCH;
             for (int l = 0; l < BATCH; ++l) {
                 const double p = x[l] * left, q = -y[l] * right, total = p + q, part = total - p;
-                const double kept = odd(total, (p - (total - part)) + (q - part), op.params[8]);
-                differences[k * BATCH + l] = kept;
-                units[k * BATCH + l] = kept * down;
+                const double rounded = odd(total, (p - (total - part)) + (q - part), op.params[8]);
+                differences[k * BATCH + l] = rounded;
+                units[k * BATCH + l] = rounded * down;
             }
         }
         int64_t sum[BATCH] = {};
@@ -447,4 +447,4 @@ inline void single_normalize(Machine &m, const Op &op) {
     }
 }
 
-}  // namespace lanes
+}  // namespace batch_engine

@@ -2,7 +2,7 @@
 #pragma once
 #include "batch_functions.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 inline int64_t floor_quotient(int64_t n, int64_t d) {  // d > 0
     const int64_t quotient = n / d;
@@ -186,4 +186,4 @@ inline void conv_transpose(Machine &m, const Op &op) {
     }
 }
 
-}  // namespace lanes
+}  // namespace batch_engine

@@ -2,7 +2,7 @@
 #pragma once
 #include "batch.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 // Doubles and, unless null, what they leave out (only its sign matters): floor(v + 1/2), ties that are none from below.
 inline void to_fixed(const Tensor &t, const double *v, const double *rest, double *out, int32_t *counts) {
@@ -27,7 +27,7 @@ inline void to_sign(const double *v, const double *rest, double *out, int32_t *c
 }
 
 // Below, choices are made by arithmetic, every number has 64 bits and no constant is shifted by a variable: compilers
-// then take the lanes at once.
+// then take the whole batch at once.
 
 // The bits of scale and fraction are cut at a place that depends on the regime: to nearest, ties to the even code.
 template <bool Rest>
@@ -44,8 +44,8 @@ void to_posit(const Tensor &t, const double *v, const double *rest, double *out,
         const int64_t k = scale >> es, negative = k >> 63;  // regime, -1 if below 1
         const int64_t room = body_bits - ((k ^ negative) + 2), cut = 52 + es - room;
         const int64_t line = scale * (int64_t(1) << 52) + (magnitude & ((int64_t(1) << 52) - 1));
-        const int64_t kept = line >> cut, lower = kept << cut, unit = ((kept + 1) << cut) - lower, twice = (line - lower) * 2;
-        const int64_t odd = room > 0 ? kept & 1 : -negative;
+        const int64_t quotient = line >> cut, lower = quotient << cut, unit = ((quotient + 1) << cut) - lower, twice = (line - lower) * 2;
+        const int64_t odd = room > 0 ? quotient & 1 : -negative;
         const int64_t tie = twice == unit ? 1 : 0, above = twice > unit ? 1 : 0;
         const int64_t more = beyond > 0 ? 1 : 0, level = beyond == 0 ? odd : 0;
         const int64_t rounded = lower + (-(above | (tie & (more | level))) & unit);
@@ -76,14 +76,14 @@ void to_floating(const Tensor &t, const double *v, const double *rest, double *o
         const int64_t last = power - mantissa > granule ? power - mantissa : granule;  // weight of the lowest bit
         const int64_t moved = 52 - power + last, cut = moved > 60 ? 60 : moved;
         const int64_t whole = magnitude == 0 ? 0 : (magnitude & ((int64_t(1) << 52) - 1)) | (int64_t(1) << 52);
-        const int64_t kept = whole >> cut, lower = kept << cut, half = (((kept + 1) << (cut - 1)) - (kept << (cut - 1)));
+        const int64_t quotient = whole >> cut, lower = quotient << cut, half = (((quotient + 1) << (cut - 1)) - (quotient << (cut - 1)));
         const int64_t left = whole - lower;
-        const int64_t odd = (kept + even * (last - granule)) & 1;
+        const int64_t odd = (quotient + even * (last - granule)) & 1;
         const int64_t tie = left == half ? 1 : 0, above = left > half ? 1 : 0;
         const int64_t more = beyond > 0 ? 1 : 0, level = beyond == 0 ? odd : 0;
         const int64_t exponent = last > 1000 ? 1000 : last;
         const double unit = of_bits(static_cast<uint64_t>(exponent + 1023) << 52);
-        const double result = static_cast<double>(kept + (above | (tie & (more | level)))) * unit;
+        const double result = static_cast<double>(quotient + (above | (tie & (more | level)))) * unit;
         const int64_t within = result <= top ? 1 : 0, finite = size <= 1.7976931348623157e308 ? 1 : 0;
         clipped[l] = 1 - (within & finite);
         const double limited = clipped[l] != 0 ? top : result;
@@ -241,12 +241,12 @@ struct Store {
             const float scaled = static_cast<float>(static_cast<double>(sums[l]) * factor);
             const float units = scaled * inverse;
             lost[l] = !(units == units);
-            const float kept = lost[l] ? 0.0f : units < -100000.0f ? -100000.0f : units > 100000.0f ? 100000.0f : units;
-            codes[l] = static_cast<int64_t>(std::nearbyint(kept)) + t.zero;
+            const float limited = lost[l] ? 0.0f : units < -100000.0f ? -100000.0f : units > 100000.0f ? 100000.0f : units;
+            codes[l] = static_cast<int64_t>(std::nearbyint(limited)) + t.zero;
         }
         for (int l = 0; l < BATCH; ++l) m.counts[l] += lost[l] && codes[l] >= t.lowest && codes[l] <= t.highest;
         limited(element, codes);
     }
 };
 
-}  // namespace lanes
+}  // namespace batch_engine

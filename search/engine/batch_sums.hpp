@@ -2,7 +2,7 @@
 #pragma once
 #include "batch_store.hpp"
 
-namespace lanes {
+namespace batch_engine {
 
 // How a sum is taken. INT32 and FLOAT64 are exact by the width proven for it, INT64 holds all; WINDOW: units of the
 // window of coded formats, whose weights come divided by the lowest bit; FLOAT32 rounds every step.
@@ -26,7 +26,7 @@ inline Eight floors(Eight x) {
 #endif
 }
 
-// `Rows` sums of `inner` products side by side: sum[r] += w(r, k) * x(k). Weights are scalars or lanes.
+// `Rows` sums of `inner` products side by side: sum[r] += w(r, k) * x(k). Weights are scalars or batches.
 template <class T, int Rows, bool Floor, bool LaneWeights>
 __attribute__((always_inline)) inline void products(const T *w, size_t w_row, size_t w_step, const T *x, size_t inner,
                                                     T *sums) {
@@ -92,9 +92,9 @@ void window_products(const double *w, size_t w_step, const double *x, size_t inn
             const double p = a * b, rest = __builtin_fma(a, b, -p);
             const double size = std::fabs(p), down = std::floor(p);
             const int64_t over = Limited && size > ceiling ? 1 : 0;
-            const double kept = !Limited ? down : down > ceiling ? ceiling : down < -ceiling ? -ceiling : down;
+            const double limited = !Limited ? down : down > ceiling ? ceiling : down < -ceiling ? -ceiling : down;
             const double more = std::floor(rest), apart = p == down ? more : 0.0, below = over != 0 ? 0.0 : apart;
-            int64_t units = static_cast<int64_t>(kept) + static_cast<int64_t>(below);
+            int64_t units = static_cast<int64_t>(limited) + static_cast<int64_t>(below);
             if (Limited) {
                 const int64_t above = units > most ? most : units, clipped = above < -most ? -most : above;
                 const int64_t cut = clipped != units ? 1 : 0;
@@ -124,7 +124,7 @@ void keep_non_negative(T *sums) {
     for (int l = 0; l < BATCH; ++l) sums[l] = sums[l] <= 0 ? T(0) : sums[l];
 }
 
-// What a layer's sums become. params: see `_layer_params` in search/engine/layers.py.
+// What a layer's sums become. params: see `_layer_params` in search/engine/batch_sums.py.
 struct Layer {
     Machine &m;
     const Op &op;
@@ -482,4 +482,4 @@ inline void matmul(Machine &m, const Op &op) {
     }
 }
 
-}  // namespace lanes
+}  // namespace batch_engine

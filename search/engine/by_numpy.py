@@ -15,7 +15,7 @@ from tinyhil.search.engine.numbers import BATCH, NUMBERS, codes_of, kind_of, num
 
 
 class ByNumpy:
-    """What the engine calls: the number of an operation, where the tensors are, the lanes' saturations so far.
+    """What the engine calls: the number of an operation, where the tensors are, each sample's saturations so far.
 
     An exception can not leave such a call: `check` raises it afterwards.
     """
@@ -32,6 +32,7 @@ class ByNumpy:
             self._failure = error
 
     def check(self) -> None:
+        """Raise what numpy raised while C++ had called it."""
         if self._failure is not None:
             raise self._failure
 

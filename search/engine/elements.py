@@ -12,12 +12,12 @@ import numpy as np
 
 from tinyhil.arithmetic import load
 from tinyhil.formats.format import CODED, SINGLE, Format
-from tinyhil.formats.window import Window
+from tinyhil.formats.quire import Window
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.movement import indices
 from tinyhil.ops.window import FIELDS, window_of
 from tinyhil.program import Op
-from tinyhil.search.engine.layers import limit_of
+from tinyhil.search.engine.batch_sums import limit_of
 from tinyhil.search.engine.numbers import Unsupported, numbers_of
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.tables import INT32, INT64, KERNELS, NARROW_BITS, RAW, ROUNDED, WINDOW_AT, Call
@@ -54,7 +54,7 @@ def _squared_distance(flat: Operands, op: Op) -> Call:
     call = _pairwise("squared_distance", *names)(flat, op)
     if op.domain == CODED:
         window = Window(op.accumulator_bits, op.low, op.guard)
-        call.params += [op.params["kept"], op.low]
+        call.params += [op.params["significant"], op.low]
         call.reals = (float(window.limit) if op.guard else 0.0,)
     return call
 

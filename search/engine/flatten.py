@@ -11,9 +11,9 @@ from tinyhil.formats.format import INTEGER, SINGLE
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.limits import CLIP, RELU
 from tinyhil.program import Loop, Op, Program, Role, walk
-from tinyhil.search.engine import elements, integers, layers
+from tinyhil.search.engine import batch_sums, elements, integer_functions
+from tinyhil.search.engine.batch_sums import LIMITED
 from tinyhil.search.engine.elements import TABULATED, table_of
-from tinyhil.search.engine.layers import LIMITED
 from tinyhil.search.engine.numbers import BATCH, INTS, NUMBERS, Unsupported, kind_of
 from tinyhil.search.engine.operands import Maker, Operands
 from tinyhil.search.engine.restart import Restart, from_the_start
@@ -31,7 +31,7 @@ from tinyhil.search.engine.tables import (
 )
 from tinyhil.search.engine.versions import touched
 
-MAKERS: dict[str, Maker] = {**layers.MAKERS, **elements.MAKERS, **integers.MAKERS}
+MAKERS: dict[str, Maker] = {**batch_sums.MAKERS, **elements.MAKERS, **integer_functions.MAKERS}
 
 
 def flatten_program(program: Program) -> BatchTables:

@@ -37,7 +37,7 @@ COMPILERS = ("g++", "c++", "clang++")
 
 SOURCES = (
     "batch.cpp",
-    *(f"batch{part}.hpp" for part in ("", "_store", "_sums", "_elements", "_functions", "_integers")),
+    *(f"batch{part}.hpp" for part in ("", "_store", "_sums", "_moves", "_elements", "_functions", "_integers")),
 )
 # Built where it runs; the order of floating-point operations is kept, their flags and traps nobody reads.
 FLAGS = (
@@ -90,7 +90,7 @@ class Engine:
     notice: Callable[[str], None] = to_stderr
     cache: ArrayCache = field(default_factory=ArrayCache)
     least_work: int = LEAST_WORK
-    _told: set[str] = field(default_factory=set)
+    _announced: set[str] = field(default_factory=set)
     _latest: list[_Latest] = field(default_factory=list)
 
     def run(self, program: Program, inputs: np.ndarray, part: Hashable = None) -> ReferenceRun:
@@ -139,8 +139,8 @@ class Engine:
         return numbers, kind
 
     def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._announced:
+            self._announced.add(line)
             self.notice(line)
 
 

@@ -20,7 +20,7 @@ class Unsupported(Exception):
 
 
 def kind_of(fmt: Format) -> int:
-    """How numbers of a format lie in the lanes."""
+    """How numbers of a format lie in a batch."""
     return {SINGLE: FLOATS, CODED: DOUBLES}.get(fmt.domain, INTS)
 
 
@@ -34,7 +34,7 @@ def stored_dtype(fmt: Format) -> np.dtype[Any]:
 
 
 def numbers_of(codes: np.ndarray, fmt: Format) -> np.ndarray:
-    """Codes as the lanes hold them; a minifloat's negative zero stays one."""
+    """Codes as a batch holds them; a minifloat's negative zero stays one."""
     kind = kind_of(fmt)
     if kind == INTS and fmt.grid is not None:
         return np.asarray(codes, np.int32)
@@ -45,7 +45,7 @@ def numbers_of(codes: np.ndarray, fmt: Format) -> np.ndarray:
 
 
 def codes_of(numbers: np.ndarray, fmt: Format) -> np.ndarray:
-    """Codes (int64) of what the lanes hold, given as doubles."""
+    """Codes (int64) of what a batch holds, given as doubles."""
     if kind_of(fmt) == INTS:
         return numbers.astype(np.int64)
     codes = fmt.encode(numbers)[0]

@@ -33,6 +33,7 @@ class Operands:
         return int(stored.ctypes.data) if stored.size else 0
 
     def format(self, op: Op, index: int) -> Format:
+        """Format of the operand at `index` of `op`."""
         return self.program.tensors[op.inputs[index]].format
 
     def codes(self, op: Op, index: int) -> np.ndarray:

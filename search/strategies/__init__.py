@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.problem import Strategy
+from tinyhil.search.search_problem import Strategy
 from tinyhil.search.strategies.accuracy_only import AccuracyOnly
 from tinyhil.search.strategies.ddpg import Ddpg
 from tinyhil.search.strategies.exhaustive import Exhaustive

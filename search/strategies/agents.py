@@ -61,6 +61,8 @@ class Rollout:
     _advantages: list[float] = field(default_factory=list)
 
     def step(self, state: np.ndarray, allowed: np.ndarray, action: int, log_chance: float, value: float) -> None:
+        """One decision: state (features,), mask of allowed actions (actions,), the action taken, its log
+        probability, the value that the critic gave the state."""
         self._steps.append((state, allowed, action, log_chance, value))
 
     def end(self, reward: float) -> None:
@@ -155,6 +157,7 @@ class PpoAgent:
         return -t.min(ratio * advantages, clipped * advantages).mean(), (before - now).mean()
 
     def critic_loss(self, batch: Batch) -> Any:
+        """Squared error of the critic's values of a batch."""
         values = self.critic(self.torch.from_numpy(batch.states))[:, 0]
         return ((values - self.torch.from_numpy(batch.returns)) ** 2).mean()
 
@@ -247,6 +250,7 @@ class DdpgAgent:
         self._baseline = reward if self._baseline is None else 0.95 * self._baseline + 0.05 * reward
 
     def sample(self) -> list[Transition]:
+        """Different transitions drawn from memory, at most a batch."""
         chosen = self._random.choice(len(self._seen), min(len(self._seen), self.settings.batch), replace=False)
         return [self._seen[number] for number in chosen]
 
@@ -271,6 +275,7 @@ class DdpgAgent:
         return critic, actor
 
     def learn(self, batch: list[Transition]) -> None:
+        """One step of critic and actor, and of the slow copies of both."""
         self._critic_steps.zero_grad()
         self.losses(batch)[0].backward()
         self._critic_steps.step()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, LayerSpace, layer_space
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.agents import MOST_REWARD, DdpgAgent, DdpgSettings
 
 MOST_NOISE = 10.0  # more is hardly ever drawn within 0..1

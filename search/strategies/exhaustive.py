@@ -7,7 +7,7 @@ from itertools import islice, product
 from typing import ClassVar
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice
 
 FORESEEN = 64  # before the first of them is asked, for several processes

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.problem import FIT, VALIDATION, Ask, Asking, Enough, SearchProblem
+from tinyhil.search.search_problem import FIT, VALIDATION, Ask, Asking, Enough, SearchProblem
 from tinyhil.search.space import Candidate
 from tinyhil.search.strategies.tradeoffs import Tradeoffs, best_alone, measure, neighbours, shaken, starts
 from tinyhil.search.trial import Trial

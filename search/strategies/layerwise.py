@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tinyhil.errors import ConfigError
 from tinyhil.program import walk
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Choice, Space
 
 

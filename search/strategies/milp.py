@@ -15,7 +15,7 @@ import numpy as np
 from tinyhil.errors import ConfigError
 from tinyhil.search.accelerator import AcceleratorCosts
 from tinyhil.search.layers import LayerSpace, layer_space
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.trial import Trial
 
 TIGHTER = 0.995  # bounds after an answer that the rounding up of tiles makes exceed a limit
@@ -105,7 +105,6 @@ class _Program:
         self._rows, self._low, self._high = list[np.ndarray](), list[float](), list[float]()
         self._tighter = 1.0
         self._structure()
-        self._cuts = 0
 
     def next(self) -> list[int] | None:
         """The best assignment not yet given that keeps the limits; None if there is none."""

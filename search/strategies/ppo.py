@@ -12,7 +12,7 @@ import numpy as np
 
 from tinyhil.errors import ConfigError
 from tinyhil.search.layers import FEATURES, layer_space
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.agents import MOST_REWARD, PpoAgent, PpoSettings, Rollout
 
 

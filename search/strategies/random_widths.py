@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from tinyhil.errors import ConfigError
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.space import Candidate, Choice
 
 FORESEEN = 16  # drawn before the first of them is asked, for several processes

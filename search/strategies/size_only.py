@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tinyhil.search.problem import Ask, Asking, SearchProblem
+from tinyhil.search.search_problem import Ask, Asking, SearchProblem
 from tinyhil.search.strategies.demotion import demoted
 
 

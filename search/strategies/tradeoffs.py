@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats import named
-from tinyhil.search.problem import Ask, SearchProblem
+from tinyhil.search.search_problem import Ask, SearchProblem
 from tinyhil.search.space import ARENA, Candidate, Choice, Group
 from tinyhil.search.trial import Trial
 
@@ -37,6 +37,7 @@ class Tradeoffs:
     silent: frozenset[tuple[int, Choice]]
 
     def loss(self, index: int, choice: Choice) -> float:
+        """Rise of the output error by this choice for group `index`; 0 where it was not measured."""
         return self.losses.get((index, choice), 0.0)
 
 

@@ -68,10 +68,15 @@ void try_column(Chip chip, Portable portable) {
 }
 
 #ifdef __ARM_FEATURE_DSP
-// All registers are for the loop, as in its kernel.
+// All registers are for the loop, as in their kernels.
 __attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
     hil::Column<4> local = sums;
     add_words(local, w, x, words);
+    sums = local;
+}
+__attribute__((noinline)) void words_of_pairs(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
+    hil::Column<4> local = sums;
+    add_paired_words(local, w, x, words);
     sums = local;
 }
 #endif
@@ -80,9 +85,12 @@ __attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t 
 template <class Out, bool Once>
 bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
     const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30;
-    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int16_t>(static_cast<int8_t>(more >> 16))};
+    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int8_t>(more >> 16)};
     hil::saturations = 0;
-    const Out a = hil::rounded<Out>(value, by);
+    using Rounded = hil::Together<Out, hil::Scaling<Once>>;
+    int32_t seen = 0;
+    Out a = Rounded::of(value, prepared(by), seen);
+    if (Rounded::any(seen)) a = Rounded::again(value, prepared(by));
     const uint32_t counted = hil::saturations;
     hil::saturations = 0;
     const Out b = hil::requantize<Out>(value, by);
@@ -112,15 +120,23 @@ void run_cases() {
         return add_low(start, a, factor) != portable::add_low(start, a, factor) || add_high(start, a, factor) != portable::add_high(start, a, factor);
     });
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
+    try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_pairs(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
+    try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #else
     try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_paired_words(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #endif
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<2>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
     try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });
+    try_all([](uint32_t a, uint32_t b, uint32_t) {
+        const int32_t value = static_cast<int32_t>(a) >> b % 32;
+        return clamped_to_unsigned_byte(value) != portable::clamped_to_unsigned_byte(value);
+    });
     try_rounding<false>();
     try_rounding<true>();
 }

@@ -16,6 +16,7 @@ uint8_t random_byte() {
 }
 int8_t some(uint8_t kind) {
     const uint8_t byte = random_byte();
+    if (kind == 4) return byte & 3 ? 0 : static_cast<int8_t>(byte);  // mostly zeros
     return kind == 0 ? static_cast<int8_t>(byte) : kind == 1 ? -128 : kind == 2 ? 127 : byte & 1 ? -128 : 127;
 }
 
@@ -31,16 +32,17 @@ uint16_t rows_that_differ() {
     int8_t x[most];
     uint16_t wrong = 0;
     for (hil::Size count = 1; count <= most; ++count) {
-        for (uint8_t kind = 0; kind < 4; ++kind) {
+        for (uint8_t kind = 0; kind < 5; ++kind) {
             for (hil::Size k = 0; k < count; ++k) x[k] = some(kind);
-            Acc one[4], other[4];
-            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
-            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
-            hil::Ram<int8_t> at = {x}, again = at;
+            Acc one[4], other[4], sparse[4];
+            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = sparse[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
+            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w, u = w;
+            hil::Ram<int8_t> at = {x}, again = at, once_more = at;
             hil::add_rows(one, w, at, count);
+            hil::add_sparse_rows(sparse, u, once_more, count);
             hil::portable::add_rows(other, v, again, count);
-            for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
-            wrong += w.at != v.at || at.at != again.at;
+            for (uint8_t r = 0; r < 4; ++r) wrong += (one[r] != other[r]) + (sparse[r] != other[r]);
+            wrong += w.at != v.at || at.at != again.at || u.at != v.at || once_more.at != again.at;
         }
     }
     return wrong;
@@ -139,7 +141,7 @@ uint16_t products_that_differ() {
         const int8_t other = some(0);
         const int32_t start = static_cast<int32_t>(state >> 4);
         wrong += hil::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other) !=
-                 hil::twin::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
+                 hil::portable::sum_of_products<Factor, 77777>(start, static_cast<int8_t>(x), other);
     }
     return wrong;
 }
@@ -156,7 +158,7 @@ __int24 any_sum(uint8_t n, int8_t shift) {
     return static_cast<__int24>(((2 * static_cast<int32_t>(some(0)) + 1) << -shift) + (n / 3) % 3 - 1);
 }
 
-// `exact`: what is decided wrongly; otherwise what differs from the twin, by more than what it leaves out
+// `exact`: what is decided wrongly; otherwise what differs from the portable form, by more than what it leaves out
 uint16_t units_that_differ(bool exact) {
     uint16_t wrong = 0, undecided = 0;
     for (uint8_t step = 0; step < 18; ++step) {
@@ -167,7 +169,7 @@ uint16_t units_that_differ(bool exact) {
             for (uint8_t r = 0; r < 4; ++r) near[r] = sums[r] = any_sum(n, s[0]);
             hil::near_rows(near, m, s);
             for (uint8_t r = 0; r < 4; ++r) {
-                const __int24 apart = near[r] - hil::twin::near_units(sums[r], m[r], s[r]);
+                const __int24 apart = near[r] - hil::portable::near_units(sums[r], m[r], s[r]);
                 if (step >= 14) wrong += hil::decides(near[r]);
                 else if (!exact) wrong += apart > 1 || apart < -3;
                 else if (!hil::decides(near[r])) ++undecided;

@@ -1,5 +1,5 @@
 """Whether a program computes what the float model says, within the resolution of its formats (docs/numerics.md)."""
 
-from tinyhil.agreement.check import Agreement, Finding, agreement
+from tinyhil.agreement.float_gate import Agreement, Finding, agreement
 
 __all__ = ["Agreement", "Finding", "agreement"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE
-from tinyhil.lowering import Loaded, loaded
+from tinyhil.lowering_context import Loaded, loaded
 from tinyhil.ops import affine_softmax, curve, exponential, softmax
 from tinyhil.program import Op, Program, Role
 

@@ -37,10 +37,12 @@ class Uncertain:
 
     @staticmethod
     def known(value: np.ndarray) -> Uncertain:
+        """A value (samples, ...) without error."""
         return Uncertain(value, np.zeros((1,) * value.ndim), np.abs(value))
 
     @property
     def is_known(self) -> bool:
+        """No element can be off."""
         return not self.error.any()
 
     @property

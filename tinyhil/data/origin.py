@@ -54,6 +54,7 @@ class Origin:
 
     @property
     def cache_file(self) -> Path:
+        """Where the canonical arrays lie once they were read or downloaded."""
         return fetch.cache_folder() / f"{self.name}.npz"
 
 

@@ -24,6 +24,7 @@ class Exact:
         return Exact(-self.value, -self.residue)
 
     def reshape(self, *shape: int) -> Exact:
+        """Both parts, like numpy's."""
         return Exact(self.value.reshape(*shape), self.residue.reshape(*shape))
 
 
@@ -51,8 +52,8 @@ def odd(x: Exact, bits: int) -> np.ndarray:
     whole = np.floor(value)
     whole = whole - ((value == whole) & (x.residue < 0))
     lost = (value != whole) | (x.residue != 0)
-    kept = whole + (lost & (np.mod(whole, 2.0) == 0))
-    return np.ldexp(kept, power)
+    to_odd = whole + (lost & (np.mod(whole, 2.0) == 0))
+    return np.ldexp(to_odd, power)
 
 
 def _high(x: np.ndarray) -> np.ndarray:

@@ -82,7 +82,8 @@ class Format(ABC):
 
     @property
     @abstractmethod
-    def domain(self) -> Domain: ...
+    def domain(self) -> Domain:
+        """In which arithmetic kernels compute with it: integer, coded, single or affine (docs/numerics.md)."""
 
     @property
     @abstractmethod

@@ -40,6 +40,7 @@ class Minifloat(Format):
 
     @property
     def bits(self) -> int:
+        """Of a code, sign included."""
         return 1 + self.exponent_bits + self.mantissa_bits
 
     @property

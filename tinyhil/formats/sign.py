@@ -2,7 +2,7 @@
 
 The result of an operation is 1 where the exact number is not below zero, else -1: nothing is rounded before. No number
 is out of range; NaN encodes to 1, counted. Layers of such values and binary weights count differing bits
-(tinyhil/codegen/signs.py).
+(tinyhil/codegen/binary_layers.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Sign(Format):
 
     @property
     def bits(self) -> int:
+        """Of information: a weight's bit; in the arena a sign is a byte."""
         return 1
 
     @property

@@ -30,6 +30,7 @@ class Single(Format):
 
     @property
     def bits(self) -> int:
+        """Of a code, sign included."""
         return 1 + self.exponent_bits + self.mantissa_bits
 
     @property
@@ -55,6 +56,7 @@ class Single(Format):
 
     @property
     def nan_code(self) -> int:
+        """The quiet NaN that every NaN is written as."""
         return self.highest_code + 1 + (1 << (self.mantissa_bits - 1))
 
     @property

@@ -40,6 +40,7 @@ class Channels:
 
     @property
     def constant(self) -> np.ndarray:
+        """Mask of the channels whose value never changes."""
         return self.low == self.high
 
     def with_zero(self) -> Channels:
@@ -64,6 +65,7 @@ class Layer:
     padded: bool
 
     def sums(self, x: Channels) -> Channels:
+        """Bounds of its results (outputs,), by interval arithmetic over the weights' signs."""
         x = x.with_zero() if self.padded else x
         up, down = np.maximum(self.weights, 0.0).sum(axis=2), np.minimum(self.weights, 0.0).sum(axis=2)
         return Channels(up @ x.low + down @ x.high + self.bias, up @ x.high + down @ x.low + self.bias).narrowed()
@@ -85,9 +87,9 @@ def without_dead_channels(graph: Graph) -> tuple[Graph, int]:
     if graph.pinned or any(stated(node) for node in graph.walk()):
         return graph, 0
     found = _analysed(graph)
-    kept = _kept(found)
-    dropped = sum(int((~mask).sum()) for name, mask in kept.items() if name in found.layers)
-    return (_rewritten(found, kept), dropped) if dropped else (graph, 0)
+    live = _live_channels(found)
+    dropped = sum(int((~mask).sum()) for name, mask in live.items() if name in found.layers)
+    return (_rewritten(found, live), dropped) if dropped else (graph, 0)
 
 
 # ---- intervals
@@ -197,27 +199,27 @@ def _followed(graph: Graph, node: Node, x: Channels, each: int) -> Channels:
 # ---- which channels somebody needs
 
 
-def _kept(found: _Analysis) -> dict[str, np.ndarray]:
+def _live_channels(found: _Analysis) -> dict[str, np.ndarray]:
     """For every value with channels, which of them must be there. Grows until it is consistent."""
     graph = found.graph
-    kept = {name: np.zeros(len(x.low), bool) for name, x in found.known.items()}
+    live = {name: np.zeros(len(x.low), bool) for name, x in found.known.items()}
     for name in _fixed(found):
-        if name in kept:
-            kept[name][:] = True
+        if name in live:
+            live[name][:] = True
     while True:
-        before = sum(int(mask.sum()) for mask in kept.values())
+        before = sum(int(mask.sum()) for mask in live.values())
         for node in reversed(graph.nodes):
             out, x = node.outputs[0], node.inputs[0] if node.inputs else ""
             if out in found.layers:
-                if not kept[out].any():
-                    kept[out][0] = True  # a layer without outputs is none
-                kept[x] |= _columns_read(found, found.layers[out], kept[out])
+                if not live[out].any():
+                    live[out][0] = True  # a layer without outputs is none
+                live[x] |= _columns_read(found, found.layers[out], live[out])
             elif out in found.alike:
                 each = found.alike[out]
-                kept[x] |= kept[out].reshape(-1, each).any(axis=1)
-                kept[out] |= np.repeat(kept[x], each)
-        if sum(int(mask.sum()) for mask in kept.values()) == before:
-            return kept
+                live[x] |= live[out].reshape(-1, each).any(axis=1)
+                live[out] |= np.repeat(live[x], each)
+        if sum(int(mask.sum()) for mask in live.values()) == before:
+            return live
 
 
 def _fixed(found: _Analysis) -> Iterable[str]:
@@ -245,20 +247,20 @@ def _columns_read(found: _Analysis, layer: Layer, rows: np.ndarray) -> np.ndarra
 # ---- the smaller graph
 
 
-def _rewritten(found: _Analysis, kept: dict[str, np.ndarray]) -> Graph:
+def _rewritten(found: _Analysis, live: dict[str, np.ndarray]) -> Graph:
     graph = found.graph
     constants, shapes = dict(graph.constants), dict(graph.shapes)
     nodes = []
     for node in graph.nodes:
         out = node.outputs[0]
-        if out in kept and out in {**found.layers, **found.alike}:
-            shapes[out] = _narrower(shapes[out], kept[out])
+        if out in live and out in {**found.layers, **found.alike}:
+            shapes[out] = _narrower(shapes[out], live[out])
         if out in found.layers:
-            node = _smaller_layer(found, node, kept, constants)
+            node = _smaller_layer(found, node, live, constants)
         elif out in found.alike and node.op == "Conv":
             for name in node.inputs[1:]:
-                constants[name] = constants[name][kept[out]]
-            node = replace(node, attrs={**node.attrs, "group": int(kept[out].sum())})
+                constants[name] = constants[name][live[out]]
+            node = replace(node, attrs={**node.attrs, "group": int(live[out].sum())})
         elif out in found.alike and OPERATOR_BY_NAME[node.op].is_view:
             node = replace(node, attrs={**node.attrs, "shape": shapes[out]})
         nodes.append(node)
@@ -270,10 +272,10 @@ def _narrower(shape: tuple[int, ...], mask: np.ndarray) -> tuple[int, ...]:
     return (shape[0], int(mask.sum()), *shape[2:])
 
 
-def _smaller_layer(found: _Analysis, node: Node, kept: dict[str, np.ndarray], constants: dict[str, np.ndarray]) -> Node:
+def _smaller_layer(found: _Analysis, node: Node, live: dict[str, np.ndarray], constants: dict[str, np.ndarray]) -> Node:
     """The layer over the channels that are left, what the others add in its bias."""
     layer, out = found.layers[node.outputs[0]], node.outputs[0]
-    x, rows, columns = found.known[node.inputs[0]], kept[out], kept[node.inputs[0]]
+    x, rows, columns = found.known[node.inputs[0]], live[out], live[node.inputs[0]]
     result, weights = found.known[out], layer.weights.copy()
     gone = ~columns & x.constant
     bias = layer.bias + weights[:, gone].sum(axis=2) @ x.low[gone]

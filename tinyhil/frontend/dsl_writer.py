@@ -44,6 +44,7 @@ class Writer:
         self._arrays: dict[str, np.ndarray] = {}
 
     def write(self, title: str) -> tuple[str, dict[str, np.ndarray]]:
+        """The text, `title` as its comment, and the arrays that it reads from beside it, by name."""
         block = self._listing.block
         lines = list(self._lines(block, ""))
         source = block.inputs[0]
@@ -98,9 +99,9 @@ class Writer:
             count = shape[position]
             rows.append(f"{name} = {self.operand(value)}[{':, ' * position}{step}]")
         span = f"[{count}:0]" if _is_backward(call, len(body.outputs) - states) else f"[0:{count}]"
-        told = ", ".join([f"{step} = {span}", *header]) + (f"; {', '.join(rows)}" if rows else "")
+        clauses = ", ".join([f"{step} = {span}", *header]) + (f"; {', '.join(rows)}" if rows else "")
         yield f"{indent}let {targets} =  // {shapes}"
-        yield f"{indent}  loop ({told}) {{"
+        yield f"{indent}  loop ({clauses}) {{"
         yield from self._lines(body, indent + "    ", states)
         yield f"{indent}  }} in"
 

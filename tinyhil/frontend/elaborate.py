@@ -11,7 +11,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend import functions, indexing, syntax
 from tinyhil.frontend.builder import Builder
 from tinyhil.frontend.listing import Call
-from tinyhil.frontend.rows import Row, rows_read
+from tinyhil.frontend.row_reads import Row, rows_read
 from tinyhil.frontend.tokens import BEYOND, DslError, Place
 from tinyhil.frontend.values import Known, Scope, Step, Value
 from tinyhil.graph import Shape
@@ -78,6 +78,7 @@ class Elaborator:
         return value.names[kind.__name__]
 
     def shape(self, name: str) -> Shape:
+        """Of a tensor, for one sample."""
         return self.builder.shapes[name]
 
     def call(self, op: str, inputs: Sequence[str], at: Place, wish: str = "", **attrs: object) -> str:
@@ -85,6 +86,7 @@ class Elaborator:
         return self.calls(Call(op, wish or self.part(), tuple(inputs), (wish or self.part(),), attrs), at)[0]
 
     def calls(self, call: Call, at: Place) -> tuple[str, ...]:
+        """Results of a call added to the graph; DslError at `at` beyond MAX_UNROLLED_CALLS of them."""
         self._calls += 1
         if self._calls > MAX_UNROLLED_CALLS:
             raise at.error(f"more than {MAX_UNROLLED_CALLS} operations; use a loop over rows instead of a sum")
@@ -137,6 +139,7 @@ class Elaborator:
     # ---- expressions
 
     def operand(self, item: syntax.Expression, kind: type = np.float32) -> str:
+        """The tensor that an expression stands for, a literal of `kind` as a constant."""
         return self.tensor(self.value(item, ""), item.at, kind)
 
     def value(self, item: syntax.Expression, wish: str) -> Value:
@@ -173,6 +176,7 @@ class Elaborator:
         return self._scope.get(name)
 
     def named(self, item: syntax.Name) -> Value:
+        """What the name is bound to in scope; DslError if nothing is."""
         if item.name not in self._scope:
             raise item.at.error(f"'{item.name}' is not defined; bind it with let before")
         return self._scope[item.name]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyhil.frontend import functions, syntax
-from tinyhil.frontend.rows import Row
+from tinyhil.frontend.row_reads import Row
 from tinyhil.frontend.tokens import Place
 from tinyhil.frontend.values import Step
 from tinyhil.graph import Shape
@@ -64,8 +64,8 @@ def replaced(e: Elaborator, let: syntax.Let) -> str:
     spans = spans_of(e, let.indices, shape)
     part = e.operand(let.value)
     wanted = tuple(length for _, length in spans)
-    kept = tuple(n for n, i in zip(wanted, [*let.indices, *[None] * len(shape)], strict=False) if _keeps(i))
-    if e.shape(part) not in (wanted, kept):
+    sliced = tuple(n for n, i in zip(wanted, [*let.indices, *[None] * len(shape)], strict=False) if _keeps(i))
+    if e.shape(part) not in (wanted, sliced):
         raise let.at.error(f"a value of shape {list(e.shape(part))} for a part of shape {list(wanted)}")
     part = functions.reshaped(e, part, wanted, let.at)
     for axis in reversed(range(len(shape))):  # the part is whole along all later axes already

@@ -14,6 +14,7 @@ from tinyhil.frontend.listing import Model
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.frontend.ports import ANY_STREAM, Stream
 from tinyhil.frontend.tflite import load_tflite
+from tinyhil.verify import checked
 
 READERS = dict(zip(SUFFIXES, (load_onnx, lambda path, _: load_dsl(path), load_tflite), strict=True))
 
@@ -26,10 +27,11 @@ def load_model(path: Path, stream: Stream = ANY_STREAM, without: Collection[str]
     if reader is None:
         raise ModelError(f"{path}: not a model file; known are {', '.join(SUFFIXES)}")
     model = reader(path, stream)
+    checked(model.graph, "reading")
     if PASS.name in without:
         return model
     graph, dropped = without_dead_channels(model.graph)
     if not dropped:
         return model
     note = f"{dropped} channels are constant whatever the input is, or never read: folded into biases and left out"
-    return replace(model, graph=graph, notes=(*model.notes, note))
+    return replace(model, graph=checked(graph, PASS.name), notes=(*model.notes, note))

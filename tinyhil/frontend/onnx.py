@@ -25,8 +25,8 @@ from tinyhil.frontend.onnx_versions import STANDARD_DOMAINS, brought_up, standar
 from tinyhil.frontend.ports import ANY_STREAM, REAL, WHOLE, Fill, Port, Stream, connect
 from tinyhil.frontend.rewrite import Site, sensible
 from tinyhil.frontend.rewrite_control import choose, repeat
-from tinyhil.frontend.rewrite_quantized import DOMAIN, OWN, input_kind
-from tinyhil.frontend.rewrites import CONTROL
+from tinyhil.frontend.rewrite_quantized import input_kind
+from tinyhil.frontend.rewrites import CONTROL, DOMAINS
 from tinyhil.graph import Shape
 from tinyhil.ops import LOOP_BY_NAME
 from tinyhil.ops.operator import refuse
@@ -74,8 +74,8 @@ def model_of(proto: onnx.ModelProto, path: Path, sha256: str, stream: Stream = A
 
     builder, ends = connect(start, inputs, [info.name for info in main.output], stream)
     graph, listing = builder.finish(path.stem, ends)
-    told = (*outputs.notes, *notes, *ends.notes)
-    return Model(graph, path, sha256, listing, notes=told, classes=outputs.classes, stream=ends.stream)
+    all_notes = (*outputs.notes, *notes, *ends.notes)
+    return Model(graph, path, sha256, listing, notes=all_notes, classes=outputs.classes, stream=ends.stream)
 
 
 def _port(info: onnx.ValueInfoProto, graph: onnx.GraphProto) -> Port:
@@ -234,7 +234,7 @@ def _resolve(name: str, local: Mapping[str, str], where: str) -> str:
 
 def _call(item: onnx.NodeProto, index: int, local: Local) -> Call:
     name = item.name or f"{item.op_type}_{index}"
-    if item.domain not in STANDARD_DOMAINS and not (item.domain == DOMAIN and item.op_type in OWN):
+    if item.domain not in STANDARD_DOMAINS and item.domain != DOMAINS.get(item.op_type):
         raise ModelError(f"node '{name}': operator {item.domain}.{item.op_type} is not standard ONNX")
     attrs: dict[str, Any] = {}
     for attribute in item.attribute:

@@ -34,36 +34,36 @@ class Outputs:
 def main_outputs(proto: onnx.GraphProto) -> Outputs:
     """The graph without labels beside scores and without ZipMap; whatever leads to nothing else is dropped, too."""
     classes = _class_names(proto)
-    kept, renamed = _without_zip_map(proto)
-    labels = [info for info in kept.output if info.type.tensor_type.elem_type in LABEL_TYPES]
-    others = [info for info in kept.output if info not in labels]
+    reduced, renamed = _without_zip_map(proto)
+    labels = [info for info in reduced.output if info.type.tensor_type.elem_type in LABEL_TYPES]
+    others = [info for info in reduced.output if info not in labels]
     notes: tuple[str, ...] = ()
     if labels and len(others) == 1:
         left_out = ", ".join(f"'{info.name}'" for info in labels)
         notes = (f"output {left_out} is left out: the class is the largest element of '{others[0].name}'",)
-        if len(labels) == 1 and _is_smallest(kept, labels[0].name):
+        if len(labels) == 1 and _is_smallest(reduced, labels[0].name):
             notes = (f"output '{others[0].name}' is left out: '{labels[0].name}' is where it is smallest",)
             others = labels
-        del kept.output[:]
-        kept.output.extend(others)
+        del reduced.output[:]
+        reduced.output.extend(others)
     elif not renamed:
         return Outputs(proto, classes)
-    return Outputs(_needed_part(kept), classes, notes)
+    return Outputs(_needed_part(reduced), classes, notes)
 
 
 def _without_zip_map(proto: onnx.GraphProto) -> tuple[onnx.GraphProto, bool]:
     """A copy in which outputs that ZipMap makes are the scores it names."""
-    kept = onnx.GraphProto()
-    kept.CopyFrom(proto)
-    maps = {node.output[0]: node.input[0] for node in kept.node if _is_ml(node, "ZipMap")}
+    reduced = onnx.GraphProto()
+    reduced.CopyFrom(proto)
+    maps = {node.output[0]: node.input[0] for node in reduced.node if _is_ml(node, "ZipMap")}
     outputs = []
-    for info in kept.output:
+    for info in reduced.output:
         scores = maps.get(info.name)
         outputs.append(info if scores is None else helper.make_tensor_value_info(scores, TensorProto.FLOAT, None))
-    found = any(info.name in maps for info in kept.output)
-    del kept.output[:]
-    kept.output.extend(outputs)
-    return kept, found
+    found = any(info.name in maps for info in reduced.output)
+    del reduced.output[:]
+    reduced.output.extend(outputs)
+    return reduced, found
 
 
 def _is_ml(node: onnx.NodeProto, op: str) -> bool:
@@ -134,12 +134,12 @@ def _needed_part(proto: onnx.GraphProto) -> onnx.GraphProto:
 
 def _needed(nodes: Iterable[onnx.NodeProto], wanted: set[str]) -> list[onnx.NodeProto]:
     """The nodes that lead to the `wanted` values."""
-    kept = []
+    reduced = []
     for item in reversed(list(nodes)):
         if wanted.intersection(item.output):
-            kept.append(item)
+            reduced.append(item)
             wanted.update(_reads(item))
-    return kept[::-1]
+    return reduced[::-1]
 
 
 def _reads(item: onnx.NodeProto) -> set[str]:

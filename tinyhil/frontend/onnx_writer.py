@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.onnx_types import FLOAT, INT64, result_type, wanted_type, whole_numbers
-from tinyhil.frontend.rewrite_quantized import DOMAIN, OWN
+from tinyhil.frontend.rewrites import DOMAINS
 
 OPSET = 21
 IR_VERSION = 10
@@ -30,8 +30,8 @@ def write_onnx(listing: Listing, name: str) -> onnx.ModelProto:
     values = [writer.info(source, source)], [writer.info(output, output)]
     graph = helper.make_graph(nodes, name, *values, [*constants, *writer.parameters])
     opsets = [helper.make_opsetid("", OPSET)]
-    if any(call.op in OWN for call in block.walk()):
-        opsets.append(helper.make_opsetid(DOMAIN, 1))
+    domains = dict.fromkeys(DOMAINS[call.op] for call in block.walk() if call.op in DOMAINS)
+    opsets += [helper.make_opsetid(domain, 1) for domain in domains]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     model.producer_name = "tinyhil"
     try:
@@ -73,7 +73,7 @@ class _Writer:
                 made.append(self._loop(call, inputs))
                 continue
             bodies = {key: self._body(call, key, body) for key, body in call.bodies.items()}
-            domain = DOMAIN if call.op in OWN else None
+            domain = DOMAINS.get(call.op)
             made.append(helper.make_node(call.op, inputs, call.outputs, call.name, domain=domain, **attrs, **bodies))
         return made
 

@@ -102,6 +102,7 @@ class Parser:
     # ---- program, block, let
 
     def program(self) -> Program:
+        """Inputs, then one block to the end of the text; DslError where it is no program."""
         inputs = []
         while self._at("input"):
             inputs.append(self._input())
@@ -185,6 +186,7 @@ class Parser:
     # ---- expressions, from the weakest operator to the strongest
 
     def expression(self) -> Expression:
+        """One expression; DslError where it is none, or nested too deeply."""
         return self._deeper(self._conditional)
 
     def _conditional(self) -> Expression:

@@ -71,8 +71,8 @@ def connect(start: Start, inputs: Sequence[Port], outputs: Sequence[str], stream
         raise ModelError(f"{len(given)} inputs{beside} and {len(outputs)} outputs; one of each at least is needed")
     kinds = {port.kind for port in given}
     if len(kinds) > 1:
-        told = ", ".join(f"'{port.name}' ({port.kind})" for port in given)
-        raise ModelError(f"inputs of several kinds: {told}; they share one record: make them one kind")
+        listed = ", ".join(f"'{port.name}' ({port.kind})" for port in given)
+        raise ModelError(f"inputs of several kinds: {listed}; they share one record: make them one kind")
     if states:
         return _streamed(start, inputs, outputs, stream, states)
     builder, fill = start()
@@ -222,8 +222,8 @@ class _Step:
         self.outputs, self.states = outputs, states
         self.held = [ports[name] for name, _ in states]
         self.given = [port for port in inputs if port not in self.held]
-        kept = {out for _, out in states}
-        self.shown = [name for name in outputs if name not in kept] or [states[0][1]]
+        next_states = {out for _, out in states}
+        self.shown = [name for name in outputs if name not in next_states] or [states[0][1]]
         self.record, self.parts = _record(self.given)
         self.row = self.parts[0].shape if len(self.parts) == 1 else (_size(self.parts),)
 

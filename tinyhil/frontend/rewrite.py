@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 Results = tuple[str, ...] | None
 Made = TypeVar("Made")
+MICROSOFT, OWN_DOMAIN = "com.microsoft", "tinyhil"  # domains of operators besides ONNX's own
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One ONNX operator. `attributes` are those understood; any other one refuses the model."""
+    """One operator of ONNX, or of `domain`. `attributes` are those understood; any other one refuses the model."""
 
     name: str
     summary: str
     apply: Callable[[Site], Results]
     attributes: tuple[str, ...] = ()
+    domain: str = ""
 
 
 class Site:
@@ -42,6 +44,7 @@ class Site:
         self.stem = next((name for name in call.outputs if name), call.name)
 
     def shape(self, name: str) -> Shape:
+        """Of a value, for one sample."""
         return self.builder.shapes[name]
 
     def value(self, name: str) -> np.ndarray | None:
@@ -60,10 +63,12 @@ class Site:
         return value
 
     def attr(self, name: str, default: Any) -> Any:
+        """An attribute of the call, bytes as text."""
         value = self.call.attrs.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def axis(self, default: int, rank: int) -> int:
+        """The attribute `axis`, counted from the front and without the batch; ModelError if `rank` has none such."""
         return axis_of(self._node(), int(self.attr("axis", default)), rank)
 
     def wants(self, index: int) -> bool:
@@ -71,6 +76,7 @@ class Site:
         return index < len(self.call.outputs) and bool(self.call.outputs[index])
 
     def refuse(self, what: str, remedy: str) -> ModelError:
+        """The error that names this call, to be raised."""
         return refuse(self._node(), what, remedy)
 
     def _node(self) -> Node:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from tinyhil.frontend.rewrite import Results, Rewrite, Site
+from tinyhil.frontend.rewrite import MICROSOFT, Results, Rewrite, Site
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.quantize import FROM_CODES, TO_CODES, nearest
 from tinyhil.pins import CHOOSING
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # (bits, what ONNX's integers exceed ours by)
 KINDS = {"int8": (8, 0), "uint8": (8, 128), "int16": (16, 0), "uint16": (16, 32768)}
-DOMAIN = "com.microsoft"
 DYNAMIC = "onnxruntime.quantization.quantize_static makes the scales constants"
 
 
@@ -229,7 +228,7 @@ def _of(op: str, operands: int) -> Rewrite:
         y = site.make(op, *(_operand(site, 3 * index) for index in range(operands)), **attrs)
         return (_quantized(site, y, _grid(site, 3 * operands, 3 * operands + 1)),)
 
-    return Rewrite(f"QLinear{op}", f"{DOMAIN}; as {op} between quantized values", apply, attributes)
+    return Rewrite(f"QLinear{op}", f"as {op} between quantized values", apply, attributes, MICROSOFT)
 
 
 POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides", "dilations")
@@ -282,14 +281,14 @@ def without_unread(graph: Graph) -> Graph:
 
 def _read(level: Graph, wanted: set[str]) -> Graph:
     wanted = wanted | set(level.outputs)
-    kept: list[Node] = []
+    live: list[Node] = []
     for node in reversed(level.nodes):
         if node.body is not None or wanted.intersection(node.outputs):
-            kept.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
-            wanted.update(_reads(kept[-1]))
-    made = {name for node in kept for name in node.outputs} | set(level.inputs) | set(level.constants)
+            live.append(node if node.body is None else replace(node, body=_read(node.body, wanted)))
+            wanted.update(_reads(live[-1]))
+    made = {name for node in live for name in node.outputs} | set(level.inputs) | set(level.constants)
     shapes = {name: shape for name, shape in level.shapes.items() if name in made}
-    return replace(level, nodes=tuple(reversed(kept)), shapes=shapes)
+    return replace(level, nodes=tuple(reversed(live)), shapes=shapes)
 
 
 def _reads(node: Node) -> Iterator[str]:
@@ -336,14 +335,13 @@ REWRITES = (
         ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"),
     ),
     Rewrite("MatMulInteger", "as MatMul of codes less their zero points", _matmul_integer),
-    Rewrite("QGemm", f"{DOMAIN}; as Gemm between quantized values", _q_gemm, ("alpha", "transA", "transB")),
+    Rewrite("QGemm", "as Gemm between quantized values", _q_gemm, ("alpha", "transA", "transB"), MICROSOFT),
     _of("Add", 2),
     _of("Mul", 2),
     _of("Sigmoid", 1),
     _of("LeakyRelu", 1),
     _of("Softmax", 1),
-    Rewrite("QLinearAveragePool", f"{DOMAIN}; as AveragePool", _pool, (*POOL, "channels_last")),
-    Rewrite("QLinearGlobalAveragePool", f"{DOMAIN}; as GlobalAveragePool", _pool, ("channels_last",)),
-    Rewrite("QLinearConcat", f"{DOMAIN}; as Concat between quantized values", _concat, ("axis",)),
+    Rewrite("QLinearAveragePool", "as AveragePool", _pool, (*POOL, "channels_last"), MICROSOFT),
+    Rewrite("QLinearGlobalAveragePool", "as GlobalAveragePool", _pool, ("channels_last",), MICROSOFT),
+    Rewrite("QLinearConcat", "as Concat between quantized values", _concat, ("axis",), MICROSOFT),
 )
-OWN = frozenset(rewrite.name for rewrite in REWRITES if rewrite.summary.startswith(DOMAIN))

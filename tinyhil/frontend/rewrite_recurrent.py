@@ -36,6 +36,7 @@ class Direction:
     activations: tuple[tuple[str, dict[str, float]], ...]
 
     def constant(self, part: str, array: np.ndarray) -> str:
+        """A constant under a name that tells the two directions apart."""
         return self.site.constant(f"{'back' if self.backward else 'forth'}.{part}", array)
 
     def product(self, x: str, gate: str) -> str:
@@ -47,12 +48,14 @@ class Direction:
         return self.site.make("Gemm", x, weights, bias)
 
     def recurrence(self, state: str, gate: str) -> str:
+        """The state's part of a gate, with its own bias if that is not all zeros."""
         weights = self.constant(f"R{gate}", self.state_weights[gate])
         if not self.state_bias[gate].any():
             return self.site.make("MatMul", state, weights)
         return self.site.make("Gemm", state, weights, self.constant(f"r{gate}", self.state_bias[gate]))
 
     def activate(self, index: int, x: str) -> str:
+        """The activation at `index`, behind the layer's clip if it has one."""
         op, attrs = self.activations[index]
         clip = self.site.attr("clip", None)
         if clip is not None:
@@ -61,6 +64,7 @@ class Direction:
         return self.site.make(op, x, **attrs)
 
     def gate(self, activation: int, x: str, h: str, gate: str) -> str:
+        """activation(W x + R h + b)."""
         return self.activate(activation, self.site.make("Add", self.product(x, gate), self.recurrence(h, gate)))
 
 

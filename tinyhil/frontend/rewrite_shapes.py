@@ -147,10 +147,10 @@ def _letters(site: Site) -> tuple[list[str], str]:
     return made, result.replace("...", "".join(free[len(free) - widest :]))
 
 
-def _summed(site: Site, names: str, x: str, kept: set[str]) -> tuple[str, str]:
+def _summed(site: Site, names: str, x: str, unsummed: set[str]) -> tuple[str, str]:
     """The operand without the axes that nothing else reads."""
     for axis in reversed(range(len(names))):
-        if names[axis] not in kept:
+        if names[axis] not in unsummed:
             x = site.make("ReduceSum", x, site.constant("axes", [axis], np.int64), keepdims=0)
             names = names[:axis] + names[axis + 1 :]
     return names, x

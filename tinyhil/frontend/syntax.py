@@ -21,6 +21,7 @@ class Literal:
 
     @property
     def is_integer(self) -> bool:
+        """No number of it was written with a point or an exponent."""
         return all(isinstance(value, int) for value in self.values)
 
 

@@ -83,6 +83,7 @@ class Operation:
 
     @property
     def name(self) -> str:
+        """Of the node it becomes: what it does and its number in the file."""
         return f"{self.op.lower()}_{self.number}"
 
 

@@ -36,6 +36,7 @@ class Place:
     column: int
 
     def error(self, message: str) -> DslError:
+        """A DslError that begins with `line:column`."""
         return DslError(f"{self.line}:{self.column}: {message}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tinyhil.frontend import syntax
-from tinyhil.frontend.rows import Row
+from tinyhil.frontend.row_reads import Row
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse import activation, bias, clamp, direct, distance, exponent, gathered, residual, sparse
+from tinyhil.fuse import bias, clamp, direct, distance, exponent, gathered, limits, residual, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
@@ -21,7 +21,7 @@ GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
     exponent.EXPONENT,
     gathered.GATHERED,
     residual.RESIDUAL,
-    activation.ACTIVATION,
+    limits.ACTIVATION,
     clamp.CLAMP,
 )
 PROGRAM_FUSIONS: tuple[ProgramFusion, ...] = (sparse.SPARSE, direct.DIRECT)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tinyhil.formats.format import AFFINE, Format
-from tinyhil.fuse.activation import is_layer
+from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.limits import ENDS, ends_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node, element_count
-from tinyhil.lowering import domain_of, loaded
+from tinyhil.lowering_context import domain_of, loaded
 from tinyhil.ops.distance import DIFFERENCE_BITS, difference_bits, steps
 
 MOST_BITS = 32

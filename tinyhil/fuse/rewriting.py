@@ -85,6 +85,6 @@ def _level(graph: Graph, level: Graph, formats: Mapping[str, Format], change: Re
             gone.update(name for old in found[1] for name in old.outputs)
     if not made:
         return level
-    kept = tuple(made.get(n.outputs[0], n) for n in level.nodes if not gone.intersection(n.outputs))
+    left = tuple(made.get(n.outputs[0], n) for n in level.nodes if not gone.intersection(n.outputs))
     shapes = {name: shape for name, shape in level.shapes.items() if name not in gone}
-    return replace(level, nodes=kept, shapes=shapes)
+    return replace(level, nodes=left, shapes=shapes)

@@ -30,9 +30,9 @@ KERNELS = {f"dense{form}": f"sparse_dense{form}" for form in _FORMS}
 def list_pays(weights: np.ndarray, element_bytes: int) -> bool:
     """Whether index lists of `weights` (outputs, inner) need less flash and no more cycles than the matrix; never of
     zeros alone, of which nothing would be kept."""
-    kept = int(np.count_nonzero(weights))
-    sparse_bytes = kept * (element_bytes + INDEX_BYTES) + len(weights) * INDEX_BYTES
-    return kept > 0 and sparse_bytes < weights.size * element_bytes and kept * CYCLES_RATIO <= weights.size
+    nonzero = int(np.count_nonzero(weights))
+    sparse_bytes = nonzero * (element_bytes + INDEX_BYTES) + len(weights) * INDEX_BYTES
+    return nonzero > 0 and sparse_bytes < weights.size * element_bytes and nonzero * CYCLES_RATIO <= weights.size
 
 
 def _apply(program: Program) -> Program:
@@ -51,7 +51,7 @@ def _apply(program: Program) -> Program:
     names: dict[str, tuple[str, str]] = {}
     for name, weights in chosen.items():
         table, values = index_lists(weights)
-        names[name] = (_free(tensors, f"{name}.lists"), _free(tensors, f"{name}.kept"))
+        names[name] = (_free(tensors, f"{name}.lists"), _free(tensors, f"{name}.nonzero"))
         tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), Role.TABLE)
         tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, Role.CONSTANT)
         constants[names[name][0]], constants[names[name][1]] = table, values

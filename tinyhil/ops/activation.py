@@ -18,8 +18,8 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, by_domain
 from tinyhil.program import Op
 
@@ -114,13 +114,13 @@ OPERATORS = (
         "logistic function, worst error 1 unit of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_sigmoid,
-        by_domain(_lower("sigmoid", 0), single.function(_evaluate_sigmoid)),
+        by_domain(_lower("sigmoid", 0), real_functions.function(_evaluate_sigmoid)),
     ),
     Operator(
         "Tanh",
         "hyperbolic tangent, worst error 1.5 units of the last place (at 2^-15 or coarser)",
         _infer,
         _evaluate_tanh,
-        by_domain(_lower("tanh", 1), single.function(_evaluate_tanh)),
+        by_domain(_lower("tanh", 1), real_functions.function(_evaluate_tanh)),
     ),
 )

@@ -28,7 +28,7 @@ from tinyhil.formats.affine import (
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.movement import MOVE, block, repeated

@@ -11,7 +11,7 @@ import numpy as np
 from tinyhil.formats.affine import as_affine, multiplier, reciprocal_above, rescale_away
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import movement, window
 from tinyhil.ops.affine import BYTE, WORD, limited
 from tinyhil.ops.limits import forms, limit_of
@@ -25,13 +25,13 @@ _BLOCK = ("Block", movement.FIELDS)
 _WINDOW = ("Window", window.FIELDS)
 
 
-def _kept(codes: np.ndarray) -> Codes:
+def _unsaturated(codes: np.ndarray) -> Codes:
     """Nothing saturates."""
     return codes, np.zeros((len(codes), 0), bool)
 
 
 def _execute_move(op: Op, arrays: Arrays, _: Format) -> Codes:
-    return _kept(arrays[0][:, movement.indices(dict(op.params))])
+    return _unsaturated(arrays[0][:, movement.indices(dict(op.params))])
 
 
 def _execute_place(op: Op, arrays: Arrays, _: Format) -> Codes:
@@ -40,13 +40,13 @@ def _execute_place(op: Op, arrays: Arrays, _: Format) -> Codes:
     samples = max(len(part), len(whole))
     whole = np.broadcast_to(whole, (samples, whole.shape[1])).copy()
     whole[:, movement.indices(dict(op.params))] = part
-    return _kept(whole)
+    return _unsaturated(whole)
 
 
 def _execute_gather(op: Op, arrays: Arrays, _: Format) -> Codes:
     p = op.params
     x = arrays[1].reshape(-1, p["outer"], p["size"], p["inner"])
-    return _kept(x[:, :, arrays[0].reshape(-1)].reshape(len(x), -1))
+    return _unsaturated(x[:, :, arrays[0].reshape(-1)].reshape(len(x), -1))
 
 
 def _patches(x: np.ndarray, w: Window, padding: int, reduce: str) -> np.ndarray:
@@ -60,7 +60,7 @@ def _patches(x: np.ndarray, w: Window, padding: int, reduce: str) -> np.ndarray:
 
 def _execute_max(op: Op, arrays: Arrays, _: Format) -> Codes:
     top = _patches(arrays[0], window.window_of(op.params), -(1 << 15), "max")
-    return _kept(top.reshape(len(top), -1))
+    return _unsaturated(top.reshape(len(top), -1))
 
 
 # ---- means
@@ -107,7 +107,7 @@ def lower_mean(node: Node, lowering: Lowering) -> None:
 
 
 def _execute_clamp(op: Op, arrays: Arrays, _: Format) -> Codes:
-    return _kept(np.clip(arrays[0], op.params["low"], op.params["high"]))
+    return _unsaturated(np.clip(arrays[0], op.params["low"], op.params["high"]))
 
 
 def _ends(node: Node) -> tuple[float, float]:

@@ -15,8 +15,8 @@ import numpy as np
 from tinyhil.formats.affine import MULTIPLIER_BITS, as_affine, multiplier, rescale
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, element_count
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.affine import WORD
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of
 from tinyhil.program import Op
@@ -88,7 +88,7 @@ def lower(node: Node, lowering: Lowering) -> None:
     out = as_affine(lowering.format(node.outputs[0]))
     last = axis_of(node, attr(node, "axis", -1), len(shape)) == len(shape) - 1
     if (out.scale, out.zero) != RESULT or not last or shape[-1] >= MAX_COUNT or x.scale < 2.0**-26:
-        single.lower_softmax(node, lowering)
+        real_functions.lower_softmax(node, lowering)
         return
     defined = lowering.define(node.outputs[0])
     table = lowering.add_codes(f"{defined.name}.exponentials", exp_table(x.scale), WORD)

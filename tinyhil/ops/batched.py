@@ -10,7 +10,7 @@ from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.linear import placed_pair
 from tinyhil.ops.movement import spread
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse

@@ -14,11 +14,11 @@ import numpy as np
 from tinyhil.arithmetic import limited
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
+from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import FLOAT32
-from tinyhil.formats.window import Window, place
 from tinyhil.graph import Node
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, loaded
+from tinyhil.lowering_context import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits

@@ -15,7 +15,7 @@ from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine, channels, window
 from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, by_domain, refuse

@@ -26,8 +26,8 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
@@ -67,6 +67,7 @@ class Curve:
 
     @property
     def worst_error(self) -> float:
+        """Bound of the absolute error: interpolation between the table's entries, and their rounding."""
         exact = self.h(np.arange(self.last + 3) / (1 << STEPS_LOG2))
         bent = float(np.abs(np.diff(exact, 3)).max()) / (9 * math.sqrt(3))
         return 1.1 * 2.0**-self.fraction_bits + bent
@@ -78,6 +79,7 @@ class Curve:
         return np.clip(scaled, 0, (1 << ENTRY_BITS) - 1)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
+        """float32 of any shape, computed in float64: what the table approximates."""
         wide = x.astype(np.float64)
         h = self.h(np.abs(wide))
         return (self.line * np.maximum(wide, 0) + np.where(wide < 0, self.below, self.above) * h).astype(np.float32)
@@ -113,7 +115,7 @@ def curve_of(node: Node) -> Curve:
     if node.op == "Elu":
         return elu(float(attr(node, "alpha", 1.0)))
     if node.op == "Gelu":
-        return GELU_TANH if single.is_tanh_form(node) else GELU
+        return GELU_TANH if real_functions.is_tanh_form(node) else GELU
     return {"Erf": ERF, "Softplus": SOFTPLUS}[node.op]
 
 
@@ -185,7 +187,8 @@ KERNELS = (CURVE,)
 
 
 def _operator(name: str, summary: str, attributes: tuple[str, ...] = ()) -> Operator:
-    return Operator(name, summary, infer_same, _evaluate, by_domain(_lower, single.function(_evaluate)), attributes)
+    lower = by_domain(_lower, real_functions.function(_evaluate))
+    return Operator(name, summary, infer_same, _evaluate, lower, attributes)
 
 
 def _text(curve: Curve) -> str:

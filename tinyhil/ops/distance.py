@@ -19,15 +19,15 @@ from tinyhil.formats.codec import Accumulator, requantize
 from tinyhil.formats.exact import exact_sum, odd
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
-from tinyhil.formats.window import Operand, Window, granule_of, place_squares
+from tinyhil.formats.quire import Operand, Window, granule_of, place_squares
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, by_domain
 from tinyhil.program import Op
 
 DIFFERENCE_BITS = 16
-KEPT_BITS, LONG_KEPT_BITS = 24, 30
+SIGNIFICANT_BITS, LONG_SIGNIFICANT_BITS = 24, 30
 
 
 def _infer(node: Node, shapes: Sequence[Shape], _: Sequence[np.ndarray | None]) -> list[Shape]:
@@ -83,7 +83,7 @@ def _lower(node: Node, lowering: Lowering) -> None:
         is_long = any(lowering.tensors[name].format.storage_bytes == 4 for name in names)
         operands = [_operand(lowering, *pair) for pair in zip(node.inputs, names, lifts(exponents), strict=True)]
         window = place_squares(operands, inner)
-        params = {**params, "kept": LONG_KEPT_BITS if is_long else KEPT_BITS}
+        params = {**params, "significant": LONG_SIGNIFICANT_BITS if is_long else SIGNIFICANT_BITS}
         op = replace(op, params=params, accumulator_bits=window.bits, low=window.low, guard=window.guard)
     lowering.emit(node, op)
 
@@ -122,7 +122,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         total = (rounded * rounded).sum(axis=2)
     elif op.domain == CODED:
         window = Window(op.accumulator_bits, op.low, op.guard)
-        difference = odd(exact_sum(a, -b), p["kept"])
+        difference = odd(exact_sum(a, -b), p["significant"])
         units, clipped = window.multiply(difference, difference)
         total = window.value(units.sum(axis=2))
     else:

@@ -10,8 +10,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
-from tinyhil.lowering import Loaded, Lowering, loaded
-from tinyhil.ops import single
+from tinyhil.lowering_context import Loaded, Lowering, loaded
+from tinyhil.ops import real_functions
 from tinyhil.ops.exponential import infer_same
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Kernel, Operator, align, broadcast, by_domain, signed_bits
@@ -148,7 +148,7 @@ OPERATORS = (
         "exact quotient; broadcast along any axes",
         _infer_div,
         _evaluate_div,
-        by_domain(_lower_div, single.lower_div),
+        by_domain(_lower_div, real_functions.lower_div),
         ("exact",),
         integers_only=True,
     ),
@@ -157,7 +157,7 @@ OPERATORS = (
         "exact quotient",
         infer_same,
         _evaluate_reciprocal,
-        by_domain(_lower_reciprocal, single.function(_evaluate_reciprocal)),
+        by_domain(_lower_reciprocal, real_functions.function(_evaluate_reciprocal)),
         integers_only=True,
     ),
     Operator(
@@ -165,7 +165,7 @@ OPERATORS = (
         "exact root",
         infer_same,
         _evaluate_sqrt,
-        by_domain(_lower_sqrt, single.function(_evaluate_sqrt)),
+        by_domain(_lower_sqrt, real_functions.function(_evaluate_sqrt)),
         integers_only=True,
     ),
 )

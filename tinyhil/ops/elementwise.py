@@ -11,8 +11,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
-from tinyhil.ops import affine, single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import affine, real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain
@@ -160,6 +160,6 @@ OPERATORS = (
         "max(x, 0)",
         _infer,
         _evaluate_relu,
-        by_domain(_lower_relu, affine=clamp(single.by_table(_evaluate_relu, _lower_relu))),
+        by_domain(_lower_relu, affine=clamp(real_functions.by_table(_evaluate_relu, _lower_relu))),
     ),
 )

@@ -20,8 +20,8 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.program import Op
 
@@ -161,7 +161,7 @@ OPERATORS = (
         f"worst error {WORST_ULP} unit of the last place",
         infer_same,
         _evaluate_exp,
-        by_domain(_lower_exp, single.function(_evaluate_exp)),
+        by_domain(_lower_exp, real_functions.function(_evaluate_exp)),
         ("factor",),
         integers_only=True,
     ),
@@ -170,7 +170,7 @@ OPERATORS = (
         f"worst error {LOG_ERROR} besides its rounding; x <= 0 saturates",
         infer_same,
         _evaluate_log,
-        by_domain(_lower_log, single.function(_evaluate_log)),
+        by_domain(_lower_log, real_functions.function(_evaluate_log)),
         integers_only=True,
     ),
 )

@@ -15,7 +15,7 @@ from tinyhil.arithmetic import rounded, sum_of_products
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, loaded
+from tinyhil.lowering_context import Lowering, loaded
 from tinyhil.ops.index import inside
 from tinyhil.ops.operator import Arrays, Kernel, Operator, by_domain
 from tinyhil.ops.sums import Constant, proven

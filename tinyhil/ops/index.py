@@ -14,7 +14,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from tinyhil.arithmetic import rounded, start_of_sums, sum_of_products
 from tinyhil.formats.format import INTEGER, Format
-from tinyhil.formats.window import place_pair
+from tinyhil.formats.quire import place_pair
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import clamped, forms
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, attr, broadcast, by_domain, refuse

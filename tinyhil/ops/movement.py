@@ -15,7 +15,7 @@ from tinyhil.formats.codec import quantize, requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, axis_of, broadcast, by_domain, refuse
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Op

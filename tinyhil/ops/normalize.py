@@ -21,7 +21,7 @@ from tinyhil.formats import single_functions as single
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import rounded_quotient, whole_root
 from tinyhil.ops.operator import Arrays, Kernel, Operator, axis_of, by_domain, refuse
 from tinyhil.program import Op

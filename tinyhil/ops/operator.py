@@ -18,7 +18,7 @@ from tinyhil.errors import ModelError
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import Arrays, Execute, Kernel
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 
 __all__ = ["Arrays", "Execute", "Kernel", "Operator"]
 

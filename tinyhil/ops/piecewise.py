@@ -18,8 +18,8 @@ from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
-from tinyhil.ops import single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import real_functions
 from tinyhil.ops.affine_moves import clamp
 from tinyhil.ops.elementwise import SUM_PARAMS, aligned, binary, lower_aligned
 from tinyhil.ops.operator import (
@@ -231,7 +231,7 @@ OPERATORS = (
         "constant ends",
         _infer,
         _evaluate_clip,
-        by_domain(_lower_clip, single.function(_evaluate_clip), clamp(single.function(_evaluate_clip))),
+        by_domain(_lower_clip, real_functions.function(_evaluate_clip), clamp(real_functions.function(_evaluate_clip))),
         settle=_settle_clip,
     ),
     Operator("LeakyRelu", "slope to 16 bits", _infer, _evaluate_slopes, by_domain(_lower_slopes), ("alpha",)),

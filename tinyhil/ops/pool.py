@@ -10,7 +10,7 @@ from tinyhil.arithmetic import first_extreme, like, sum_along
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import affine_moves, reciprocal, window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.window import Window

@@ -16,7 +16,7 @@ import numpy as np
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.movement import MOVE, block
 from tinyhil.ops.operator import Arrays, Operator, by_domain
 from tinyhil.ops.scan import COPY

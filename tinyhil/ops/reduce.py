@@ -11,7 +11,7 @@ from tinyhil.arithmetic import first_extreme, like, sum_along
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import reciprocal
 from tinyhil.ops.movement import ints
 from tinyhil.ops.operator import Arrays, Execute, Kernel, Operator, accumulator_bits, attr, axis_of, by_domain, refuse

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import Kernel
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import conv, linear
 from tinyhil.ops.limits import ADDEND, ENDS, clamped, forms
 from tinyhil.ops.operator import Arrays, Operator, by_domain

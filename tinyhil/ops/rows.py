@@ -90,6 +90,7 @@ JOINED_AT = {kernel.name: kernel.in_place_at[0] for kernel in SUMS} | {kernel.na
 BASE = {kernel.name: kernel for kernel, _ in (*WINDOWED, *MAPPED, *PAIRED, *MOVES)}
 HAS_WINDOW = frozenset(kernel.name for kernel, _ in WINDOWED)
 IS_MOVE = frozenset(kernel.name for kernel, _ in MOVES)
+IS_PAIR = frozenset(kernel.name for kernel, _ in PAIRED)
 
 
 def operand_of(op: Op) -> str:

@@ -15,7 +15,7 @@ from tinyhil.formats.codec import quantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.index import PLACE_ROW, Counters, take_row
 from tinyhil.ops.operator import Arrays, Kernel, attr, axis_of, refuse
 from tinyhil.program import Loop, Op, Role, Tensor
@@ -172,9 +172,11 @@ def _next_states(node: Node, lowering: Lowering, body: Graph, states: int) -> li
     first: list[Op] = []
     for index, (source, target) in enumerate(pairs):  # states that are exchanged: the old one is kept beside
         if source in targets and source != target:
-            kept = lowering.scratch(f"{source}.kept", lowering.tensors[source].count, lowering.tensors[source].format)
-            first.append(_copy_op(node, lowering, source, kept.name))
-            pairs[index] = (kept.name, target)
+            previous = lowering.scratch(
+                f"{source}.previous", lowering.tensors[source].count, lowering.tensors[source].format
+            )
+            first.append(_copy_op(node, lowering, source, previous.name))
+            pairs[index] = (previous.name, target)
     return first + [_copy_op(node, lowering, source, target) for source, target in pairs if source != target]
 
 

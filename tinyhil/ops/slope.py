@@ -12,7 +12,7 @@ from tinyhil.formats.exact import Exact
 from tinyhil.formats.format import INTEGER, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import tiled
 from tinyhil.ops.movement import repeated
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, align, broadcast, by_domain, refuse

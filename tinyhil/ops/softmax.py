@@ -17,8 +17,8 @@ import numpy as np
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
-from tinyhil.ops import affine_softmax, single
+from tinyhil.lowering_context import Lowering
+from tinyhil.ops import affine_softmax, real_functions
 from tinyhil.ops.operator import Arrays, Kernel, Operator, attr, axis_of, by_domain, refuse
 from tinyhil.program import Op
 
@@ -99,7 +99,7 @@ OPERATORS = (
         f"any axis; worst error {WORST_ERROR} (1 + n y) besides the rounding, for a result y of n",
         _infer,
         _evaluate,
-        by_domain(_lower, single.lower_softmax, affine_softmax.lower),
+        by_domain(_lower, real_functions.lower_softmax, affine_softmax.lower),
         ("axis",),
         integers_only=True,
     ),

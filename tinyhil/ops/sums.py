@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.formats.format import INTEGER, Domain, Format
-from tinyhil.formats.window import granule_of, place
+from tinyhil.formats.quire import granule_of, place
 from tinyhil.graph import Node
 from tinyhil.kernel import Kernel
-from tinyhil.lowering import Lowering, domain_of, loaded
+from tinyhil.lowering_context import Lowering, domain_of, loaded
 from tinyhil.ops import affine, channels
 from tinyhil.ops.limits import ADDEND, limit_of
 from tinyhil.ops.operator import accumulator_bits, refuse

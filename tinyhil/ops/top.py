@@ -14,7 +14,7 @@ from tinyhil.arithmetic import like
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
-from tinyhil.lowering import Lowering
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, by_domain
 from tinyhil.program import Op
 

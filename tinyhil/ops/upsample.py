@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.arithmetic import rounded, sum_of_products
-from tinyhil.formats import window as sums
+from tinyhil.formats import quire as sums
 from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import CODED, INTEGER, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.kernel import QUIRE
-from tinyhil.lowering import Lowering, domain_of, loaded
+from tinyhil.lowering_context import Lowering, domain_of, loaded
 from tinyhil.ops import window
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain, refuse
 from tinyhil.ops.sums import Constant, joining, proven

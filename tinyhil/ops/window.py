@@ -42,13 +42,16 @@ class Window:
 
     @property
     def pixels(self) -> int:
+        """Places of the window: elements of one output plane."""
         return self.out_height * self.out_width
 
     @property
     def positions(self) -> int:
+        """Elements under the window in one plane."""
         return self.kernel_y * self.kernel_x
 
     def params(self) -> dict[str, int]:
+        """The fields by name, as an operation carries them."""
         return asdict(self)
 
     def rows(self) -> np.ndarray:
@@ -56,6 +59,7 @@ class Window:
         return _along(self.out_height, self.kernel_y, self.stride_y, self.pad_y, self.dilation_y)
 
     def columns(self) -> np.ndarray:
+        """Columns of the input (out_width, kernel_x) under each place of the window; outside of it is padding."""
         return _along(self.out_width, self.kernel_x, self.stride_x, self.pad_x, self.dilation_x)
 
     def patches(self, planes: np.ndarray, padding: float) -> np.ndarray:

@@ -30,6 +30,7 @@ class Mapped:
 
     @staticmethod
     def on(hardware: Hardware, weight_bits: int, input_bits: int, ticks: int = 0) -> Mapped:
+        """An operation of these widths on the crossbars of `hardware`."""
         h = hardware
         return Mapped(h.rows, h.cell_bits, h.dac_bits, h.adc_bits, weight_bits, input_bits, ticks)
 
@@ -40,6 +41,7 @@ class Mapped:
 
     @property
     def is_exact(self) -> bool:
+        """The converter has bits enough for every sum of a column."""
         return self.step_bits == 0
 
 

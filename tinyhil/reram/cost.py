@@ -44,14 +44,17 @@ class Cost:
 
     @cached_property
     def latency_us(self) -> float:
+        """Microseconds of all layers, one after the other."""
         return sum(layer.latency_us for layer in self.layers)
 
     @cached_property
     def energy_uj(self) -> float:
+        """Microjoules of all layers."""
         return sum(layer.energy_uj for layer in self.layers)
 
     @cached_property
     def crossbars(self) -> int:
+        """Arrays that hold all layers at once."""
         return sum(layer.crossbars for layer in self.layers)
 
     @cached_property

@@ -46,11 +46,6 @@ class Hardware:
                 raise ConfigError(f"crossbars: {name} {getattr(self, name)} is out of range, 1 to {most} are modelled")
 
     @property
-    def exact_adc_bits(self) -> int:
-        """Bits that tell every sum of a column apart: all cells full, all inputs highest."""
-        return column_bits(self.rows, self.cell_bits, self.dac_bits)
-
-    @property
     def read_ns(self) -> float:
         """One cycle: the array, or its converter if that takes longer for all columns."""
         return max(self.cycle_ns, self.rows / self.adc_gsps)

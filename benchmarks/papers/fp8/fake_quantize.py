@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.agreement.constants import output_axis
 from tinyhil.agreement.spread import LINEAR
+from tinyhil.agreement.stored_constants import output_axis
 from tinyhil.clipping import LEFT_OUT, LITERAL_LIMIT, sketch
 from tinyhil.evaluate import evaluate, replay
 from tinyhil.formats import named

@@ -13,10 +13,10 @@ from benchmarks.papers.paper import Cell, Claim, Row, Rows, Verdict, table, unde
 from benchmarks.search.tables import measured
 from tinyhil import data
 from tinyhil.assignment import Assignment
-from tinyhil.calibrate import Ranges, load_ranges
+from tinyhil.calibrate import Ranges
 from tinyhil.errors import HilError
-from tinyhil.frontend.load import load_model
 from tinyhil.graph import Graph
+from tinyhil.harness.job import open_model
 from tinyhil.harness.search.task import placed
 from tinyhil.harness.zoo import find_model
 from tinyhil.lower import lower
@@ -45,10 +45,8 @@ def quick() -> Iterator[Cell]:
 
 @cache
 def _model(name: str) -> tuple[Graph, Ranges]:
-    source = find_model(name)
-    model = load_model(source.path)
-    assert source.ranges is not None
-    return model.graph, load_ranges(source.ranges, model.sha256)
+    opened = open_model(name)
+    return opened.model.graph, opened.required_ranges(None)
 
 
 def _eight_bits(name: str) -> Row:

@@ -38,6 +38,26 @@ void guard_stack() {
 
 }  // namespace
 
+// What the linker script has placed elsewhere than in flash, 64 bits at a time: the unit of a TCM's error correction.
+#ifdef HIL_COPIES
+#define HIL_COPY(what) \
+    "ldr r0, =_copied_" what "_from\n\t" \
+    "ldr r1, =_copied_" what "\n\t" \
+    "ldr r2, =_copied_" what "_end\n\t" \
+    "cmp r0, r1\n\t" \
+    "beq 3f\n" \
+    "2:\n\t" \
+    "cmp r1, r2\n\t" \
+    "beq 3f\n\t" \
+    "ldrd r3, r4, [r0], #8\n\t" \
+    "strd r3, r4, [r1], #8\n\t" \
+    "b 2b\n" \
+    "3:\n\t"
+#define HIL_COPY_ALL HIL_COPY("code") HIL_COPY("hot") HIL_COPY("rodata")
+#else
+#define HIL_COPY_ALL
+#endif
+
 // Before any C code: everything between the guard and the stack pointer is painted.
 extern "C" __attribute__((naked, noreturn)) void reset_handler() {
     __asm__ volatile("ldr r0, =_heap_start\n\t"
@@ -47,8 +67,7 @@ extern "C" __attribute__((naked, noreturn)) void reset_handler() {
                      "cmp r0, r1\n\t"
                      "itt lo\n\t"
                      "strlo r2, [r0], #4\n\t"
-                     "blo 1b\n\t"
-                     "b start\n\t"
+                     "blo 1b\n\t" HIL_COPY_ALL "b start\n\t"
                      ".ltorg" ::"i"(PAINT));
 }
 

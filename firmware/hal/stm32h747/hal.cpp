@@ -1,15 +1,12 @@
-// STM32H747 and H745, Cortex-M7 core, on the 64 MHz internal oscillator: caches, and the USART behind the ST-LINK's port:
+// STM32H747 and H745, Cortex-M7 core: clock (clock.hpp), caches, and the USART behind the ST-LINK's port:
 // USART1 on PA9/PA10 of the Discovery board, USART3 on PD8/PD9 of the Nucleo (HIL_UART_USART3).
 // Register addresses and bits: reference manual RM0399, chapters RCC, GPIO and USART.
-//
-// The PWR registers are touched only if boards.yaml says how the board is wired (HIL_SUPPLY_SMPS, HIL_SUPPLY_LDO): a
-// wrong choice takes the core supply away and can leave the board unable to be flashed. At 64 MHz the reset state, both
-// regulators on, runs on every board.
 #include "firmware/hal/hal.hpp"
 
 #include "firmware/hal/cortexm/reg.hpp"
 #include "firmware/hal/cortexm/sections.hpp"
 #include "firmware/hal/cortexm/startup.hpp"
+#include "firmware/hal/stm32h747/clock.hpp"
 
 namespace usart {
 #ifdef HIL_UART_USART3
@@ -32,7 +29,7 @@ using usart::set_field;
 
 namespace {
 
-constexpr uint32_t CLOCK_HZ = 64000000, BAUD = HIL_BAUD;
+uint32_t core_hz;
 
 #ifdef HIL_UART_USART3
 constexpr uint32_t USART_IRQ = 39, TX_PIN = 8, PORT_GATE = 3, USART_GATE = 18;
@@ -42,24 +39,6 @@ constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244E8;  // APB1LE
 constexpr uint32_t USART_IRQ = 37, TX_PIN = 9, PORT_GATE = 0, USART_GATE = 4;
 constexpr uint32_t GPIO_MODER = 0x58020000, GPIO_PUPDR = 0x5802000C, GPIO_AFRH = 0x58020024;
 constexpr uint32_t RCC_AHB4ENR = 0x580244E0, RCC_APBENR = 0x580244F0;  // APB2ENR
-#endif
-
-// PWR_CR3 takes one write after power-on and keeps it through every reset (RM0399, PWR_CR3).
-#if defined(HIL_SUPPLY_SMPS) || defined(HIL_SUPPLY_LDO)
-void choose_supply() {
-    constexpr uint32_t PWR_CSR1 = 0x58024804, PWR_CR3 = 0x5802480C, ACTVOSRDY = 1u << 13;
-    constexpr uint32_t LDOEN = 1u << 1, SMPSEN = 1u << 2, FIELDS = 0x3F;  // and BYPASS, SMPSEXTHP, SMPSLEVEL
-#ifdef HIL_SUPPLY_SMPS
-    constexpr uint32_t chosen = SMPSEN;
-#else
-    constexpr uint32_t chosen = LDOEN;
-#endif
-    const uint32_t found = reg(PWR_CR3);
-    if ((found & FIELDS) == (LDOEN | SMPSEN)) reg(PWR_CR3) = (found & ~FIELDS) | chosen;
-    while (!(reg(PWR_CSR1) & ACTVOSRDY)) {}
-}
-#else
-void choose_supply() {}
 #endif
 
 void enable_instruction_cache() {
@@ -97,7 +76,7 @@ void start_uart() {
     set_field(GPIO_AFRH, 4 * (TX_PIN - 8), 8, 0x77);   // TX, and RX next to it: AF7
     set_field(GPIO_PUPDR, 2 * (TX_PIN + 1), 2, 1);     // pull-up on RX
     set_field(GPIO_MODER, 2 * TX_PIN, 4, 0xA);         // alternate function
-    usart::start((CLOCK_HZ + BAUD / 2) / BAUD);  // 556: 115108 Bd
+    usart::start((clocks::apb_hz(core_hz) + HIL_BAUD / 2) / HIL_BAUD);  // 868 of 100 MHz: 115207 Bd; 556 of 64 MHz: 115108 Bd
 }
 
 }  // namespace
@@ -106,7 +85,7 @@ extern "C" __attribute__((section(".isr_vector"), used)) constexpr auto vectors 
 
 void hal::init() {
     reg(cortexm::SCB_VTOR) = reinterpret_cast<uint32_t>(&vectors);
-    choose_supply();
+    core_hz = clocks::start();
     enable_instruction_cache();
     enable_data_cache();
     enable_regions();
@@ -115,3 +94,5 @@ void hal::init() {
     cortexm::init_sections();
     cortexm::enable_irq(USART_IRQ);
 }
+
+uint32_t hal::clock_hz() { return core_hz; }

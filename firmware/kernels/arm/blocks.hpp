@@ -13,6 +13,10 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+// As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
+// number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
+// are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
+constexpr Size in_pairs = 0;
 
 constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 
@@ -32,6 +36,16 @@ inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
         s.of[r][1] = add_products(add_products(s.of[r][1], even, x[1]), odd, x[3]);
     }
     x += 4;
+}
+// The same of a row and of both rows in pairs
+inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
+    for (Size n = 0; n < 2; ++n, w += 4, x += 2) {
+        const uint32_t both = word_at(w), row = even_bytes(both);
+        for (Size p = 0; p < 2; ++p) {
+            s.of[0][p] = add_products(s.of[0][p], row, x[p]);
+            s.of[1][p] = add_products(s.of[1][p], both, x[p]);
+        }
+    }
 }
 // One element of four rows and of two patches
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
@@ -68,8 +82,39 @@ __attribute__((always_inline)) inline void add_four(Sums<2> &s, const int8_t *&w
         :
         : "r4", "r5", "r6", "r8", "memory");
 }
+// 12 instructions for 16 products
+__attribute__((always_inline)) inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
+    uint32_t first, second;
+    asm("ldmia %[x]!, {r4, r5, r6, r8}\n"
+        "ldrd %[first], %[second], [%[w]], #8\n"
+        "smlad %[c], %[first], r4, %[c]\n"
+        "smlad %[d], %[first], r5, %[d]\n"
+        "sxtb16 %[first], %[first]\n"
+        "smlad %[c], %[second], r6, %[c]\n"
+        "smlad %[d], %[second], r8, %[d]\n"
+        "sxtb16 %[second], %[second]\n"
+        "smlad %[a], %[first], r4, %[a]\n"
+        "smlad %[b], %[first], r5, %[b]\n"
+        "smlad %[a], %[second], r6, %[a]\n"
+        "smlad %[b], %[second], r8, %[b]\n"
+        : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [x] "+r"(x), [w] "+r"(w),
+          [first] "=&r"(first), [second] "=&r"(second)
+        :
+        : "r4", "r5", "r6", "r8", "memory");
+}
 #elif !defined(__AVR__)
 inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portable::add_four(s, w, x); }
+inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portable::add_pairs(s, w, x); }
+#endif
+
+#ifndef __AVR__
+// The sum of a row and of the next one in pairs, and what the next one is of both; sums wrap around
+inline int32_t paired(int32_t row, int32_t next) {
+    return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8));
+}
+inline int32_t unpaired(int32_t row, int32_t both) {
+    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8;
+}
 #endif
 
 #if defined(__ARM_ARCH_7M__)
@@ -110,6 +155,25 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
             add_four(sums, w, x);
             add_four(sums, w, x);
         }
+    }
+};
+
+// The same in pairs
+template <>
+struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
+    static constexpr Size rows = 2;
+    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
+
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+        const Size steps = rounded_up(inner, 4);
+        const uint32_t *const end = x + steps;
+        for (Size p = 0; p < 2; ++p) sums.of[1][p] = paired(sums.of[0][p], sums.of[1][p]);
+        if (steps & 4) add_pairs(sums, w, x);
+        while (x != end) {
+            add_pairs(sums, w, x);
+            add_pairs(sums, w, x);
+        }
+        for (Size p = 0; p < 2; ++p) sums.of[1][p] = unpaired(sums.of[0][p], sums.of[1][p]);
     }
 };
 

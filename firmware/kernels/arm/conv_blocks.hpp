@@ -6,26 +6,44 @@
 
 namespace hil {
 
+// The outputs of a block of which one was clipped
+template <class Rounded, Size Rows, class Out, class Shift>
+__attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows> &sums, Size n, Size count,
+                                                          const Shift &shift) {
+    for (Size r = 0; r < count; ++r, out += plane) {
+        const auto &by = prepared(of_channel(shift, n + r));
+        out[0] = Rounded::again(sums.of[r][0], by);
+        out[apart] = Rounded::again(sums.of[r][1], by);
+    }
+}
+
 // Outputs [n, n + count) of two pixels, at `out` and `out + apart`
 template <class Tile, class Out, class B, class Shift, class BiasShift>
 __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const int8_t *w, const uint32_t *patches,
                                                             Size inner, const B &first, const B &second, Size n, Size count,
                                                             const Shift &shift, BiasShift bias_shift) {
+    using Rounded = Together<Out, PreparedOf<Shift>>;
     Sums<Tile::rows> sums;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r) {
         const Size of = n + (r < count ? r : 0);
-        sums.of[r][0] = start_of<int32_t>(first, of, bias_shift);
-        sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, of, bias_shift) : sums.of[r][0];
+        const int32_t before = Rounded::before(prepared(of_channel(shift, of)));
+        sums.of[r][0] = start_of<int32_t>(first, of, bias_shift) + before;
+        sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, of, bias_shift) + before : sums.of[r][0];
     }
     Tile::add(sums, w, patches, inner);
+    int32_t seen = 0;
+    Out *at = out;
 #pragma GCC unroll 4
-    for (Size r = 0; r < Tile::rows; ++r, out += plane) {
+    for (Size r = 0; r < Tile::rows; ++r, at += plane) {
         if (r >= count) break;
-        const auto &by = of_channel(shift, n + r);
-        out[0] = rounded<Out>(sums.of[r][0], by);
-        out[apart] = rounded<Out>(sums.of[r][1], by);
+        const auto &by = prepared(of_channel(shift, n + r));
+        at[0] = Rounded::of(sums.of[r][0], by, seen);
+        at[apart] = Rounded::of(sums.of[r][1], by, seen);
     }
+    if (__builtin_expect(!Rounded::any(seen), 1)) return;
+    const Sums<Tile::rows> held = sums;  // in memory here alone
+    block_again<Rounded>(out, apart, plane, held, n, count, shift);
 }
 
 template <class Weights, class Out, class B, class Shift, class BiasShift>

@@ -22,6 +22,18 @@ inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size word
         }
     }
 }
+// The same of four rows in pairs: the sums of the first and of both, of the third and of both
+inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    for (; words > 0; --words, x += 4) {
+        const uint32_t of_x[] = {even_bytes(word_at(x)), odd_bytes(word_at(x))};
+        for (Size n = 0; n < 4; ++n, w += 4) {
+            const uint32_t both = word_at(w);
+            int32_t *const sums = s.of + n / 2 * 2;
+            sums[0] = add_products(sums[0], even_bytes(both), of_x[n % 2]);
+            sums[1] = add_products(sums[1], both, of_x[n % 2]);
+        }
+    }
+}
 // `count` elements times `Rows` rows, of which an element each lies in turn
 template <Size Rows>
 inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
@@ -72,19 +84,57 @@ __attribute__((always_inline)) inline void add_words(Column<4> &s, const int8_t 
         : "r4", "r5", "r6", "r8", "cc", "memory");
 }
 #undef HIL_FOUR_ROWS
+// 16 instructions for 16 products, and two for the loop
+#define HIL_TWO_PAIRS \
+    "ldr %[x], [%[at]], #4\n" \
+    "ldmia %[w]!, {r4, r5, r6, r8}\n" \
+    "sxtb16 %[even], %[x]\n" \
+    "smlad %[b], r4, %[even], %[b]\n" \
+    "sxtb16 %[x], %[x], ror #8\n" \
+    "smlad %[d], r6, %[even], %[d]\n" \
+    "sxtb16 r4, r4\n" \
+    "smlad %[b], r5, %[x], %[b]\n" \
+    "sxtb16 r5, r5\n" \
+    "smlad %[d], r8, %[x], %[d]\n" \
+    "sxtb16 r6, r6\n" \
+    "smlad %[a], r4, %[even], %[a]\n" \
+    "sxtb16 r8, r8\n" \
+    "smlad %[c], r6, %[even], %[c]\n" \
+    "smlad %[a], r5, %[x], %[a]\n" \
+    "smlad %[c], r8, %[x], %[c]\n"
+__attribute__((always_inline)) inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) {
+    if (words == 0) return;
+    const int8_t *const end = x + 4 * words;
+    uint32_t value = words, even;
+    asm("tst %[x], #1\n"
+        "bne 2f\n"
+        ".balign 8\n"
+        "1:\n" HIL_TWO_PAIRS
+        "2:\n" HIL_TWO_PAIRS
+        "cmp %[at], %[end]\n"
+        "bne 1b\n"
+        : [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3]), [w] "+r"(w), [at] "+r"(x), [x] "+r"(value),
+          [even] "=&r"(even)
+        : [end] "r"(end)
+        : "r4", "r5", "r6", "r8", "cc", "memory");
+}
+#undef HIL_TWO_PAIRS
 #elif !defined(__AVR__)
 inline void add_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_words(s, w, x, words); }
+inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Size words) { portable::add_paired_words(s, w, x, words); }
 #endif
 
 #if defined(__ARM_ARCH_7M__)
-// 17 instructions for 8 products, or 9 for 4, and two for the loop over four elements
+// 17 instructions for 8 products, 9 for 4 or 5 for 2, and two for the loop over four elements
 #define HIL_NEXT_ROW(sum) \
     "ldrsb %[factor], [%[w]], #1\n" \
     "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
-#define HIL_FOUR_ROWS "ldrsb %[x], [%[at]], #1\n" HIL_NEXT_ROW("a") HIL_NEXT_ROW("b") HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
+#define HIL_TWO_ROWS "ldrsb %[x], [%[at]], #1\n" HIL_NEXT_ROW("a") HIL_NEXT_ROW("b")
+#define HIL_FOUR_ROWS HIL_TWO_ROWS HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
 #define HIL_EIGHT_ROWS HIL_FOUR_ROWS HIL_NEXT_ROW("e") HIL_NEXT_ROW("f") HIL_NEXT_ROW("g") HIL_NEXT_ROW("h")
 #define HIL_LOOP(step) ".balign 8\n1:\n" step step step step "cmp %[at], %[end]\nbne 1b\n"
-#define HIL_SUMS [a] "+r"(s.of[0]), [b] "+r"(s.of[1]), [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
+#define HIL_FIRST_SUMS [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
+#define HIL_SUMS HIL_FIRST_SUMS, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
 #define HIL_MORE_SUMS [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
 #define HIL_READS [w] "+r"(w), [at] "+r"(x), [x] "=&r"(value), [factor] "=&r"(factor)
 __attribute__((always_inline)) inline void add_elements(Column<8> &s, const int8_t *&w, const int8_t *x, Size count) {
@@ -99,7 +149,15 @@ __attribute__((always_inline)) inline void add_elements(Column<4> &s, const int8
     if (x != end) asm(HIL_LOOP(HIL_FOUR_ROWS) : HIL_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
     for (count &= 3; count > 0; --count) asm(HIL_FOUR_ROWS : HIL_SUMS, HIL_READS : : "memory");
 }
+__attribute__((always_inline)) inline void add_elements(Column<2> &s, const int8_t *&w, const int8_t *x, Size count) {
+    int32_t value, factor;
+    const int8_t *const end = x + (count & ~Size(3));
+    if (x != end) asm(HIL_LOOP(HIL_TWO_ROWS) : HIL_FIRST_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
+    for (count &= 3; count > 0; --count) asm(HIL_TWO_ROWS : HIL_FIRST_SUMS, HIL_READS : : "memory");
+}
 #undef HIL_NEXT_ROW
+#undef HIL_TWO_ROWS
+#undef HIL_FIRST_SUMS
 #undef HIL_FOUR_ROWS
 #undef HIL_EIGHT_ROWS
 #undef HIL_LOOP
@@ -113,24 +171,48 @@ inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Siz
 
 template <class Weights> struct OnePixel;
 
+// The elements after the last whole word of a row as a word
+inline uint32_t rest_of(const int8_t *x, Size inner) {
+    if (inner >= 4) return word_at(x + inner - 4) >> 8 * ((0 - inner) & 3);
+    uint32_t last = 0;
+    for (Size k = inner; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[k - 1]);
+    return last;
+}
+
 // Cortex-M7
 template <>
 struct OnePixel<Blocks<int8_t, 4, 4>> {
     static constexpr Size rows = 4;
-    template <Size Rows>
-    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+    static bool ends_in_twos(Size) { return false; }
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_words(sums, w, x, inner / 4);
         if ((inner & 3) == 0) return;
-        uint32_t last = 0;
-        for (Size k = inner & 3; k > 0; --k) last = last << 8 | static_cast<uint8_t>(x[(inner & ~Size(3)) + k - 1]);
+        const uint32_t last = rest_of(x, inner);
         add_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
     }
 };
 
-// Cortex-M3: eight rows, and four at a time where fewer are left
+// The same in pairs
+template <>
+struct OnePixel<Blocks<int8_t, 4, in_pairs>> {
+    static constexpr Size rows = 4;
+    static bool ends_in_twos(Size) { return false; }
+    __attribute__((always_inline)) static inline void add(Column<4> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = paired(sums.of[r], sums.of[r + 1]);
+        add_paired_words(sums, w, x, inner / 4);
+        if ((inner & 3) != 0) {
+            const uint32_t last = rest_of(x, inner);
+            add_paired_words(sums, w, reinterpret_cast<const int8_t *>(&last), 1);
+        }
+        for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = unpaired(sums.of[r], sums.of[r + 1]);
+    }
+};
+
+// Cortex-M3: eight rows; where fewer are left two or four at a time, whatever computes fewer rows of zeros (codegen/arrange.py)
 template <>
 struct OnePixel<Blocks<int8_t, 8, 1>> {
     static constexpr Size rows = 8;
+    static bool ends_in_twos(Size outputs) { return outputs % 4 == 1 || outputs % 4 == 2; }
     template <Size Rows>
     __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_elements(sums, w, x, inner);
@@ -146,37 +228,59 @@ __attribute__((noinline, noclone)) const int8_t *add_column(Column<Rows> &at, co
     return w;
 }
 
-// The outputs [n, n + count) after the last whole block, at most four; with rows of zeros after them
-template <class Tile, class Out, class B, class Shift, class BiasShift>
+// The outputs [n, n + count) after the last whole block, at most `Rows`; with rows of zeros after them
+template <class Tile, Size Rows, class Out, class B, class Shift, class BiasShift>
 const int8_t *last_outputs(Out *out, const int8_t *w, const int8_t *x, Size inner, const B &bias, Size n, Size count, const Shift &shift,
-                  BiasShift bias_shift) {
-    Column<4> sums = {};
+                           BiasShift bias_shift) {
+    using Rounded = Together<Out, PreparedOf<Shift>>;
+    Column<Rows> sums = {};
 #pragma GCC unroll 1
-    for (Size r = 0; r < count; ++r) sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift);
+    for (Size r = 0; r < count; ++r) {
+        sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(prepared(of_channel(shift, n + r)));
+    }
     w = add_column<Tile>(sums, w, x, inner);
 #pragma GCC unroll 1
-    for (Size r = 0; r < count; ++r) out[n + r] = rounded<Out>(sums.of[r], of_channel(shift, n + r));
+    for (Size r = 0; r < count; ++r) {
+        const auto &by = prepared(of_channel(shift, n + r));
+        int32_t seen = 0;
+        out[n + r] = Rounded::of(sums.of[r], by, seen);
+        if (__builtin_expect(Rounded::any(seen), 0)) out[n + r] = Rounded::again(sums.of[r], by);
+    }
     return w;
+}
+template <class Tile, Size Rows, class Out, class B, class Shift, class BiasShift>
+void rest_of_row(Out *out, const int8_t *w, const int8_t *x, Size inner, const B &bias, Size n, Size outputs, const Shift &shift,
+                 BiasShift bias_shift) {
+    for (; n < outputs; n += Rows) {
+        const Size left = outputs - n;
+        w = last_outputs<Tile, Rows>(out, w, x, inner, bias, n, left < Rows ? left : Rows, shift, bias_shift);
+    }
 }
 
 template <class Weights, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_row(Out *out, Weights weights, const int8_t *x, B bias, Size outputs, Size inner, Shift shift,
                                                        BiasShift bias_shift) {
     using Tile = OnePixel<Weights>;
+    using Rounded = Together<Out, PreparedOf<Shift>>;
     const int8_t *w = weights.at;
     Size n = 0;
     for (; n + Tile::rows <= outputs; n += Tile::rows) {
         Column<Tile::rows> sums;
-#pragma GCC unroll 4
-        for (Size r = 0; r < Tile::rows; ++r) sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift);
+#pragma GCC unroll 8
+        for (Size r = 0; r < Tile::rows; ++r) {
+            sums.of[r] = start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(prepared(of_channel(shift, n + r)));
+        }
         w = add_column<Tile>(sums, w, x, inner);
-#pragma GCC unroll 4
-        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = rounded<Out>(sums.of[r], of_channel(shift, n + r));
+        int32_t seen = 0;
+#pragma GCC unroll 8
+        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = Rounded::of(sums.of[r], prepared(of_channel(shift, n + r)), seen);
+        if (__builtin_expect(!Rounded::any(seen), 1)) continue;
+#pragma GCC unroll 1
+        for (Size r = 0; r < Tile::rows; ++r) out[n + r] = Rounded::again(sums.of[r], prepared(of_channel(shift, n + r)));
     }
-    for (; n < outputs; n += 4) {
-        const Size left = outputs - n;
-        w = last_outputs<Tile>(out, w, x, inner, bias, n, left < 4 ? left : 4, shift, bias_shift);
-    }
+    constexpr Size fewest = Tile::rows > 4 ? 2 : 4;
+    if (Tile::ends_in_twos(outputs)) rest_of_row<Tile, fewest>(out, w, x, inner, bias, n, outputs, shift, bias_shift);
+    else rest_of_row<Tile, 4>(out, w, x, inner, bias, n, outputs, shift, bias_shift);
 }
 
 template <class Acc, class Out, Size Rows, Size Step, class B, class Shift, class BiasShift>

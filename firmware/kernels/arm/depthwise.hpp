@@ -24,6 +24,8 @@ inline Size line_bytes(const Window &w) { return rounded_up(rounded_up(w.out_wid
 struct PlainRow {
     int32_t left, middle, right;
     PlainRow(int32_t l, int32_t m, int32_t r) : left(l), middle(m), right(r) {}
+    int32_t of(int32_t t0, int32_t t1, int32_t t2, int32_t sum) const { return sum + left * t0 + middle * t1 + right * t2; }
+    int32_t of(const int8_t *x) const { return of(x[0], x[1], x[2], 0); }
     template <Size Stride>
     void add(int32_t &a, int32_t &b, const int8_t *x) const {
         const int32_t t0 = x[0], t1 = x[1], t2 = x[2], t3 = x[3];
@@ -46,8 +48,10 @@ struct PairedRow {
 };
 #if defined(__ARM_FEATURE_DSP) || defined(HIL_DSP_PORTABLE)
 using KernelRow = PairedRow;
+constexpr bool by_columns = false;
 #else
 using KernelRow = PlainRow;
+constexpr bool by_columns = true;
 #endif
 
 // ---- lines
@@ -81,12 +85,14 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *l
     const Size bytes = line_bytes(w), width = w.out_width;
     const KernelRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
         third(weights[6], weights[7], weights[8]);
-    const auto start = [&](Size pixel) { return start_of<int32_t>(at_pixel(bias, pixel), 0, bias_shift); };
+    using Rounded = Together<Out, Shift>;
+    const int32_t before = Rounded::before(shift);
+    const auto start = [&](Size pixel) { return start_of<int32_t>(at_pixel(bias, pixel), 0, bias_shift) + before; };
     const int32_t same = VariesByPixel<B>::value ? 0 : start(0);
     for (Size end = y + rows; y < end; ++y, lines += w.stride_y * bytes) {
         Out *at = out + y % l.out_ring * l.out_row;
         const int8_t *x = lines;
-        int32_t a, b;
+        int32_t a, b, seen;
         const auto add = [&] {
             first.template add<Stride>(a, b, x);
             second.template add<Stride>(a, b, x + bytes);
@@ -97,13 +103,57 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *l
             a = VariesByPixel<B>::value ? start(pixel) : same;
             b = VariesByPixel<B>::value ? start(pixel + 1) : same;
             add();
-            at[0] = rounded<Out>(a, shift);
-            at[1] = rounded<Out>(b, shift);
+            seen = 0;
+            at[0] = Rounded::of(a, shift, seen);
+            at[1] = Rounded::of(b, shift, seen);
+            if (__builtin_expect(Rounded::any(seen), 0)) {
+                at[0] = Rounded::again(a, shift);
+                at[1] = Rounded::again(b, shift);
+            }
         }
         if ((width & 1) == 0) continue;
         a = b = VariesByPixel<B>::value ? start(y * width + width - 1) : same;
         add();
-        at[0] = rounded<Out>(a, shift);
+        seen = 0;
+        at[0] = Rounded::of(a, shift, seen);
+        if (__builtin_expect(Rounded::any(seen), 0)) at[0] = Rounded::again(a, shift);
+    }
+}
+
+// The same with a stride of 1, column by column: a row of the window counts for three results below each other, so every element
+// of a column is loaded once. For chips that multiply one element at a time.
+template <class Out, class B, class Shift, class BiasShift>
+__attribute__((noinline, noclone)) void depthwise_columns(Out *out, const int8_t *lines, Size y, Size rows, const int8_t *weights,
+                                                          const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
+    using Rounded = Together<Out, Shift>;
+    const Size bytes = line_bytes(l.window), width = l.window.out_width;
+    const PlainRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
+        third(weights[6], weights[7], weights[8]);
+    const auto start = [&](Size pixel) { return start_of<int32_t>(at_pixel(bias, pixel), 0, bias_shift) + Rounded::before(shift); };
+    const int32_t same = VariesByPixel<B>::value ? 0 : start(0);
+    out += y % l.out_ring * l.out_row;
+    for (Size column = 0; column < width; ++column) {
+        Size pixel = y * width + column;
+        const auto next = [&](bool is_within) {
+            if (!VariesByPixel<B>::value) return same;
+            const int32_t sum = is_within ? start(pixel) : 0;
+            pixel += width;
+            return sum;
+        };
+        const int8_t *x = lines + column;
+        int32_t upper = next(true) + first.of(x) + second.of(x + bytes);
+        int32_t middle = next(rows > 1) + first.of(x + bytes);
+        x += 2 * bytes;
+        Out *at = out + column;
+        for (Size left = rows; left > 0; --left, x += bytes, at += l.out_row) {
+            const int32_t t0 = x[0], t1 = x[1], t2 = x[2];
+            const int32_t sum = third.of(t0, t1, t2, upper);
+            int32_t seen = 0;
+            *at = Rounded::of(sum, shift, seen);
+            if (__builtin_expect(Rounded::any(seen), 0)) *at = Rounded::again(sum, shift);
+            upper = second.of(t0, t1, t2, middle);
+            middle = first.of(t0, t1, t2, next(left > 2));
+        }
     }
 }
 
@@ -115,11 +165,14 @@ void depthwise(Out *out, int8_t *lines, Size begin, Size end, const int8_t *weig
     const uint32_t pads = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
-        const auto by = at_run_time(of_channel(shift, c));
-        for (Size y = begin; y < end; y += rows_of_a_band) {
-            const Size rows = end - y < rows_of_a_band ? end - y : rows_of_a_band;
+        const auto by = prepared(at_run_time(of_channel(shift, c)));
+        for (Size y = begin, rows; y < end; y += rows) {
+            const Size to_the_end = end - y, to_the_edge = l.out_ring - y % l.out_ring;
+            const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;
+            rows = most < rows_of_a_band ? most : rows_of_a_band;
             copy_lines(lines, x, l, y, rows, pads);
-            if (w.stride_x == 1) depthwise_rows<1>(out, lines, y, rows, weights, bias, l, by, add);
+            if (by_columns && w.stride_x == 1 && w.stride_y == 1) depthwise_columns(out, lines, y, rows, weights, bias, l, by, add);
+            else if (w.stride_x == 1) depthwise_rows<1>(out, lines, y, rows, weights, bias, l, by, add);
             else depthwise_rows<2>(out, lines, y, rows, weights, bias, l, by, add);
         }
     }

@@ -64,7 +64,11 @@ inline int32_t upper_product(int32_t a, int32_t b) {
     return upper;
 }
 #elif !defined(__AVR__)
-inline int32_t upper_product(int32_t a, int32_t b) { return portable::upper_product(a, b); }
+// no 64-bit half to add: the bit that decides is the highest of the lower half
+inline int32_t upper_product(int32_t a, int32_t b) {
+    const int64_t whole = int64_t(a) * b;
+    return static_cast<int32_t>(whole >> 32) + static_cast<int32_t>(static_cast<uint32_t>(whole) >> 31);
+}
 inline uint32_t even_bytes(uint32_t word) { return portable::even_bytes(word); }
 inline uint32_t odd_bytes(uint32_t word) { return portable::odd_bytes(word); }
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }

@@ -42,6 +42,16 @@ __attribute__((noinline, noclone)) void copy_window(int8_t *to, const int8_t *x,
     const Position right = column + static_cast<Position>((w.kernel_x - 1) * w.dilation_x);
     const bool within = column >= 0 && right < width && w.dilation_x == 1;
     Position y = origin(pixel.y, w.stride_y, w.pad_y);
+    const bool is_whole = y >= 0 && y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height) && w.dilation_y == 1;
+    if (within && is_whole && w.kernel_x == 3 && l.x_ring == w.height) {  // nothing hangs over, no slot comes again
+        const int8_t *row = x + static_cast<Size>(y) * l.x_row + column;
+        const bool by_words = Step == 1 && column + 3 < width;
+        for (Size k = w.kernel_y; k > 0; --k, row += l.x_row) {
+            if (by_words) to = copy_words(to, row, w.channels, l.x_plane);
+            else to = copy_stretches<Step>(to, row, w.channels, l.x_plane, 3);
+        }
+        return;
+    }
     for (Size k = 0; k < w.kernel_y; ++k, y += static_cast<Position>(w.dilation_y)) {
         const Size count = w.channels * w.kernel_x;
         if (y < 0 || y >= static_cast<Position>(w.height)) {
@@ -107,6 +117,9 @@ struct PatchesOf<Blocks<int8_t, 2, 4>> {
         expand(to, first, second, inner);
     }
 };
+
+template <>
+struct PatchesOf<Blocks<int8_t, 2, in_pairs>> : PatchesOf<Blocks<int8_t, 2, 4>> {};
 
 template <>
 struct PatchesOf<Blocks<int8_t, 4, 1>> {

@@ -5,14 +5,14 @@
 
 namespace hil {
 
-namespace twin {
+namespace portable {
 
 // sum * multiplier * 2^(shift - 31), eight bits below the point kept, and 3 of their units more: within 3 of that number
 inline __int24 near_units(__int24 sum, int32_t multiplier, int8_t shift) {
     return static_cast<__int24>(((static_cast<int64_t>(sum) * multiplier) >> (23 - shift)) + 0x83);
 }
 
-}  // namespace twin
+}  // namespace portable
 
 template <class Out, bool Once>
 __attribute__((noinline, cold)) Out rescaled_exactly(int32_t sum, Flash<int32_t> multiplier, Flash<int8_t> shift, int16_t zero) {

@@ -14,6 +14,8 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+// In the place of `Step`: one element, whose products are left out where it is 0.
+constexpr Size unless_zero = 0;
 
 namespace portable {
 
@@ -45,17 +47,17 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     "adc " middle ", r1\n" \
     "adc " high ", r20\n" top
 #define HIL_FOUR_OF_24 \
-    "ld r19, X+\n" HIL_ROW("r2", "r3", "r4", "") HIL_ROW("r6", "r7", "r8", "") HIL_ROW("r10", "r11", "r12", "") \
+    HIL_ROW("r2", "r3", "r4", "") HIL_ROW("r6", "r7", "r8", "") HIL_ROW("r10", "r11", "r12", "") \
     HIL_ROW("r14", "r15", "r16", "")
 #define HIL_FOUR_OF_32 \
-    "ld r19, X+\n" HIL_ROW("r2", "r3", "r4", "adc r5, r20\n") HIL_ROW("r6", "r7", "r8", "adc r9, r20\n") \
+    HIL_ROW("r2", "r3", "r4", "adc r5, r20\n") HIL_ROW("r6", "r7", "r8", "adc r9, r20\n") \
     HIL_ROW("r10", "r11", "r12", "adc r13, r20\n") HIL_ROW("r14", "r15", "r16", "adc r17, r20\n")
 // Two elements per round; an odd number of them begins with the second.
 #define HIL_ROUTINE(name, element) \
     __attribute__((naked, noinline)) inline void name() { \
         asm volatile("sbrc r22, 0\n" \
                      "rjmp 2f\n" \
-                     "1:\n" element "2:\n" element \
+                     "1: ld r19, X+\n" element "2: ld r19, X+\n" element \
                      "dec r24\n" \
                      "brne 1b\n" \
                      "dec r25\n" \
@@ -65,9 +67,33 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     }
 HIL_ROUTINE(add_rows_24, HIL_FOUR_OF_24)
 HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
+// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py, ZEROS).
+#define HIL_SPARSE_ROUTINE(name, element) \
+    __attribute__((naked, noinline)) inline void name() { \
+        asm volatile("sbrc r22, 0\n" \
+                     "rjmp 2f\n" \
+                     "rjmp 1f\n" \
+                     "3: adiw r30, 4\n" \
+                     "rjmp 2f\n" \
+                     "1: ld r19, X+\n" \
+                     "tst r19\n" \
+                     "breq 3b\n" element "2: ld r19, X+\n" \
+                     "tst r19\n" \
+                     "breq 4f\n" element "5: dec r24\n" \
+                     "brne 1b\n" \
+                     "dec r25\n" \
+                     "breq 6f\n" \
+                     "rjmp 1b\n" \
+                     "4: adiw r30, 4\n" \
+                     "rjmp 5b\n" \
+                     "6: clr r1\n" \
+                     "ret\n"); \
+    }
+HIL_SPARSE_ROUTINE(add_rows_sparse_24, HIL_FOUR_OF_24)
+HIL_SPARSE_ROUTINE(add_rows_sparse_32, HIL_FOUR_OF_32)
 
-#define HIL_ADD_ROWS(Acc, routine) \
-    __attribute__((always_inline)) inline void add_rows(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count) { \
+#define HIL_ADD_ROWS(name, Acc, routine) \
+    __attribute__((always_inline)) inline void name(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count) { \
         const Size pairs = (count + 1) >> 1; \
         register Acc a asm("r2") = sums[0]; \
         register Acc b asm("r6") = sums[1]; \
@@ -85,8 +111,10 @@ HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
         sums[2] = c; \
         sums[3] = d; \
     }
-HIL_ADD_ROWS(__int24, add_rows_24)
-HIL_ADD_ROWS(int32_t, add_rows_32)
+HIL_ADD_ROWS(add_rows, __int24, add_rows_24)
+HIL_ADD_ROWS(add_rows, int32_t, add_rows_32)
+HIL_ADD_ROWS(add_sparse_rows, __int24, add_rows_sparse_24)
+HIL_ADD_ROWS(add_sparse_rows, int32_t, add_rows_sparse_32)
 
 // The routine behind round_rows: sums as above to bytes in r3, r7, r11 and r15. They are moved by r24 bits, to the left or, if
 // bit 0 of r22 is set, to the right, until eight bits lie below the point; r25 is what is kept of negative ones (0 or 0xFF).
@@ -144,11 +172,11 @@ inline void round_rows(int8_t (&bytes)[4], const __int24 (&sums)[4], int shift, 
     register __int24 c asm("r10") = sums[2];
     register __int24 d asm("r14") = sums[3];
     register uint8_t by asm("r24") = static_cast<uint8_t>(shift > 8 ? shift - 8 : 8 - shift);
-    register uint8_t kept asm("r25") = negative;
+    register uint8_t sign asm("r25") = negative;
     register uint8_t right asm("r22") = shift > 8;
     asm volatile("%~call %x[routine]\n"
                  : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(by), "+m"(saturations)
-                 : "r"(kept), "r"(right), [routine] "i"(round_rows_routine)
+                 : "r"(sign), "r"(right), [routine] "i"(round_rows_routine)
                  : "r5", "r9", "r13", "r17", "r18", "r19");
     bytes[0] = static_cast<int8_t>(static_cast<__uint24>(a) >> 8);
     bytes[1] = static_cast<int8_t>(static_cast<__uint24>(b) >> 8);
@@ -163,6 +191,7 @@ inline void round_rows(int8_t (&bytes)[4], const __int24 (&sums)[4], int shift, 
 #undef HIL_FOR_SUMS
 
 #undef HIL_ADD_ROWS
+#undef HIL_SPARSE_ROUTINE
 #undef HIL_ROUTINE
 #undef HIL_FOUR_OF_32
 #undef HIL_FOUR_OF_24
@@ -201,8 +230,8 @@ __attribute__((noinline)) Acc add_row(Acc sum, Flash<int8_t> w, Ram<int8_t> x, S
     return sum;
 }
 
-// out[n * stride] = sum_k weights[n][k] * x[k] + bias[n] * 2^bias_shift for n in [0, outputs)
-template <class Acc, class Out, class B, class Shift, class BiasShift>
+// `Sparse`: many of x are 0. out[n * stride] = sum_k weights[n][k] * x[k] + bias[n] * 2^bias_shift for n in [0, outputs)
+template <class Acc, bool Sparse, class Out, class B, class Shift, class BiasShift>
 inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, B bias, Size outputs, Size inner, Shift shift,
                            BiasShift bias_shift) {
     const auto start = [&](Size n) { return start_of<Acc>(bias, n, bias_shift); };
@@ -210,7 +239,8 @@ inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x
     for (; n + 4 <= outputs; n += 4) {
         Acc sums[4] = {start(n), start(n + 1), start(n + 2), start(n + 3)};
         Ram<int8_t> at = x;
-        add_rows(sums, w, at, inner);
+        if (Sparse) add_sparse_rows(sums, w, at, inner);
+        else add_rows(sums, w, at, inner);
         FourResults<Acc, Out, Shift>::store(out, stride, sums, shift, n);
         out += 4 * stride;
     }

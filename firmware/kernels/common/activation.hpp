@@ -21,9 +21,9 @@ inline int32_t interpolate(Table table, Position position, Bits fraction_bits) {
 
 template <class Table, class Drop, class Bits, class Lift>
 inline int32_t half_sigmoid(Table table, uint16_t magnitude, Drop drop, Bits fraction_bits, Lift lift) {
-    const uint16_t kept = int(drop) > 15 ? 0 : static_cast<uint16_t>(magnitude >> (int(drop) & 15));
-    if (int(lift) == 0) return interpolate(table, kept, fraction_bits);
-    return interpolate(table, static_cast<uint32_t>(kept) << int(lift), fraction_bits);
+    const uint16_t reduced = int(drop) > 15 ? 0 : static_cast<uint16_t>(magnitude >> (int(drop) & 15));
+    if (int(lift) == 0) return interpolate(table, reduced, fraction_bits);
+    return interpolate(table, static_cast<uint32_t>(reduced) << int(lift), fraction_bits);
 }
 
 template <class T>

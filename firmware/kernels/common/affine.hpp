@@ -16,13 +16,13 @@ template <class Multipliers, class Shifts, bool Once>
 struct Channels {
     Multipliers multipliers;
     Shifts shifts;
-    int16_t zero;
+    int zero;
 };
 template <bool Once>
 struct Rescale {
     int32_t multiplier;
     int shift;
-    int16_t zero;
+    int zero;
 };
 template <class M, class S, bool Once>
 inline Rescale<Once> of_channel(const Channels<M, S, Once> &c, Size n) {
@@ -44,51 +44,70 @@ inline Out requantize(Number sum, Rescale<Once> r) {
 #include "firmware/kernels/avr/affine_rows_avr.hpp"
 namespace hil {
 #else
-// The same for sums below 2^30 (codegen/arrange.py) and factors below 1/4, as nearly all are
+// The same for sums below 2^30 (codegen/arrange.py) and factors between 2^-23 and 1/4, as nearly all are: zero and the last half
+// join before the last shift. What others become is beyond every format, so that they are rounded `again`.
+template <bool Once>
+struct Scaling {
+    int32_t multiplier, addend, right, beyond;
+    Rescale<Once> whatever;
+};
+constexpr int32_t most_right = 22;
+template <bool Once>
+__attribute__((always_inline)) inline Scaling<Once> prepared(const Rescale<Once> &r) {
+    const int32_t right = -r.shift - (Once ? 1 : 0);  // one of them halves a number that is rounded already
+    if (static_cast<uint32_t>(right - 1) >= most_right) return {0, 1 << 30, 1, 128, r};
+    return {r.multiplier, (2 * r.zero + 1) * (int32_t(1) << (right - 1)), right, 0, r};
+}
+inline int32_t scaled_sum(int32_t sum, const Scaling<false> &by) {
+    const int32_t high = upper_product(2 * sum, by.multiplier);
+    return (high + (high >> 31) + by.addend) >> by.right;
+}
+inline int32_t scaled_sum(int32_t sum, const Scaling<true> &by) {
+    return (static_cast<int32_t>((static_cast<int64_t>(sum) * by.multiplier) >> 32) + by.addend) >> by.right;
+}
 template <class Out, bool Once>
-__attribute__((noinline, noclone, cold)) Out rounded_whatever(int32_t sum, Rescale<Once> r) {
-    return requantize<Out>(sum, r);
+inline Out rounded(int32_t sum, const Scaling<Once> &by) {
+    return requantize<Out>(sum, by.whatever);
 }
-template <class Out>
-__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<false> &r) {
-    const int right = ~r.shift;
-    if (right < 0) return rounded_whatever<Out>(sum, r);
-    const int32_t high = upper_product(2 * sum, r.multiplier);
-    return limited<Out>(r.zero + ((((high + (high >> 31)) >> right) + 1) >> 1));
-}
-template <class Out>
-__attribute__((always_inline)) inline Out rounded(int32_t sum, const Rescale<true> &r) {
-    const int right = -2 - r.shift;
-    if (right < 0) return rounded_whatever<Out>(sum, r);
-    const int32_t high = static_cast<int32_t>((static_cast<int64_t>(sum) * r.multiplier) >> 32);
-    return limited<Out>(r.zero + (((high >> right) + 1) >> 1));
-}
+template <class Out, bool Once>
+struct Together<Out, Scaling<Once>, true> {
+    static int32_t before(const Scaling<Once> &) { return 0; }
+    static Out of(int32_t sum, const Scaling<Once> &by, int32_t &seen) {
+        const int32_t value = scaled_sum(sum, by);
+        if (!Noted<Out>::all) seen |= by.beyond;
+        return Noted<Out>::of(value, seen);
+    }
+    static bool any(int32_t seen) { return seen > 127; }
+    __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const Scaling<Once> &by) {
+        return requantize<Out>(sum, by.whatever);
+    }
+};
 #endif
 
 template <class Acc, class Out, class W, class X, class B, class M, class S, class Zero>
 void dense_affine(Out *out, W weights, X x, B bias, M multipliers, S shifts, Size rows, Size outputs, Size inner, Zero zero) {
-    const Channels<M, S, true> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
+    const Channels<M, S, true> channels = {multipliers, shifts, int(zero)};
     dense_bias<Acc>(out, weights, x, bias, rows, outputs, inner, channels, Const<0>());
 }
 
 // Codes of which Zero stands for nothing: what windows are padded with
 template <class Code, int Zero>
-struct Skewed {
+struct AffineCode {
     Code code;
-    Skewed() : code(static_cast<Code>(Zero)) {}
-    Skewed(Code c) : code(c) {}
+    AffineCode() : code(static_cast<Code>(Zero)) {}
+    AffineCode(Code c) : code(c) {}
 };
 template <class Code, int Zero>
-inline Ram<Code> ram(const Skewed<Code, Zero> *p) {
+inline Ram<Code> ram(const AffineCode<Code, Zero> *p) {
     return {&p->code};
 }
 template <class Code, int Zero>
-struct PadsWithZero<Skewed<Code, Zero>> {
+struct PadsWithZero<AffineCode<Code, Zero>> {
     static constexpr bool value = false;
 };
 #ifndef __AVR__
 template <class Code, int Zero>
-struct PadCode<Skewed<Code, Zero>> {
+struct PadCode<AffineCode<Code, Zero>> {
     static constexpr int32_t value = Zero;
 };
 #endif
@@ -96,8 +115,8 @@ struct PadCode<Skewed<Code, Zero>> {
 template <class Acc, class Out, class T, class W, class X, class B, class M, class S, class Zero, int Pad>
 HIL_PER_LAYER void conv_affine(Out *out, T *patch, W weights, X x, B bias, M multipliers, S shifts, const Window &w, Size groups,
                                Size outputs, Zero zero, Const<Pad>) {
-    const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
-    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    const Channels<M, S, false> channels = {multipliers, shifts, int(zero)};
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
     convolve<Acc>(out, padded, weights, x, bias, w, groups, outputs, channels, Const<0>());
 }
 
@@ -152,6 +171,9 @@ void gather_rows_codes(Out *out, Table indices, X x, Size outer, Size chosen, Si
 
 template <class Acc, class Out, class X>
 void max_pool_codes(Out *out, X x, const Window &w) {
+#ifndef __AVR__
+    if (is_two_by_two(w)) return each_largest<Out>(out, x, w, [](Out *at, Out top) { *at = top; });
+#endif
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         Out top = plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)];
         each_element(plane, down, across, w, [&](Out code) { top = code > top ? code : top; });
@@ -182,8 +204,8 @@ void clamp_codes(Out *out, X x, Count count, int32_t low, int32_t high) {
 template <class Acc, class Out, class T, class Rows, class W, class X, class B, class M, class S, class Y, class Zero, int Pad>
 HIL_PER_LAYER void conv_affine_rows(Out *out, T *patch, Rows rows, W weights, X x, B bias, M multipliers, S shifts, Y, const RowWindow &l,
                                     Size groups, Size outputs, Zero zero, Const<Pad>) {
-    const Channels<M, S, false> channels = {multipliers, shifts, static_cast<int16_t>(int(zero))};
-    Skewed<T, Pad> *const padded = reinterpret_cast<Skewed<T, Pad> *>(patch);
+    const Channels<M, S, false> channels = {multipliers, shifts, int(zero)};
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
     convolve_rows<Acc>(out, padded, rows, weights, x, bias, l, groups, outputs, channels, Const<0>());
 }
 
@@ -206,6 +228,9 @@ void move_codes_rows(Out *out, Rows rows, X x, Y, const Lines &l, Size x_step) {
 
 template <class Acc, class Out, class Rows, class X, class Y>
 void max_pool_codes_rows(Out *out, Rows rows, X x, Y, const RowWindow &l) {
+#ifndef __AVR__
+    if (is_two_by_two(l.window)) return each_largest_of_rows<Out>(out, rows, x, l, [](Out *at, Out top) { *at = top; });
+#endif
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         Out top = plane[static_cast<Size>(down.at) % l.x_ring * l.x_row + static_cast<Size>(across.at)];
         each_element_of_lines(plane, l, down, across, [&](Out code) { top = code > top ? code : top; });

@@ -19,7 +19,7 @@ struct Factor {
     static constexpr int shift = Shift;
 };
 
-namespace twin {
+namespace portable {
 
 // start + left * A + right * B
 template <int32_t A, int32_t B>
@@ -27,9 +27,9 @@ inline int32_t sum_of_products(int32_t start, int8_t left, int8_t right) {
     return start + left * A + right * B;
 }
 
-}  // namespace twin
+}  // namespace portable
 #ifndef __AVR__
-using twin::sum_of_products;
+using portable::sum_of_products;
 #endif
 
 constexpr int64_t rounded_by(int64_t x, int right) { return (x + (int64_t(1) << (right - 1))) >> right; }

@@ -1,11 +1,11 @@
-// Decisions (tinyhil/ops/compare.py).
+// Decisions (tinyhil/ops/decisions.py).
 #pragma once
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/single.hpp"
 
 namespace hil {
 
-// In the order of tinyhil/ops/compare.py.
+// In the order of tinyhil/ops/decisions.py.
 enum Comparison { less, less_or_equal, equal, both, either };
 
 template <class Acc>

@@ -101,14 +101,16 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
 
 #ifdef __AVR__
 // Four outputs at a time (dense_avr.hpp)
-template <class Acc, class Out, class B, class Shift, class BiasShift>
-inline void channels_of_pixel(Out *out, Size pixels, Blocks<int8_t, 4, 1> weights, Ram<int8_t> patch, B bias, Size outputs, Size inner,
+template <class Acc, class Out, Size Step, class B, class Shift, class BiasShift>
+inline void channels_of_pixel(Out *out, Size pixels, Blocks<int8_t, 4, Step> weights, Ram<int8_t> patch, B bias, Size outputs, Size inner,
                               Shift shift, BiasShift bias_shift) {
-    rows_of_blocks<Acc>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
+    rows_of_blocks<Acc, Step == unless_zero>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
 }
 // Depthwise layers have no blocks of rows.
-inline void accumulate(__int24 &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
-inline void accumulate(int32_t &, Blocks<int8_t, 4, 1>, Ram<int8_t>, Size) {}
+template <Size Step>
+inline void accumulate(__int24 &, Blocks<int8_t, 4, Step>, Ram<int8_t>, Size) {}
+template <Size Step>
+inline void accumulate(int32_t &, Blocks<int8_t, 4, Step>, Ram<int8_t>, Size) {}
 #endif
 
 // An AVR gets one copy per layer, in which the window is constant: that is smaller and faster than one for all, whose

@@ -26,8 +26,8 @@ void curve(Out *out, Table table, X x, Size count, Size last, int drop, Bits fra
            L x_lift, H h_lift, Shift shift) {
     for (Size n = 0; n < count; ++n) {
         const int16_t value = x[n];
-        const uint32_t kept = drop > 15 ? 0 : static_cast<uint32_t>(magnitude(value)) >> drop;
-        const Acc h = static_cast<Acc>(between(table, kept << lift, fraction_bits, last)) * (static_cast<Acc>(1) << int(h_lift));
+        const uint32_t reduced = drop > 15 ? 0 : static_cast<uint32_t>(magnitude(value)) >> drop;
+        const Acc h = static_cast<Acc>(between(table, reduced << lift, fraction_bits, last)) * (static_cast<Acc>(1) << int(h_lift));
         const int sign = value < 0 ? below : above;
         Acc sum = sign == 0 ? 0 : sign < 0 ? -h : h;
         if (int(line) && value > 0) sum += static_cast<Acc>(value) * (static_cast<Acc>(1) << int(x_lift));

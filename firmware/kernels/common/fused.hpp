@@ -66,18 +66,18 @@ struct SquaredDifference<Quire<Bits, Low, Guard>> {
     }
 
 private:
-    template <class Mantissa, int Kept>
-    HIL_SHARED static Sum square(RealOf<Mantissa> difference, Const<Kept>) {
+    template <class Mantissa, int Significant>
+    HIL_SHARED static Sum square(RealOf<Mantissa> difference, Const<Significant>) {
         int16_t drop = 0;
-        for (auto more = magnitude_of(difference.mantissa) >> Kept; more != 0; more >>= 1) ++drop;
+        for (auto more = magnitude_of(difference.mantissa) >> Significant; more != 0; more >>= 1) ++drop;
         const bool lost = (difference.mantissa & ((Mantissa(1) << drop) - 1)) != 0;
-        const int32_t kept = static_cast<int32_t>(difference.mantissa >> drop) | static_cast<int32_t>(lost);
+        const int32_t significand = static_cast<int32_t>(difference.mantissa >> drop) | static_cast<int32_t>(lost);
         const int16_t exponent = static_cast<int16_t>(difference.exponent + drop);
-        if (Kept == 24 && (kept & 0x1FF) == 0) {  // the last of the 24 bits are zeros: 16 bits hold the others
-            const int16_t few = static_cast<int16_t>(kept >> 9);
+        if (Significant == 24 && (significand & 0x1FF) == 0) {  // the last of the 24 bits are zeros: 16 bits hold the others
+            const int16_t few = static_cast<int16_t>(significand >> 9);
             return Sum(Sum::template cut_short<31>(static_cast<int32_t>(few) * few, static_cast<int16_t>(2 * (exponent + 9))));
         }
-        return Sum(Sum::cut(static_cast<int64_t>(kept) * kept, static_cast<int16_t>(2 * exponent)));
+        return Sum(Sum::cut(static_cast<int64_t>(significand) * significand, static_cast<int16_t>(2 * exponent)));
     }
 };
 

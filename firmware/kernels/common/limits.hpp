@@ -72,6 +72,7 @@ struct Limited<NonNegative<int8_t>> {
 };
 namespace portable {
 inline int32_t clamped_to_byte(int32_t value) { return value < -128 ? -128 : value > 127 ? 127 : value; }
+inline int32_t clamped_to_unsigned_byte(int32_t value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 }  // namespace portable
 #ifdef __ARM_ARCH_ISA_THUMB
 inline int32_t clamped_to_byte(int32_t value) {
@@ -79,7 +80,13 @@ inline int32_t clamped_to_byte(int32_t value) {
     asm("ssat %0, #8, %1" : "=r"(clamped) : "r"(value));
     return clamped;
 }
+inline int32_t clamped_to_unsigned_byte(int32_t value) {
+    int32_t clamped;
+    asm("usat %0, #8, %1" : "=r"(clamped) : "r"(value));
+    return clamped;
+}
 #else
+inline int32_t clamped_to_unsigned_byte(int32_t value) { return portable::clamped_to_unsigned_byte(value); }
 inline int32_t clamped_to_byte(int32_t value) { return portable::clamped_to_byte(value); }
 #endif
 // What an activation limits is not counted; an end beyond the format is none.

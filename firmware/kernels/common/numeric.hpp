@@ -68,7 +68,7 @@ struct LongConst {
     constexpr operator int32_t() const { return N; }
 };
 
-// What such a number is to a kernel: by these names generated calls pass them (codegen/calls.py).
+// What such a number is to a kernel: by these names generated calls pass them (codegen/kernel_calls.py).
 template <int N>
 using ALift = Const<N>;
 template <int32_t N>

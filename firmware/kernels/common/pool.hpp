@@ -27,8 +27,44 @@ inline void each_element(X plane, const Span &down, const Span &across, const Wi
     }
 }
 
+#ifndef __AVR__
+// Whether every window is four elements that are there
+inline bool is_two_by_two(const Window &w) {
+    const bool is_plain = w.kernel_y == 2 && w.kernel_x == 2 && w.pad_y == 0 && w.pad_x == 0 && w.dilation_y == 1 && w.dilation_x == 1;
+    return is_plain && (w.out_height - 1) * w.stride_y + 2 <= w.height && (w.out_width - 1) * w.stride_x + 2 <= w.width;
+}
+// `use(out, largest)` for a row of results of such windows, between two rows of elements
+template <class Number, class Out, class X, class Use>
+inline void each_largest_of_four(Out *out, X upper, X lower, const Window &w, Use use) {
+    for (Size left = w.out_width; left > 0; --left, ++out, upper = upper + w.stride_x, lower = lower + w.stride_x) {
+        Number top = static_cast<Number>(upper[0]);
+        const auto join = [&](Number value) { top = value > top ? value : top; };
+        join(static_cast<Number>(upper[1]));
+        join(static_cast<Number>(lower[0]));
+        join(static_cast<Number>(lower[1]));
+        use(out, top);
+    }
+}
+// `use(out, largest)` for every result of such windows over whole planes
+template <class Number, class Out, class X, class Use>
+inline void each_largest(Out *out, X x, const Window &w, Use use) {
+    for (Size c = 0; c < w.channels; ++c, x = x + w.height * w.width) {
+        X row = x;
+        for (Size y = 0; y < w.out_height; ++y, row = row + w.stride_y * w.width, out += w.out_width) {
+            each_largest_of_four<Number>(out, row, row + w.width, w, use);
+        }
+    }
+}
+#endif
+
 template <class Acc, class Out, class X, class Shift>
 void max_pool(Out *out, X x, const Window &w, Shift shift) {
+#ifndef __AVR__
+    using Element = typename Compared<Acc>::type;
+    if (is_two_by_two(w)) {
+        return each_largest<Element>(out, x, w, [&](Out *at, Element top) { *at = requantize<Out>(static_cast<Acc>(top), shift); });
+    }
+#endif
     each_window(x, w, [&](X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)]);

@@ -1,4 +1,4 @@
-// Exact dot products of coded formats: an integer window of Bits bits whose lowest weighs 2^Low (tinyhil/formats/window.py
+// Exact dot products of coded formats: an integer window of Bits bits whose lowest weighs 2^Low (tinyhil/formats/quire.py
 // computes both). Each product is cut to floor(product / 2^Low). Guard = 0: the constants prove that no sum overflows.
 // Guard > 0: products saturate at +-(2^(Bits - 1 - Guard) - 1) and are counted; 2^Guard of them cannot overflow the sum.
 #pragma once

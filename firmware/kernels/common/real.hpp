@@ -100,7 +100,7 @@ template <class Mantissa>
 struct RealOf {
     Mantissa mantissa;
     int16_t exponent;
-    static constexpr int kept = sizeof(Mantissa) == 4 ? 30 : 60;
+    static constexpr int width = sizeof(Mantissa) == 4 ? 30 : 60;
 
     constexpr RealOf() : mantissa(0), exponent(0) {}
     constexpr RealOf(Mantissa m, int16_t e) : mantissa(m), exponent(e) {}
@@ -110,10 +110,10 @@ struct RealOf {
     template <class Other, class = typename EnableIf<(sizeof(Other) < sizeof(Mantissa))>::type, int = 0>
     RealOf(RealOf<Other> x) : mantissa(x.mantissa), exponent(x.exponent) {}
 
-    // x * 2^e in `kept` bits, the rest rounded to odd
-    HIL_SHARED static RealOf kept_of(int64_t x, int16_t e) {
+    // x * 2^e in `width` bits, the rest rounded to odd
+    HIL_SHARED static RealOf limited(int64_t x, int16_t e) {
         int drop = 0;
-        for (uint64_t m = magnitude_of(x) >> kept; m != 0; m >>= 1) ++drop;
+        for (uint64_t m = magnitude_of(x) >> width; m != 0; m >>= 1) ++drop;
         return {static_cast<Mantissa>(shift_to_odd(x, drop)), static_cast<int16_t>(e + drop)};
     }
 
@@ -135,7 +135,7 @@ struct RealOf {
             a = a.narrow();
             b = b.narrow();
         }
-        return kept_of(static_cast<int64_t>(a.mantissa) * b.mantissa, static_cast<int16_t>(a.exponent + b.exponent));
+        return limited(static_cast<int64_t>(a.mantissa) * b.mantissa, static_cast<int16_t>(a.exponent + b.exponent));
     }
 
     friend HIL_SHARED RealOf operator+(RealOf a, RealOf b) {
@@ -150,7 +150,7 @@ struct RealOf {
         }
         const int16_t high = a.exponent < b.exponent ? b.exponent : a.exponent;
         const int16_t low = a.exponent < b.exponent ? a.exponent : b.exponent;
-        return kept_of(x + shift_to_odd(y, high - low), high);
+        return limited(x + shift_to_odd(y, high - low), high);
     }
     friend HIL_SHARED RealOf operator-(RealOf a, RealOf b) { return a + -b; }
 

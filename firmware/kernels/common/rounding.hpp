@@ -58,6 +58,82 @@ inline Out rounded(int32_t sum, const int &shift) {
     return requantize<Out>(sum, at_run_time(shift));
 }
 
+// A rounding with what all of its sums share worked out: most are what they were
+inline const RightRounding &prepared(const RightRounding &r) { return r; }
+inline const Rounding &prepared(const Rounding &r) { return r; }
+inline int prepared(int shift) { return shift; }
+
+template <class T>
+struct Plainly {
+    using type = T;
+};
+template <class T>
+struct Plainly<const T &> {
+    using type = T;
+};
+template <class Shift>
+using PreparedOf = typename Plainly<decltype(prepared(of_channel(*static_cast<const Shift *>(nullptr), 0)))>::type;
+
+// The code of a value; above 127 in `seen` if it has to be clipped and counted, as every large value of `all` kinds is
+template <class Out>
+struct Noted {
+    static constexpr bool is_known = false;
+};
+template <>
+struct Noted<int8_t> {
+    static constexpr bool is_known = true, all = true;
+    static int8_t of(int32_t value, int32_t &seen) {
+        seen |= value ^ value >> 31;
+        return static_cast<int8_t>(value);
+    }
+};
+template <>
+struct Noted<NonNegative<int8_t>> {
+    static constexpr bool is_known = true, all = true;
+    static NonNegative<int8_t> of(int32_t value, int32_t &seen) {
+        value = clamped_to_unsigned_byte(value);
+        seen |= value;
+        return {static_cast<int8_t>(value)};
+    }
+};
+template <int32_t Low, int32_t High>
+struct Noted<Within<int8_t, Low, High>> {
+    static constexpr bool is_known = Low >= -128, all = High > 127;
+    static Within<int8_t, Low, High> of(int32_t value, int32_t &seen) {
+        if (High > 127) seen |= clamped_to_unsigned_byte(value);
+        if (Low == -128) value = clamped_to_byte(value);
+        else if (value < Low) value = Low;
+        if (High < 127 && value > High) value = High;
+        return {static_cast<int8_t>(value)};
+    }
+};
+
+// The sums of a block, rounded together: what none of them needs is asked once. `before` joins a sum where it starts, `of` makes a
+// code of a sum and notes in `seen` what it has to say; if `any` of them was clipped all are rounded anew by `again`.
+template <class Out, class Shift, bool IsKnown = Noted<Out>::is_known>
+struct Together {
+    static int32_t before(const Shift &) { return 0; }
+    static Out of(int32_t sum, const Shift &shift, int32_t &) { return rounded<Out>(sum, shift); }
+    static bool any(int32_t) { return false; }
+    static Out again(int32_t sum, const Shift &shift) { return rounded<Out>(sum, shift); }
+};
+template <class Out>
+struct Together<Out, RightRounding, true> {
+    static int32_t before(const RightRounding &r) { return r.half; }
+    static Out of(int32_t sum, const RightRounding &r, int32_t &seen) { return Noted<Out>::of(sum >> r.right, seen); }
+    static bool any(int32_t seen) { return seen > 127; }
+    __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const RightRounding &r) { return saturate<Out>(sum >> r.right); }
+};
+
+// Clipping the results of recurrent cells is common: each is asked for itself, which costs no more where nothing else limits it.
+template <>
+struct Together<int8_t, RightRounding, true> {
+    static int32_t before(const RightRounding &r) { return r.half; }
+    static int8_t of(int32_t sum, const RightRounding &r, int32_t &) { return limited<int8_t>(sum >> r.right); }
+    static bool any(int32_t) { return false; }
+    static int8_t again(int32_t sum, const RightRounding &r) { return limited<int8_t>(sum >> r.right); }
+};
+
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor { int32_t by; };
 constexpr int32_t factor_of(int shift) { return shift < 31 ? int32_t(1) << shift : 0; }

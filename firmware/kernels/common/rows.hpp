@@ -137,8 +137,29 @@ inline void each_element_of_lines(X x, const RowWindow &l, const Span &down, con
     });
 }
 
+#ifndef __AVR__
+// `use(out, largest)` for every result of windows of four elements that are there
+template <class Number, class Out, class Rows, class X, class Use>
+inline void each_largest_of_rows(Out *out, Rows rows, X x, const RowWindow &l, Use use) {
+    for (Size c = 0; c < l.window.channels; ++c, x = x + l.x_plane, out += l.out_plane) {
+        for (Size y = rows[0]; y < rows[1]; ++y) {
+            const Size first = y * l.window.stride_y;
+            const X upper = x + slot_of(first, l.x_ring) * l.x_row, lower = x + slot_of(first + 1, l.x_ring) * l.x_row;
+            each_largest_of_four<Number>(out + slot_of(y, l.out_ring) * l.out_row, upper, lower, l.window, use);
+        }
+    }
+}
+#endif
+
 template <class Acc, class Out, class Rows, class X, class Y, class Shift>
 HIL_PER_LAYER void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l, Shift shift) {
+#ifndef __AVR__
+    using Element = typename Compared<Acc>::type;
+    if (is_two_by_two(l.window)) {
+        return each_largest_of_rows<Element>(out, rows, x, l,
+                                             [&](Out *at, Element top) { *at = requantize<Out>(static_cast<Acc>(top), shift); });
+    }
+#endif
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
         using Number = typename Compared<Acc>::type;
         Number top = static_cast<Number>(plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);

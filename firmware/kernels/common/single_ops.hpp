@@ -1,4 +1,4 @@
-// Functions in single precision, and of 8-bit operands by table (tinyhil/ops/single.py).
+// Functions in single precision, and of 8-bit operands by table (tinyhil/ops/real_functions.py).
 #pragma once
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/single_functions.hpp"

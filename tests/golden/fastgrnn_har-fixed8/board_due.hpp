@@ -6,13 +6,14 @@
 
 namespace model {
 
-constexpr uint32_t clock_hz = 84000000;
 constexpr bool streamed = true;
 constexpr uint8_t slots = 2;
 constexpr uint32_t sample_bytes = 1152;
 constexpr uint16_t chunk_bytes = 126;
 constexpr uint16_t steps_per_chunk = 14;
 constexpr uint16_t step_bytes = 9;
+constexpr bool input_in_arena = false;
+inline uint8_t *sample_in_arena() { return nullptr; }
 
 constexpr uint16_t output_bytes = 6;
 constexpr uint32_t arena_bytes = 96;

@@ -1,0 +1,170 @@
+"""The call of one operation's kernel: operands, parameters by name, accumulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tinyhil.codegen.chains import Chain
+from tinyhil.codegen.identifiers import comment
+from tinyhil.codegen.profile_calls import kinds
+from tinyhil.formats.format import CODED, INTEGER, SINGLE
+from tinyhil.kernel import QUIRE
+from tinyhil.ops import KERNEL_BY_NAME
+from tinyhil.ops.rows import first_of
+from tinyhil.program import Op, Program, Role, Tensor
+from tinyhil.reram.array import Mapped
+
+LINE = 120  # characters of generated calls
+NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
+TERMS_THAT_PAY = 48
+OF_24_BITS = ("squared_distance",)  # what has loops for such sums whatever their length
+
+
+def operand_of(tensor: Tensor, name: str) -> str:
+    """How kernels read a tensor."""
+    if tensor.role not in (Role.CONSTANT, Role.TABLE):
+        return f"hil::ram({name})"
+    if tensor.blocks is not None and tensor.blocks.word:
+        return f"hil::binary_rows({name}, {tensor.blocks.axes[1]}, {int(tensor.format.largest)})"
+    if tensor.blocks is not None:
+        blocks = tensor.blocks
+        step = "hil::in_pairs" if blocks.paired else "hil::unless_zero" if blocks.sparse else blocks.step
+        return f"hil::blocks<{tensor.blocks.together}, {step}>({name})"
+    return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
+
+
+def on_crossbar(mapped: Mapped, weights: str) -> str:
+    """Weights as crossbars hold them (firmware/kernels/common/crossbar.hpp)."""
+    shape = (mapped.rows, mapped.cell_bits, mapped.dac_bits, mapped.adc_bits, mapped.weight_bits, mapped.input_bits)
+    return f"hil::on_crossbar<{', '.join(map(str, shape))}>({weights})"
+
+
+def loaded_operand(tensor: Tensor, name: str, as_codes: bool) -> str:
+    """An operand as its kernel computes with it: asymmetric integers outside their own kernels as floats."""
+    operand = operand_of(tensor, name)
+    return operand if as_codes or tensor.role == Role.TABLE else tensor.format.as_real(operand)
+
+
+def as_codes(op: Op, index: int) -> bool:
+    """Whether an operation takes operand `index` as codes, without decoding them."""
+    return index in KERNEL_BY_NAME[op.kernel].codes
+
+
+def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
+    """An operation's kernel call, with the proof of its accumulator in front of it."""
+    operands = [
+        loaded_operand(program.tensors[n], _from(op, at, names[n]), as_codes(op, at)) for at, n in enumerate(op.inputs)
+    ]
+    if op.crossbar:
+        operands[0] = on_crossbar(op.crossbar, operands[0])
+    scratch = [names[op.scratch]] if op.scratch else []
+    return call_of(program, op, result_of(op, names[op.output]), [*scratch, *operands])
+
+
+def _from(op: Op, index: int, name: str) -> str:
+    """An operand from where the rows begin that an operation reads."""
+    first = first_of(op, index)
+    return f"{name} + {first}" if first else name
+
+
+def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:
+    """The call of an operation's kernel; `operands` as C++ expressions, scratch in front of them."""
+    kernel = KERNEL_BY_NAME[op.kernel]
+    arguments = [result, *operands]
+    if kernel.struct is not None:
+        arguments.append(_record(*kernel.struct, op.params))
+    for param in kernel.params:
+        value = op.params[param]
+        out = program.tensors[op.output].format
+        rounding = out.result_shift(value) if param in kernel.rounds else None
+        is_static = param in kernel.static_params
+        arguments.append(rounding or (f"hil::{const_name(param)}<{value}>()" if is_static else f"/*{param}*/ {value}"))
+    accumulator = _accumulator(program, op)
+    lines = [f"hil::{kernel.template or op.kernel}<{accumulator}>({', '.join(arguments)});"]
+    if kernel.static_params:
+        lines.insert(0, f"// {comment(op.name)}: {_proof(op)}")
+    if op.crossbar is not None:
+        lines.insert(-1, f"hal::spend({op.crossbar.ticks});")
+    return lines
+
+
+def _record(kind: str, fields: Sequence[str], params: Mapping[str, int]) -> str:
+    """A record whose fields C++11 can only give in their order: named in comments."""
+    return f"hil::{kind}{{{', '.join(f'/*{name}*/ {params[name]}' for name in fields)}}}"
+
+
+def wrapped(line: str) -> list[str]:
+    """A statement of generated code in lines of at most LINE characters, where it has commas to break it at."""
+    if len(line) <= LINE or not line.endswith(");"):
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    lines: list[str] = []
+    row, depth = "", 0
+    for part in line.split(", "):
+        joint = ", " if depth else ",\n"  # arguments of templates stay together
+        row = f"{row}{joint}{part}" if row else part
+        depth += part.count("<") - part.count(">")
+    for argument in row.split(",\n"):
+        if lines and len(lines[-1]) + len(argument) + 2 <= LINE:
+            lines[-1] += f" {argument},"
+        else:
+            lines.append(f"{indent}    {argument}," if lines else f"{argument},")
+    return [*lines[:-1], lines[-1].removesuffix(",")]
+
+
+def const_name(param: str) -> str:
+    """What a number known at compile time is called in C++ (firmware/kernels/common/numeric.hpp)."""
+    return "ToPower" if param == "power" else "".join(word.capitalize() for word in param.split("_"))
+
+
+def signature_of(program: Program, item: Op | Chain) -> str:
+    """The call with the kinds of its operands instead of their names: equal ones make equal code."""
+    return "; ".join(
+        kernel_call(program, op, kinds(program))[-1] for op in (item.ops if isinstance(item, Chain) else (item,))
+    )
+
+
+def result_of(op: Op, name: str) -> str:
+    """Where an operation writes: with the limits of its activation, if it has one inside."""
+    limit = KERNEL_BY_NAME[op.kernel].limit
+    name = f"{name} + {op.params['out_first']}" if op.params.get("out_first") else name
+    ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
+    return f"hil::{limit}{ends}({name})" if limit else name
+
+
+def _accumulator(program: Program, op: Op) -> str:
+    """The C++ type an operation computes in."""
+    kernel = KERNEL_BY_NAME[op.kernel]
+    if op.domain == SINGLE:
+        return "float"
+    if op.domain == CODED and kernel.coded == QUIRE:
+        return f"hil::Quire<{op.accumulator_bits}, {op.low}, {op.guard}>"
+    if op.domain == CODED:
+        wide = any(program.tensors[name].format.storage_bytes == 4 for name in op.inputs)
+        return "hil::LongReal" if wide else "hil::Real"
+    bits = op.accumulator_bits
+    if kernel.is_sum:
+        terms = op.params.get("inner", op.params.get("kernel_y", 0) * op.params.get("kernel_x", 0))
+        narrow = (
+            terms >= TERMS_THAT_PAY
+            or op.kernel in OF_24_BITS
+            or any(program.tensors[name].blocks is not None for name in op.inputs)
+        )
+        return f"hil::Sum<{bits if narrow else max(bits, NARROW_SUM_BITS + 1)}>"
+    return f"hil::Wide<{bits}>"
+
+
+def _proof(op: Op) -> str:
+    """Why nothing overflows unnoticed."""
+    if op.domain == INTEGER:
+        return f"every intermediate value fits {op.accumulator_bits} bits"
+    if op.domain == SINGLE:
+        return "single precision in element order"
+    if KERNEL_BY_NAME[op.kernel].coded != QUIRE:
+        return "exact, one rounding"
+    top = (
+        "no sum can exceed it"
+        if op.guard == 0
+        else f"products saturate at 2^{op.accumulator_bits - 1 - op.guard} units"
+    )
+    return f"sums in units of 2^{op.low}, {op.accumulator_bits} bits: {top}"

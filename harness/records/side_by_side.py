@@ -1,0 +1,225 @@
+"""Two records side by side: every figure of both, what changed, and what may not be compared, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tinyhil.harness.records.reals import real_outputs
+from tinyhil.harness.records.verdict import verdict_of
+
+RAM = {
+    "total_bytes": "RAM",
+    "static_bytes": "static",
+    "stack_bytes": "stack",
+    "stack_limit_bytes": "stack at worst",
+    "heap_bytes": "heap",
+    "arena_bytes": "arena",
+}
+EQUAL, BETTER, WORSE, CHANGED, APART = "equal", "better", "worse", "changed", "not comparable"
+RecordLike = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`before` and `now` as text, empty where unknown; `status` one of those above; `why` one may not compare them."""
+
+    what: str
+    before: str
+    now: str
+    change: str = ""
+    status: str = EQUAL
+    why: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Texts as the table shows them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two records, and why figures of a kind may not be held to each other (empty: they may)."""
+
+    before: RecordLike
+    now: RecordLike
+    samples: str
+    board: str
+    build: str
+    times: str
+
+
+def changes(before: RecordLike, now: RecordLike) -> list[Row]:
+    """All figures of two records, equal ones included, in the order in which people ask for them."""
+    pair = _pair(before, now)
+    return [*_identity(pair), *_latency(pair), *_memory(pair), *_decisions(pair), *_outputs(pair), *_settings(pair)]
+
+
+def _pair(before: RecordLike, now: RecordLike) -> _Pair:
+    same_board = before["board"] == now["board"]
+    board = "" if same_board else f"{before['board']} and {now['board']} are different boards"
+    compilers = [_compiler(record) for record in (before, now)]
+    build = board or ("" if compilers[0] == compilers[1] else "another compiler")
+    times = build
+    if not times and _emulator(before) != _emulator(now):
+        times = f"{_emulator(before)} before, {_emulator(now)} now"
+    if not times and now["latency"]["unit"] == "nanoseconds":
+        times = "this computer's clock, whatever else it does"
+    samples = ""
+    if not _same_samples(before, now):
+        samples = (
+            "other samples" if before["samples"] == now["samples"] else "other samples, and another number of them"
+        )
+    return _Pair(before, now, samples, board, build, times)
+
+
+def _same_samples(before: RecordLike, now: RecordLike) -> bool:
+    """The same integers went in; or, where calibration or format moved their scale, the same file."""
+    left, right = before["raw"]["inputs_crc32"], now["raw"]["inputs_crc32"]
+    if left == right:
+        return True
+    files = [(record.get("data") or {}).get("sha256") for record in (before, now)]
+    return files[0] is not None and files[0] == files[1] and before["samples"] == now["samples"]
+
+
+def _compiler(record: RecordLike) -> str:
+    compiler = record["provenance"]["compiler"]
+    return f"{compiler['name']} {compiler['version']}"
+
+
+def _emulator(record: RecordLike) -> str:
+    return record["emulator"]["name"] if record["emulator"] else "physical" if record["board"] != "host" else "host"
+
+
+def _identity(pair: _Pair) -> Iterator[Row]:
+    verdicts = [verdict_of(record)["verdict"] for record in (pair.before, pair.now)]
+    worse = {"valid": 0, "degraded": 1, "invalid": 2}
+    status = EQUAL if verdicts[0] == verdicts[1] else WORSE if worse[verdicts[1]] > worse[verdicts[0]] else BETTER
+    yield Row("verdict", verdicts[0], verdicts[1], status=status)
+    yield _text("board", pair, lambda record: record["board"])
+    yield _text("emulator", pair, _emulator)
+    yield _text("model", pair, lambda record: record["model"])
+    yield _text("model file", pair, lambda record: record["provenance"]["model_sha256"][:12])
+    yield _text("format", pair, lambda record: record["format"])
+    yield _text("data", pair, lambda record: (record.get("data") or {}).get("name"))
+    yield _text("samples", pair, lambda record: record["samples"])
+
+
+def _latency(pair: _Pair) -> Iterator[Row]:
+    unit = pair.now["latency"]["unit"]
+    why = pair.times
+    if not why and pair.before["latency"]["unit"] != unit:
+        why = "other units"
+    for name in ("median", "p95", "max"):
+        yield _number(f"{name} {unit}", pair, ("latency", name), why)
+    yield _number("median us", pair, ("latency", "median_us"), why, show=_two_digits)
+    yield _number("instructions", pair, ("latency", "instructions"), pair.build)
+
+
+def _memory(pair: _Pair) -> Iterator[Row]:
+    for name, title in RAM.items():
+        yield _number(f"{title} B", pair, ("memory", name), pair.build)
+    yield _number("flash B", pair, ("flash_bytes",), pair.build)
+    parts = [(record.get("parts") or {}).get("flash", {}) for record in (pair.before, pair.now)]
+    for name in dict.fromkeys((*parts[0], *parts[1])):
+        yield _number(f"flash: {name} B", pair, ("parts", "flash", name), pair.build)
+
+
+def _decisions(pair: _Pair) -> Iterator[Row]:
+    for name in ("accuracy", "float_accuracy"):
+        title = name.replace("_", " ") + " %"
+        yield _number(title, pair, (name,), pair.samples, better=-1, show=_percent)
+    for name in ("disagreements", "saturations", "input_saturations"):
+        yield _number(name.replace("_", " "), pair, (name,), pair.samples)
+    yield _number("largest error to float", pair, ("largest_output_error",), pair.samples, show=_short)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:,.2f}"
+
+
+def _at(record: RecordLike, keys: Sequence[str]) -> Any:
+    """What lies at a.b.c; None where a step is missing."""
+    found: Any = record
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _outputs(pair: _Pair) -> Iterator[Row]:
+    """How many samples' outputs changed, and by how much at most."""
+    before, now = pair.before, pair.now
+    total = min(before["samples"], now["samples"])
+    if pair.samples:
+        yield Row("outputs changed", "", "", status=APART, why=pair.samples)
+        return
+    left, right = (record["raw"]["outputs"][:total] for record in (before, now))
+    texts = [(record.get("output") or {}).get("format", "") for record in (before, now)]
+    real_left, real_right = real_outputs(left, texts[0]), real_outputs(right, texts[1])
+    if real_left is not None and real_right is not None and real_left.shape == real_right.shape:
+        apart = np.abs(real_right - real_left).max(axis=1)
+        count, most = int((apart > 0).sum()), f"{np.nanmax(apart):.4g}"
+    elif texts[0] == texts[1] and now["format"] == before["format"]:
+        count, most = sum(a != b for a, b in zip(left, right, strict=True)), _codes_apart(left, right)
+    else:
+        why = f"outputs in {texts[0] or before['format']} and {texts[1] or now['format']}"
+        yield Row("outputs changed", "", "", status=APART, why=why)
+        return
+    status = CHANGED if count else EQUAL
+    yield Row("outputs changed", "", f"{count} of {total} samples", status=status)
+    yield Row("largest output change", "", most if count else "0", status=status)
+
+
+def _codes_apart(before: Sequence[str], now: Sequence[str]) -> str:
+    """Where the format is not known: differing bytes, so that nobody takes a code for a value."""
+    most = max((sum(a != b for a, b in zip(x, y, strict=False)) for x, y in zip(before, now, strict=True)), default=0)
+    return f"{most} hexadecimal digits of a sample (its format is not in the record)"
+
+
+def _settings(pair: _Pair) -> Iterator[Row]:
+    yield _text("compiler", pair, _compiler)
+    for name in ("tinyhil", "commit", "python", "command"):
+        before, now = (str(_at(record, ("provenance", name)) or "") for record in (pair.before, pair.now))
+        yield Row(name, before, now, status=EQUAL if before == now else CHANGED)
+
+
+def _text(what: str, pair: _Pair, get: Callable[[RecordLike], Any]) -> Row:
+    before, now = ("" if value is None else str(value) for value in (get(pair.before), get(pair.now)))
+    return Row(what, before, now, status=EQUAL if before == now else CHANGED)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _number(
+    what: str,
+    pair: _Pair,
+    keys: Sequence[str],
+    why: str,
+    better: int = 1,
+    show: Callable[[float], str] = _whole,
+) -> Row:
+    """The figure at a.b.c of both. `better` 1: less is better; -1: more is."""
+    before, now = _at(pair.before, keys), _at(pair.now, keys)
+    left, right = ("" if value is None else show(value) for value in (before, now))
+    if before is None or now is None:
+        return Row(what, left, right, status=EQUAL if before is now else CHANGED)
+    if why:
+        return Row(what, left, right, status=APART, why=why)
+    if before == now:
+        return Row(what, left, right)
+    share = f" ({100 * (now / before - 1):+.2f} %)" if before else ""
+    sign = "+" if now > before else "-"
+    status = BETTER if (now - before) * better < 0 else WORSE
+    return Row(what, left, right, f"{sign}{show(abs(now - before))}{share}", status)

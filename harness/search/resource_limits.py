@@ -1,0 +1,316 @@
+"""Limits of latency and flash in a search: what is measured before it, and after an answer that exceeds them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from tinyhil.codegen.profile_calls import stored_bytes
+from tinyhil.errors import BuildError, Infeasible, ModelError
+from tinyhil.harness.boards.fidelity import fidelity_of
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.search.cost_table import CostTable, Version, describer, rows_of
+from tinyhil.harness.search.task import Task, make_bench
+from tinyhil.program import walk
+from tinyhil.search.anchor import least
+from tinyhil.search.costs import Costs, Described, Limits, Run
+from tinyhil.search.search_problem import SearchProblem
+from tinyhil.search.space import Candidate, Choice, Space
+from tinyhil.search.trial import Trial, TrialLog
+
+PROFILED_SAMPLES = 5
+MOST_PILOTS = 12
+DRAWN = 24  # assignments among which each pilot is the one that covers most
+NAMED = 3
+OTHER_SAMPLES = 1.02  # times the worst of a few samples: what more of them may take
+
+Pair = tuple[str, int, int, str, str]
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measured costs of one search. `phase` grows with every decision that rests on new measurements, so that a resumed
+    search decides by what was known at the time."""
+
+    task: Task
+    table: CostTable
+    clock_hz: int
+    phase: int = 0
+    margin: float = 0.0
+    refused: str = ""  # why the first assignment that was left out does not run
+    _describe: Callable[[Candidate], Described] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._describe = describer(self.task.problem.memory.placed)
+
+    def costs(self, limits: Limits) -> Costs:
+        """Estimates that rest on what was measured up to this phase."""
+        rows, runs = self.table.rows(self.phase), self.table.runs(self.phase)
+        return Costs(self._describe, rows, runs, self.clock_hz, limits, self.margin)
+
+    def problem(self, limits: Limits, ram_bytes: int) -> SearchProblem:
+        """The task's problem under these limits and `ram_bytes` of arena."""
+        return replace(self.task.problem, costs=self.costs(limits), limit_bytes=ram_bytes)
+
+    def measure(self, candidate: Candidate) -> None:
+        """Profile it on the board, unless that is known. An image that does not fit, or can not be compiled, is
+        remembered as one that keeps no limit, and said."""
+        if self.table.known(candidate, self.phase):
+            return
+        bench = make_bench(self.task, TrialLog(None, self.task.problem.space, ""), PROFILED_SAMPLES)
+        try:
+            found = bench.profile(candidate)
+        except BuildError as error:
+            self.task.say(f"search: left out: {error}")
+            self.refused = self.refused or str(error)
+            self.table.add([], Run(candidate, float("inf"), 0.0, 0.0, 0), [], self.phase)
+            return
+        # the compiler sees other code around an operation than in the image that counts, to which the sum is scaled
+        scale = found.whole / found.summed
+        run = Run(candidate, found.worst, found.whole, found.outside * scale, found.flash_bytes)
+        rows = rows_of(found.operations, scale)
+        self.table.add(rows, run, [row.operation.signature for row in rows], self.phase)
+
+    def correct(self, candidate: Candidate, latency_us: float) -> None:
+        """More samples than those of the profile have shown a worse one."""
+        worst = round(latency_us * self.clock_hz / 1e6)
+        for run in self.table.runs(self.phase):
+            if run.candidate == candidate and worst > run.worst:
+                self.table.add([], replace(run, worst=worst), [], self.phase)
+
+    def next_phase(self) -> None:
+        """New measurements count from here on."""
+        self.phase += 1
+
+
+def limited(task: Task, arenas: Sequence[int]) -> Task:
+    """The task with what of each board's limit of RAM is the arena's."""
+    own, *others = (
+        replace(side, arena_bytes=limit, problem=replace(side.problem, limit_bytes=limit))
+        for side, limit in zip(task.sides, arenas, strict=True)
+    )
+    return replace(own, others=tuple(others))
+
+
+def make_meters(task: Task) -> tuple[Meter, ...]:
+    """One of each board; none for an accelerator, whose costs follow from the widths."""
+    return () if task.accelerated else tuple(_make_meter(side) for side in task.sides)
+
+
+def _make_meter(task: Task) -> Meter:
+    """Profiles what the search needs to begin with, and says what that took."""
+    assert task.board is not None
+    assert task.boards is not None
+    place = find_place(Request(task.request.board or "", task.request.model, port=task.request.port), task.boards)
+    model = f"{task.opened.model.sha256[:16]}-{hashlib.sha256(task.ranges_text.encode()).hexdigest()[:8]}"
+    fidelity = fidelity_of(task.board, emulated=place.port is None)
+    version = Version.of(task.board, fidelity, task.cache_dir, model)
+    own = task.folder / f"{task.stem(task.ram_bytes)}.costs.jsonl"
+    table = CostTable(task.request.results / "costs" / f"{task.board.name}.jsonl", own, version)
+    meter = Meter(task, table, task.board.chip.clock_hz)
+    _profile_pilots(meter)
+    return meter
+
+
+def _profile_pilots(meter: Meter) -> None:
+    """Each format for all tensors, or for all weights; then mixtures until every pair of formats of two operands of an
+    operation was measured, or MOST_PILOTS were."""
+    task, table = meter.task, meter.table
+    assert task.board is not None
+    space, random = task.problem.space, np.random.default_rng(task.request.seed)
+    seen: set[Pair] = set()
+    begin, measured, number = time.monotonic(), 0, 0
+    first = [space.uniform(Choice(name)) for name in space.formats]
+    for name in space.weights:  # beside the widest that the RAM holds
+        wide = space.weighing(name, space.high)
+        first.append(wide if task.problem.memory.fits(wide, task.arena_bytes) else space.weighing(name, space.low))
+    wanted = set().union(*(_wanted(space, candidate) for candidate in first))
+    while number < MOST_PILOTS and (number < len(first) or not wanted <= seen):
+        candidate = first[number] if number < len(first) else _covering(space, random, seen)
+        number += 1
+        if candidate is None:
+            break
+        if not table.known(candidate, 0):
+            measured += 1
+            if measured == 1:
+                task.say(f"search: profiling up to {MOST_PILOTS} assignments on {task.board.name}")
+            meter.measure(candidate)
+        if table.ran(candidate, 0):
+            seen |= _pairs(space, candidate) or set()
+    if measured:
+        covered = f"{len(wanted & seen)} of {len(wanted)} pairs of formats covered"
+        task.say(f"search: {measured} profiled in {time.monotonic() - begin:.0f} s, {covered}")
+    if all(run.worst == float("inf") for run in table.runs(0)):
+        why = meter.refused or "an earlier search has measured and left them out; --results elsewhere measures anew"
+        raise BuildError(f"search: none of {number} assignments runs on {task.board.name}: {why}")
+
+
+def _covering(space: Space, random: np.random.Generator, seen: set[Pair]) -> Candidate | None:
+    """Of some random assignments the one with the most pairs that are not in `seen`; None if none has any."""
+    best: tuple[int, Candidate | None] = (0, None)
+    for _ in range(DRAWN):
+        drawn = random.integers(0, [len(space.offered(index)) for index in range(len(space.groups))])
+        candidate = tuple(Choice(space.offered(index)[number]) for index, number in enumerate(drawn))
+        found = _pairs(space, candidate)
+        if found is not None and len(found - seen) > best[0]:
+            best = len(found - seen), candidate
+    return best[1]
+
+
+def _pairs(space: Space, candidate: Candidate) -> set[Pair] | None:
+    """Which pairs of formats the operations of a candidate have, by the groups of their operands; None if it can not be
+    lowered."""
+    try:
+        operands = list(_operands(space, candidate))
+    except ModelError:
+        return None
+    return {(name, i, j, candidate[a].format, candidate[b].format) for name, i, j, a, b in operands}
+
+
+def _wanted(space: Space, candidate: Candidate) -> set[Pair]:
+    """Which pairs of formats its operations could have."""
+    try:
+        operands = list(_operands(space, candidate))
+    except ModelError:
+        return set()
+    return {
+        (name, i, j, *pair) for name, i, j, a, b in operands for pair in product(space.offered(a), space.offered(b))
+    }
+
+
+def _operands(space: Space, candidate: Candidate) -> Iterator[tuple[str, int, int, int, int]]:
+    """Name of an operation, positions of two operands, their groups."""
+    group_of = {name: index for index, group in enumerate(space.groups) for name in group.members}
+    for op in walk(space.lower(candidate).body):
+        for (i, a), (j, b) in combinations(enumerate((*op.inputs, op.output)), 2):
+            if a in group_of and b in group_of and a != b:
+                yield op.name, i, j, group_of[a], group_of[b]
+
+
+def measured_costs(problem: SearchProblem) -> Costs:
+    """Those of a meter's problem."""
+    assert isinstance(problem.costs, Costs)
+    return problem.costs
+
+
+def joined(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem under these limits and bytes of arena, one of each board; without `meters` those of RAM alone."""
+    problems = [replace(side.problem, limit_bytes=ram) for side, ram in zip(task.sides, rams, strict=True)]
+    if meters:
+        pairs = zip(problems, meters, limits, strict=True)
+        problems = [replace(problem, costs=meter.costs(limit)) for problem, meter, limit in pairs]
+    return replace(problems[0], also=tuple(problems[1:]))
+
+
+def anchored(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> SearchProblem:
+    """The problem with a candidate that keeps all limits, by measurement where estimates are against it.
+
+    Infeasible with the least values found, if there is none.
+    """
+    if not meters and not task.others:
+        return joined(task, meters, limits, rams)
+    for _ in range(2 if meters else 1):
+        problem = joined(task, meters, limits, rams)
+        known = [run.candidate for meter in meters for run in meter.costs(Limits()).runs]
+        candidate = least(problem.space, problem.excess, known, enough=0.0)
+        if problem.excess(candidate) <= 0.0:
+            return replace(problem, anchor=candidate)
+        for meter in meters:
+            meter.next_phase()
+            meter.measure(candidate)
+    reason = _reason(task, meters, limits, rams)
+    problem = joined(task, meters, limits, rams)  # with what was measured to find the reason
+    for run in (run for meter in meters for run in meter.costs(Limits()).runs):
+        if problem.excess(run.candidate) <= 0.0:
+            return replace(problem, anchor=run.candidate)
+    raise Infeasible(reason)
+
+
+def _reason(task: Task, meters: Sequence[Meter], limits: Sequence[Limits], rams: Sequence[int]) -> str:
+    """Of the first board that can not keep its limits; else that no assignment was found that serves all."""
+    for meter, limit, ram in zip(meters, limits, rams, strict=False):
+        if words := list(_why(meter, limit, ram)):
+            return " ".join(words)
+    names = " and ".join(side.board.name for side in task.sides if side.board is not None)
+    return f"search: no assignment was found that keeps the limits of {names} at once; raise one, or give each its own"
+
+
+def _why(meter: Meter, limits: Limits, ram_bytes: int) -> Iterator[str]:
+    """The limit that can not be kept, the least value found, and what makes it."""
+    assert meter.task.board is not None
+    alone = (
+        (Limits(latency_us=limits.latency_us), limits.latency_us, "us of latency", "--latency-us", OTHER_SAMPLES),
+        (Limits(flash_bytes=limits.flash_bytes), limits.flash_bytes, "B of flash", "--flash", 1.0),
+    )
+    for limit, asked, unit, option, slack in alone:
+        if asked is None:
+            continue
+        candidate, value = least_of(meter, limit, ram_bytes)
+        if value <= asked:
+            continue
+        yield f"search: {asked:,.0f} {unit} are not feasible on {meter.task.board.name} with {ram_bytes} B of RAM,"
+        yield f"the least found is {value:,.0f}: {_parts(meter, limit, candidate)};"
+        yield f"try {option} {math.ceil(value * slack)}"
+        return
+    if meter.task.request.also:
+        return
+    feasible = [f"{asked:,.0f} {unit}" for _, asked, unit, _, _ in alone if asked is not None]
+    yield f"search: {' and '.join(feasible)} are feasible alone on {meter.task.board.name}, but no assignment was found"
+    yield f"that keeps to them with {ram_bytes} B of RAM; raise one of them"
+
+
+def unbounded(resource: str) -> Limits:
+    """Of latency or flash alone, such that every value keeps it."""
+    return Limits(latency_us=float("inf")) if resource == "latency" else Limits(flash_bytes=1 << 40)
+
+
+def least_of(meter: Meter, limit: Limits, ram_bytes: int) -> tuple[Candidate, float]:
+    """The candidate of least latency or flash that was found under the limit of RAM, and its measured value."""
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
+    known = [run.candidate for run in costs.runs]
+
+    def value(candidate: Candidate) -> float:
+        fits = problem.memory.fits(candidate, ram_bytes)
+        return costs.value(candidate) if fits else float("inf")
+
+    candidate = least(problem.space, value, known)
+    meter.next_phase()
+    meter.measure(candidate)
+    problem = meter.problem(limit, ram_bytes)
+    costs = measured_costs(problem)
+    measured = [run.candidate for run in costs.runs]
+    best = min(measured, key=value, default=candidate)
+    return best, value(best)
+
+
+def _parts(meter: Meter, limit: Limits, candidate: Candidate) -> str:
+    """The operations or constants that take most of it."""
+    if limit.latency_us is not None:
+        return ", ".join(f"{name} {us:,.0f} us" for name, us in meter.costs(limit).parts(candidate)[:NAMED])
+    program = meter.task.problem.memory.placed(candidate).program
+    sizes = sorted(((stored_bytes(program.tensors[name]), name) for name in program.constants), reverse=True)
+    largest = ", ".join(f"{name} {size:,} B" for size, name in sizes[:NAMED])
+    return f"{meter.costs(limit).describe(candidate).constant_bytes:,} B of constants ({largest})"
+
+
+def as_tried(trials: Sequence[Trial], costs: Costs | None) -> list[dict[str, Any]]:
+    """What was evaluated in full: RAM, quality and, where a board was profiled, latency and flash as estimated."""
+    found = []
+    for trial in trials:
+        if trial.kind != "full":
+            continue
+        row: dict[str, Any] = {"number": trial.number, "arena_bytes": trial.ram_bytes, "quality": trial.quality}
+        estimate = None if costs is None else costs.estimate(trial.candidate)
+        if estimate is not None and estimate.latency_us != float("inf"):
+            row |= {"latency_us": estimate.latency_us, "flash_bytes": estimate.flash_bytes}
+        found.append(row)
+    return found

@@ -1,0 +1,158 @@
+"""A search on the terminal: the best so far while it runs, the widths and figures at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from tinyhil.harness.progress import Progress, progress_on
+
+if TYPE_CHECKING:
+    from tinyhil.harness.search.device import Measured
+    from tinyhil.harness.search.pareto import ParetoOutcome
+    from tinyhil.harness.search.session import SearchOutcome
+    from tinyhil.search.trial import Trial
+
+
+@dataclass
+class Watch:
+    """Shows on a terminal, or says now and then elsewhere, which phase a search is in and its best trial."""
+
+    shown: Progress
+    evaluations: int
+
+    def __call__(self, trial: Trial, best: Trial | None) -> None:
+        self.shown.stage = _standing(trial, best)
+        self.shown(min(self.shown.finished + (trial.kind != "probe"), self.evaluations), self.evaluations)
+
+    def phase(self, name: str) -> None:
+        """Show that the search has entered it."""
+        self.shown.enter(name)
+
+
+@contextmanager
+def search_progress(console: Console, evaluations: int | None) -> Iterator[Watch]:
+    """Yields what is called with every trial, and with every phase."""
+    with progress_on(console, "search") as shown:
+        shown.unit = "evaluations"
+        yield Watch(shown, evaluations or 0)
+
+
+def _standing(trial: Trial, best: Trial | None) -> str:
+    """`trial 12: best 3 differ, 192 B`."""
+    known = "none fits yet" if best is None else f"best {best.score.disagreements} differ, {best.ram_bytes} B"
+    return f"trial {trial.number + 1}: {known}"
+
+
+def print_outcome(outcome: SearchOutcome | ParetoOutcome, console: Console) -> None:
+    """The table of widths, then the figures on held-out data; of a sweep the front."""
+    from rich.table import Table
+
+    from tinyhil.harness.search.pareto import ParetoOutcome
+
+    if isinstance(outcome, ParetoOutcome):
+        _print_front(outcome, console)
+        return
+
+    table, r, best = Table(title=None), outcome.record, outcome.found.best
+    alone = {row["tensor"]: row["errors"] for row in r["sensitivity"]["tensors"]}
+    narrow = outcome.space.formats[0]
+    for title in ("tensor", "kind", "elements", "format", f"error, alone in {narrow}"):
+        table.add_column(title, justify="right" if title.startswith(("elements", "error")) else "left")
+    for group, choice in zip(outcome.space.groups, best.candidate, strict=True):
+        tied = f" (+ {len(group.members) - 1} tied)" if len(group.members) > 1 else ""
+        error = alone.get(group.name, {}).get(narrow)
+        cells = group.name + tied, group.role, str(group.elements), str(choice)
+        table.add_row(*cells, "" if error is None else f"{100 * error:.2f} %")
+    console.print(table)
+    lines = {
+        "strategy": f"{r['strategy']}, {r['evaluations']:g} evaluations, {r['seconds']:.1f} s",
+        "RAM": f"{r['ram_bytes']} B of {r['ram_limit_bytes']} B (arena {r['arena_bytes']} B)",
+        **_costs(r),
+        "searched on": f"{outcome.search_samples} samples, {best.score.disagreements} differ from float",
+        "held out": f"{r['samples']} samples, {r['disagreements']} differ from float",
+        "accuracy": f"{_percent(r['accuracy'])} (float {_percent(r['float_accuracy'])}) on held-out samples",
+        "assignment": r["assignment_file"],
+    }
+    for name, text in (*lines.items(), *(("on the board", _on_board(board)) for board in outcome.measured)):
+        console.print(f"{name:14} {text}", soft_wrap=True)
+    console.print(_beside(r))
+
+
+def _print_front(outcome: ParetoOutcome, console: Console) -> None:
+    """A line per point and board."""
+    from rich.table import Table
+
+    r = outcome.record
+    several = len(r["boards"]) > 1
+    table = Table(title=f"front of {', '.join(r['pareto'])}; accuracy on held-out samples", title_justify="left")
+    board = ("board",) if several else ()
+    for title in ("point", *board, "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title in ("point", "board") else "right")
+    for point in r["points"]:
+        name = str(point["number"]) + (f" ({point['format']})" if point["format"] else "")
+        for at, known in enumerate(point["boards"] or [None]):
+            needs = point | ({} if known is None else {**known, "ram_bytes": known["total_bytes"]})
+            numbers = (needs[field] for field in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes"))
+            cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+            own = [f"{point['disagreements']}", _percent(point["accuracy"])]
+            which = () if not several or known is None else (known["board"],)
+            table.add_row(name if at == 0 else "", *which, *cells, *(own if at == 0 else ("", "")))
+    console.print(table)
+    console.print(f"float {_percent(r['float_accuracy'])}; {r['evaluations']:g} evaluations, {r['seconds']:.1f} s")
+    for point in r["points"]:
+        console.print(f"point {point['number']:<8} {point['assignment_file']}", soft_wrap=True)
+
+
+def _beside(r: dict[str, Any]) -> Any:
+    """The answer, and each format alone: a table."""
+    from rich.table import Table
+
+    table = Table(title="held out, beside one format for all tensors", title_justify="left")
+    for title in ("format", "arena B", "RAM B", "latency us", "flash B", "differ", "accuracy"):
+        table.add_column(title, justify="left" if title == "format" else "right")
+    answer = {**r, "format": "the answer", "keeps_limits": True}
+    answer["ram_bytes"] = None if r["uniform"][0].get("ram_bytes") is None else r["ram_bytes"]
+    for row in (answer, *r["uniform"]):
+        if "arena_bytes" not in row:
+            table.add_row(row["format"], f"not possible: {row['reason']}")
+            continue
+        numbers = (row[name] for name in ("arena_bytes", "ram_bytes", "latency_us", "flash_bytes", "disagreements"))
+        cells = ["" if number is None else f"{number:,.0f}" for number in numbers]
+        beyond = "" if row["keeps_limits"] else " (beyond the limits)"
+        table.add_row(row["format"] + beyond, *cells, _percent(row["accuracy"]))
+    return table
+
+
+def _costs(r: dict[str, Any]) -> dict[str, str]:
+    """Latency of the worst sample, and flash, where they are known, with their limits."""
+    lines = {}
+    if r["latency_us"] is not None:
+        limit = "" if r["latency_limit_us"] is None else f" of {r['latency_limit_us']:,.0f} us"
+        known = "modelled" if "crossbars" in r else "worst sample measured"
+        lines["latency"] = f"{r['latency_us']:,.0f} us{limit} ({known})"
+    for name, unit in (("energy_uj", "uJ"), ("crossbars", ""), ("cost", "of that with 8 bits everywhere")):
+        if name in r:
+            limit = f" of {r[f'{name}_limit']:,.4g}" if f"{name}_limit" in r else ""
+            lines[name.removesuffix("_uj")] = f"{r[name]:,.4g}{limit} {unit}".rstrip()
+    if r["flash_bytes"] is not None:
+        limit = "" if r["flash_limit_bytes"] is None else f" of {r['flash_limit_bytes']:,} B"
+        lines["flash"] = f"{r['flash_bytes']:,} B{limit}"
+    return lines
+
+
+def _on_board(found: Measured) -> str:
+    """What the board measured of the chosen widths."""
+    stack = "stack unknown" if found.stack_bytes is None else f"{found.stack_bytes} B stack"
+    return (
+        f"{found.board}: {found.samples} samples bit-exact, {found.disagreements} differ from float, median "
+        f"{found.median:,.0f} {found.unit}, {found.static_bytes} B static + {stack}, {found.flash_bytes} B flash"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.2f} %"

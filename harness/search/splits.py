@@ -1,0 +1,92 @@
+"""Which samples a search sees, and which it is reported on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from tinyhil import data
+from tinyhil.errors import DataError
+from tinyhil.graph import Graph
+from tinyhil.harness.inputs import Inputs, read_inputs
+from tinyhil.harness.job import Opened
+from tinyhil.notice import telling
+from tinyhil.search.evaluator import Examples, make_examples
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Samples to search on, and others to report on. `name` and `sha256` say where they come from. `all_x`: the whole
+    of --inputs, on whose first half `hil run` calibrates as well. `judged`: what the float model makes of the others,
+    once it was asked."""
+
+    name: str
+    source: str
+    sha256: str
+    x: np.ndarray
+    y: np.ndarray | None
+    x_held_out: np.ndarray
+    y_held_out: np.ndarray | None
+    all_x: np.ndarray
+    judged: dict[str, Examples] = field(default_factory=dict, compare=False, repr=False)
+
+    def held_out(self, graph: Graph) -> Examples:
+        """The samples that no search has looked at."""
+        if not self.judged:
+            self.judged["held out"] = make_examples(graph, self.x_held_out, self.y_held_out)
+        return self.judged["held out"]
+
+    def as_inputs(self) -> Inputs:
+        """The samples to search on, as `hil run` would have read them."""
+        return Inputs(self.name, self.source, self.sha256, self.x, self.y, all_x=self.all_x)
+
+    @property
+    def calibration(self) -> np.ndarray:
+        """Never held-out samples: their half is the second one."""
+        return self.all_x[: max(1, len(self.all_x) // 2)]
+
+    def thinned(self, samples: int | None) -> Split:
+        """So many of the samples to search on, evenly spread."""
+        if samples is None or samples >= len(self.x):
+            return self
+        chosen = np.linspace(0, len(self.x) - 1, samples).astype(np.int64)
+        return replace(self, x=self.x[chosen], y=None if self.y is None else self.y[chosen])
+
+
+def load_split(opened: Opened, inputs: Path | None, held_out: Path | None, say: Callable[[str], None]) -> Split:
+    """Training and test part of the data set, two files, or the two halves of one (said).
+
+    DataError without inputs, or with one sample.
+    """
+    source, model = opened.source, opened.model
+    if inputs is not None and held_out is not None:
+        seen, unseen = read_inputs(inputs, model), read_inputs(held_out, model)
+        sha256 = f"{seen.sha256}{unseen.sha256}"
+        return Split(seen.name, seen.source, sha256, seen.x, seen.y, unseen.x, unseen.y, seen.x)
+    if inputs is not None:
+        given = read_inputs(inputs, model)
+        half = len(given.x) // 2
+        if half == 0:
+            raise DataError(f"{inputs}: {len(given.x)} samples; searching and reporting need two or more")
+        say(f"searching on the first {half} of {len(given.x)} inputs, reporting on the others")
+        y = (None, None) if given.y is None else (given.y[:half], given.y[half:])
+        return Split(given.name, given.source, given.sha256, given.x[:half], y[0], given.x[half:], y[1], given.x)
+    if source.dataset is None:
+        raise DataError(f"{source.path}: a model from a file needs --inputs x.npz (key x, labels y) or x.npy")
+    with telling(say):
+        found = data.load(source.dataset)
+    if found.message:
+        say(found.message)
+    return Split(
+        found.name,
+        found.source,
+        found.sha256,
+        found.x_train,
+        found.y_train,
+        found.x_test,
+        found.y_test,
+        all_x=found.x_train,
+    )

@@ -1,0 +1,119 @@
+"""Whether a planned program can be carried out where its plan puts it: a run of it over bytes that know who wrote them.
+
+An oracle of its own: it takes nothing from live ranges, aliases or gaps, which the plan was made of. Bodies of loops
+run twice, so what a step leaves for the next one is looked at, too; loops over rows run as often as they do, and their
+operations touch the rows of the step alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tinyhil.memplan import Plan
+from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
+from tinyhil.ops import rows
+from tinyhil.ops.movement import indices
+from tinyhil.program import Loop, Op, Program, Role
+from tinyhil.verify import SETTING, Malformed
+
+STEPS = 2  # of each loop but those over rows
+NOBODY = -1  # an element that its tensor does not care for yet
+Bytes = np.ndarray  # who wrote each byte: the number of a write
+Elements = np.ndarray | slice  # some of a tensor
+
+
+def checked_plan(program: Program, plan: Plan) -> None:
+    """Where HIL_VERIFY is set: Malformed if an operation would read what another one has overwritten."""
+    if os.environ.get(SETTING):
+        faults = list(faults_of_plan(program, plan))
+        if faults:
+            raise Malformed(f"planned arena: {'; '.join(faults[:3])}")
+
+
+def faults_of_plan(program: Program, plan: Plan) -> Iterator[str]:
+    """Reads of bytes that are not the tensor's any more, in order of execution; the program's output at the end."""
+    arena = _Arena(program, plan)
+    if program.input_in_arena:
+        arena.received()
+    yield from arena.carried_out(program.body, {})
+    if program.tensors[program.output].role == Role.ARENA:
+        yield from arena.read("the session", program.output)
+
+
+class _Arena:
+    """Memory as numbers of writes, and for each tensor the numbers of those that made it."""
+
+    def __init__(self, program: Program, plan: Plan) -> None:
+        self._program, self._plan = program, plan
+        self._memory = {region: np.zeros(self._end(region), np.int64) for region in set(plan.regions.values())}
+        self._made: dict[str, Bytes] = {}
+        self._writes = 0
+        self._step = 0
+
+    def _end(self, region: str) -> int:
+        plan, tensors = self._plan, self._program.tensors
+        placed = (name for name, where in plan.regions.items() if where == region)
+        return max(plan.offsets[name] + tensors[name].size_bytes for name in placed)
+
+    def _elements(self, name: str) -> Bytes:
+        """The memory of a tensor (elements, bytes of one)."""
+        tensor, start = self._program.tensors[name], self._plan.offsets[name]
+        here = self._memory[self._plan.regions[name]][start : start + tensor.size_bytes]
+        return here.reshape(-1, tensor.format.storage_bytes)
+
+    def carried_out(self, body: Sequence[Op | Loop], sequences: Mapping[str, str]) -> Iterator[str]:
+        for item in body:
+            if isinstance(item, Op):
+                yield from self._operation(item, sequences)
+                continue
+            inner = {**sequences, **{row: sequences.get(whole, whole) for whole, row in item.slices}}
+            by_rows = any(op.kernel in rows.ROWED for op in item.body if isinstance(op, Op))
+            for self._step in range(item.count if by_rows else min(item.count, STEPS)):
+                yield from self.carried_out(item.body, inner)
+
+    def received(self) -> None:
+        """The sample lies in the arena before the first operation."""
+        name = self._program.input
+        self._written(name)[:] = self._writes
+        self._made[name] = self._elements(name).copy()
+
+    def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
+        whole: Elements = slice(None)
+        if op.kernel in rows.ROWED:
+            spans = self._program.constants[sequences[op.inputs[0]]].reshape(-1, 2)
+            begin, end = map(int, spans[self._step])
+            reads: dict[str, Elements] = dict(rows.read_by(op, begin, end)) if begin < end else {}
+            written: Elements = rows.written_by(op, begin, end)
+        else:
+            reads = {sequences.get(name, name): whole for name in op.inputs}
+            written = indices(dict(op.params)) if op.kernel in PLACES else whole
+        for name, elements in reads.items():
+            keeps = name == op.output and op.kernel not in PLACES and op.kernel not in rows.ROWED
+            if self._program.tensors[name].role == Role.ARENA and not keeps:
+                yield from self.read(f"'{op.name}'", name, elements)
+        if not is_done_by_plan(self._program, self._plan, op):
+            if op.scratch:
+                self._written(op.scratch)[:] = self._writes
+            self._written(op.output)[written] = self._writes
+        now = self._elements(op.output)
+        made = self._made.get(op.output)
+        if made is None or op.output not in op.inputs or op.kernel not in (*PLACES, *rows.ROWED):
+            made = self._made[op.output] = np.full_like(now, NOBODY)
+        made[written] = now[written]
+
+    def _written(self, name: str) -> Bytes:
+        self._writes += 1
+        return self._elements(name)
+
+    def read(self, reader: str, name: str, elements: Elements = slice(None)) -> Iterator[str]:
+        now, made = self._elements(name), self._made.get(name)
+        if made is None:
+            yield f"{reader} reads '{name}' before it is written"
+            return
+        lost = np.flatnonzero(((now != made) & (made != NOBODY)).any(axis=1))
+        lost = lost if isinstance(elements, slice) else np.intersect1d(lost, elements)
+        if lost.size:
+            yield f"{reader} reads '{name}' after its element {lost[0]} was overwritten"

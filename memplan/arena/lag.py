@@ -1,0 +1,34 @@
+"""Results that lag behind their operand: windows that go channel by channel, depthwise layers and pooling.
+
+Kernels make one channel after the other, row by row (firmware/kernels/common/conv.hpp, pool.hpp). If a result begins a
+little below the operand, every row of it is written where nobody reads any more: a layer needs its operand and these
+bytes, not both as a whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinyhil.ops import rows
+from tinyhil.ops.window import window_of
+from tinyhil.program import Op, Program, Role
+
+
+def lag_of(program: Program, op: Op) -> tuple[str, int] | None:
+    """The operand of `op` that its result may overwrite, and how many bytes the result must begin below it; None if
+    there is none, or nothing to gain."""
+    if op.kernel not in rows.HAS_WINDOW or op.kernel in rows.JOINED_AT or op.crossbar is not None:
+        return None
+    w, name = window_of(op.params), rows.operand_of(op)
+    if not w.channels == op.params.get("groups", w.channels) == op.params.get("outputs", w.channels):
+        return None
+    source, result = program.tensors[name], program.tensors[op.output]
+    if source.role != Role.ARENA or op.inputs.count(name) != 1 or source.name == result.name:
+        return None
+    if source.format.storage_bytes != result.format.storage_bytes:
+        return None
+    channel, row = np.array([[0], [w.channels - 1]]), np.arange(w.out_height)
+    needed = channel * w.height * w.width + np.clip(row * w.stride_y - w.pad_y, 0, w.height) * w.width
+    written = channel * w.out_height * w.out_width + (row + 1) * w.out_width
+    lag = int((written - needed).max())
+    return (name, lag * result.format.storage_bytes) if lag < result.count else None

@@ -1,0 +1,207 @@
+"""The search itself: a strategy asks, the evaluator answers, every answer is logged, the best that fits is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tinyhil.search.evaluator import Score, joined
+from tinyhil.search.journal import Query
+from tinyhil.search.search_problem import FIT, VALIDATION, Ask, Enough, SearchProblem, Strategy
+from tinyhil.search.space import Candidate
+from tinyhil.search.trial import Trial, TrialLog
+
+FEWEST_TO_PART = 30
+OnTrial = Callable[[Trial, Trial | None], None]  # the trial, the best so far
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Where a search stops: `evaluations` counts a probe as its share of the samples; `target` is disagreements."""
+
+    evaluations: int | None = None
+    seconds: float | None = None
+    target: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`best` is the answer; `evaluations` what all questions cost, in runs over all samples."""
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    evaluations: float
+    seconds: float
+    finished: bool
+
+
+def search(
+    strategy: Strategy,
+    problem: SearchProblem,
+    *,
+    budget: Budget | None = None,
+    log: TrialLog | None = None,
+    on_trial: OnTrial = lambda trial, best: None,
+) -> Found:
+    """Run to the strategy's end or the budget's. ConfigError if the limit of RAM can not be met at all.
+
+    The result fits the limits whatever the strategy does; for the same seed and budget of evaluations it is the same,
+    also after an interruption.
+    """
+    for board in problem.boards:
+        board.memory.require(board.limit_bytes)
+    session = _Session(problem, budget or Budget(), log, on_trial)
+    answer, finished = _converse(strategy, session)
+    if answer is not None and problem.fits(answer):
+        best = session.ask(Ask(answer, complete=True))
+    else:  # nothing that fits was tried before the budget's end
+        best = session.best or session.ask(Ask(problem.fallback(), complete=True))
+    return Found(best, tuple(session.trials), session.cost, time.monotonic() - session.begin, finished)
+
+
+def _converse(strategy: Strategy, session: _Session) -> tuple[Candidate | None, bool]:
+    asking = strategy.propose(session.problem)
+    try:
+        ask = next(asking)
+        while not session.is_over():
+            ask = asking.send(session.ask(ask))
+    except StopIteration as end:
+        return end.value, True
+    try:
+        asking.throw(Enough())
+    except StopIteration as end:
+        return end.value, False
+    except Enough:
+        return None, False
+    asking.close()
+    return None, False
+
+
+class _Session:
+    """What has been tried so far. Lives for one call of `search`."""
+
+    def __init__(self, problem: SearchProblem, budget: Budget, log: TrialLog | None, on_trial: OnTrial) -> None:
+        self.begin = time.monotonic()
+        self.problem = replace(problem, charge=self._charge)
+        self.trials: list[Trial] = []
+        self.best: Trial | None = None
+        self.cost = 0.0
+        self._budget, self._log, self._on_trial = budget, log, on_trial
+        self._known: dict[tuple[Candidate, int | None, str | None], Trial] = {}
+        self._earlier = log.read() if log is not None else []
+        if log is not None:
+            log.start(self._earlier)
+
+    def is_over(self) -> bool:
+        budget, best = self._budget, self.best
+        if budget.evaluations is not None and self.cost >= budget.evaluations:
+            return True
+        if budget.seconds is not None and time.monotonic() - self.begin >= budget.seconds:
+            return True
+        return budget.target is not None and best is not None and best.score.disagreements <= budget.target
+
+    def ask(self, ask: Ask) -> Trial:
+        """The answer, from memory if the same was asked before."""
+        ask = self._simplified(ask)
+        known = self._known.get((ask.candidate, ask.probe, _scope(ask)))
+        if known is not None and suits(known, ask):
+            return known
+        if ask.part == VALIDATION:
+            self.ask(Ask(ask.candidate, part=FIT, complete=True))
+        question = ask.candidate, ask.probe, _scope(ask)
+        was_answered = question in self.problem.answers
+        trial = self._earlier_answer(ask)
+        if trial is None:
+            trial = self._evaluate(ask)
+            if self._log is not None:
+                self._log.add(trial)
+        self._known[question] = trial
+        self.trials.append(trial)
+        if trial.kind != "stopped":
+            self.problem.answers.setdefault(question, (trial.kind, trial.score))
+        if not was_answered:
+            self._charge(self._cost(ask, trial))
+        if trial.kind == "full" and trial.fits and (self.best is None or trial.rank < self.best.rank):
+            self.best = trial
+        self._on_trial(trial, self.best)
+        return trial
+
+    def _simplified(self, ask: Ask) -> Ask:
+        """A probe of all samples is no probe, and two samples can not be parted."""
+        count = len(self.problem.evaluator.examples)
+        probe = None if ask.probe is None or ask.probe >= count else ask.probe
+        return replace(ask, probe=probe, part=ask.part if count >= FEWEST_TO_PART else None)
+
+    def _charge(self, cost: float) -> None:
+        self.cost += cost
+
+    def _cost(self, ask: Ask, trial: Trial) -> float:
+        """In evaluations; an early stop counts as the whole of what was asked for."""
+        count = len(self.problem.evaluator.examples)
+        if trial.kind == "probe":
+            return trial.score.samples / count
+        return 1.0 if ask.part is None else len(self.problem.part(ask.part).examples) / count
+
+    def _earlier_answer(self, ask: Ask) -> Trial | None:
+        """The interrupted run's answer, as long as it was asked the same questions in the same order."""
+        number = len(self.trials)
+        if number >= len(self._earlier):
+            return None
+        trial = self._earlier[number]
+        if trial.candidate == ask.candidate and suits(trial, ask):
+            return trial
+        self._earlier = []
+        if self._log is not None:
+            self._log.start(self.trials)
+        return None
+
+    def _evaluate(self, ask: Ask) -> Trial:
+        given = self.problem.answers.get((ask.candidate, ask.probe, _scope(ask)))
+        kind, score = self._score(ask) if given is None else given
+        ram_bytes = self.problem.memory.planned_bytes(ask.candidate)
+        fits = ram_bytes <= self.problem.limit_bytes and self.problem.fits(ask.candidate)
+        return Trial(len(self.trials), ask.candidate, kind, ram_bytes, fits, score)
+
+    def _score(self, ask: Ask) -> tuple[str, Score]:
+        if ask.probe is not None:
+            return "probe", self._answer(Query(ask.candidate, probe=ask.probe))
+        if ask.part == VALIDATION:
+            other = self.ask(Ask(ask.candidate, part=FIT, complete=True))
+            return "full", joined([other.score, self._answer(Query(ask.candidate, part=VALIDATION))])
+        best = None if self.best is None else self.best.score.disagreements
+        above = None if ask.complete else ask.above if ask.part is not None else best
+        score = self._answer(Query(ask.candidate, part=ask.part, above=above))
+        evaluator = self.problem.evaluator if ask.part is None else self.problem.part(ask.part)
+        whole = "full" if ask.part is None else ask.part
+        return whole if score.samples == len(evaluator.examples) else "stopped", score
+
+    def _answer(self, question: Query) -> Score:
+        journal = self.problem.journal
+        if journal is None:
+            return answered(self.problem, question)
+        return journal.answer(question, partial(answered, self.problem))
+
+
+def answered(problem: SearchProblem, question: Query) -> Score:
+    """The score that a question asks for; who answers it does not matter."""
+    program = problem.space.lower(question.candidate)
+    if question.probe is not None:
+        return problem.evaluator.probe(program, question.probe)
+    evaluator = problem.evaluator if question.part is None else problem.part(question.part)
+    return evaluator.score(program, question.above)
+
+
+def suits(trial: Trial, ask: Ask) -> bool:
+    """Whether a trial of the same candidate answers the question."""
+    if ask.probe is not None or trial.kind == "probe":
+        return ask.probe is not None and trial.kind == "probe"
+    if trial.kind == "stopped":
+        return not ask.complete and ask.part != VALIDATION
+    return (trial.kind == FIT) == (ask.part == FIT)
+
+
+def _scope(ask: Ask) -> str | None:
+    """The validation of a candidate makes its trial a full one."""
+    return FIT if ask.part == FIT else None

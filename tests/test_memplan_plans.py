@@ -1,0 +1,118 @@
+"""Plans of every planner for drawn problems, as golden text: what heuristics choose, what is proven and why."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from conftest import Golden
+
+from tinyhil import memplan
+from tinyhil.errors import HilError
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, as_record, describe
+from tinyhil.memplan.algorithm_x import Links, encode
+from tinyhil.memplan.blocks import FOUND, Search, accepted_groups, make_blocks, make_instance, sections_of
+from tinyhil.memplan.csv import parse_problem, write_plan, write_problem
+from tinyhil.memplan.exact_search import STRATEGIES
+from tinyhil.memplan.search_core import search_python
+
+PLANNED = [planner.name for planner in PLANNERS if planner.name != "cp-sat"]
+NODES = {"algorithm-x": 300, "hill-climb": 2000}
+
+
+def drawn(seed: int, count: int, *, gaps: bool = False, aligned: bool = False) -> tuple[Buffer, ...]:
+    source, found = random.Random(seed), []
+    for index in range(count):
+        start, length = source.randrange(count), 1 + int(source.expovariate(2 / count))
+        hole = ((start + 1, start + 2),) if gaps and length > 2 else ()
+        step = source.choice((1, 2, 4, 8)) if aligned else 1
+        found.append(Buffer(f"b{index}", source.choice((1, 7, 12, 30, 31)), start, start + length, step, gaps=hole))
+    return tuple(found)
+
+
+def problems() -> Iterator[tuple[str, Problem]]:
+    for seed in range(3):
+        yield f"plain {seed}", Problem(drawn(seed, 12))
+        yield f"aligned {seed}", Problem(drawn(seed + 10, 10, aligned=True))
+        yield f"gapped {seed}", Problem(drawn(seed + 20, 12, gaps=True))
+    for seed in range(3):
+        found, source = drawn(seed + 30, 11, aligned=seed == 2), random.Random(seed)
+        pairs = [source.sample(found, 2) for _ in range(6)]
+        aliases = tuple(Alias(a.name, b.name, source.choice((0, 0, 7))) for a, b in pairs)
+        yield f"joined {seed}", Problem(found, aliases=aliases)
+        sizes = 12 * (seed + 4)
+        yield f"regions {seed}", Problem(found, (Region("fast", sizes), Region("slow"), Region("far", 70)))
+        fixed = (replace(found[0], offset=16), replace(found[1], offset=56))
+        yield f"fixed {seed}", Problem((*fixed, *found[2:]))
+        yield f"limited {seed}", Problem(found, (Region("arena", 60 + 20 * seed),))
+    yield "many", Problem(drawn(99, 60, aligned=True))
+    yield "nothing", Problem((Buffer("none", 0, 0, 1),))
+
+
+PROBLEMS = dict(problems())
+
+
+def as_text(problem: Problem, planner: str) -> str:
+    try:
+        made = memplan.plan(problem, planner, Budget(NODES.get(planner, 4000)))
+    except HilError as error:
+        return f"  {planner}: {error}"
+    text = describe(made).replace("\n", " | ")
+    places = " ".join(f"{offset}{made.regions[name][0]}" for name, offset in made.offsets.items())
+    return f"  {text} | {made.how} {made.witness} {','.join(made.witnesses)} | {places}"
+
+
+def test_plans(golden: Golden) -> None:
+    lines = []
+    for name, problem in PROBLEMS.items():
+        lines += [f"{name}: {memplan.lower_bound(problem)}", *(as_text(problem, planner) for planner in PLANNED)]
+    golden.check("plans.txt", "\n".join(lines) + "\n")
+
+
+def test_what_is_stopped_when_it_is_enough(golden: Golden) -> None:
+    lines = []
+    for name in ("plain 1", "aligned 0", "gapped 2", "joined 1", "many"):
+        problem = PROBLEMS[name]
+        bound = memplan.lower_bound(problem).bytes
+        for budget in (Budget(4000, None, bound + 12), Budget(1), Budget(40), Budget(4000, 600.0)):
+            made = [memplan.plan(problem, planner, budget) for planner in PLANNED if planner != "algorithm-x"]
+            lines.append(f"{name} {budget}: {' '.join(f'{one.peak_bytes}>{one.lower_bound_bytes}' for one in made)}")
+    golden.check("plans-budgets.txt", "\n".join(lines) + "\n")
+
+
+def test_the_search_in_python_node_by_node(golden: Golden) -> None:
+    """As without a compiler: states, places and nodes of every strategy."""
+    lines = []
+    for name in ("plain 0", "aligned 1", "gapped 0", "joined 0", "joined 2"):
+        blocks = make_blocks(PROBLEMS[name], accepted_groups(PROBLEMS[name]))
+        bound = max(memplan.lower_bound(PROBLEMS[name]).bytes, *(block.size_bytes for block in blocks))
+        lines.append(
+            f"{name}: {sections_of(blocks)} {[(block.names, block.pieces, block.alignment) for block in blocks]}"
+        )
+        for strategy in STRATEGIES:
+            for slack in (0, 4, 30):
+                instance, limit = make_instance(blocks, bound + slack)
+                lines.append(f"  {slack} {search_python(instance, Search(limit, 60, strategy.rule, strategy.tie))}")
+    for name in ("plain 1", "plain 2", "joined 1", "gapped 2"):
+        height = memplan.lower_bound(PROBLEMS[name]).bytes
+        encoding = encode(replace(PROBLEMS[name], aliases=()), height)
+        for slack in (0, 3):
+            links = Links(encoding, max(1, height // encoding.unit + slack))
+            lines.append(f"{name} {slack} {links.search(60, None)} {links.choices} {links.offsets(encoding.unit)}")
+    golden.check("plans-search.txt", "\n".join(lines) + "\n")
+    assert f"state={FOUND}" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["regions 1", "joined 1", "gapped 1", "fixed 0", "nothing"])
+def test_records_and_files(name: str, golden: Golden) -> None:
+    problem = PROBLEMS[name]
+    plan = memplan.plan(problem)
+    text = write_problem(problem)
+    again = parse_problem(text, "problem.csv")
+    assert again.buffers == problem.buffers
+    record = as_record(plan, 0.12345678, plan.peak_bytes), as_record(plan, 1.0, plan.peak_bytes - 1)
+    assert [one["fits"] for one in record] == [True, False]
+    assert as_record(plan, 1.0)["fits"]
+    golden.check(f"plan-{name.replace(' ', '-')}.txt", f"{text}\n{write_plan(problem, plan)}\n{record[0]}\n")
