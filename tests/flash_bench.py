@@ -30,6 +30,8 @@ class Emulator:
         if chip.core == "avr":
             start = [UNOSIM, "--boot", optiboot(default_cache_dir())]
         own = [option for option in chip.emulator.loader_args if option == "--no-autoreset"]
+        if SPECS[name].supply is not None:
+            own += ["--supply", str(SPECS[name].supply)]
         command = [*start, *own, "--flash-file", self.flash_file, "--link", folder / "port", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port: str = self.next_event()["pty"]

@@ -334,7 +334,7 @@ def test_a_limit_that_estimates_miss_is_kept_to_after_all(folder: Path) -> None:
         ),
         (
             ["--flash", "3000"],
-            r"3,000 B of flash .* least found is [\d,]+: [\d,]+ B of constants \(h_codes 256 B, W.2 256 B, t.bias 64 B",
+            r"3,000 B of flash .* least found is [\d,]+: [\d,]+ B of constants \(W 384 B, h_codes 256 B, V 36 B\)",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def compiled(board: BoardSpec, core: Chip, source: Path, folder: Path) -> Path:
     hal = ROOT / "firmware" / "hal" / board.chip.hal
     elf = folder / f"{source.stem}-{board.name}.elf"
     paths = [f"-I{ROOT}", f"-L{ROOT}", f"-T{hal / board.chip.hal}.ld"]
-    defines = [f"-D{name}" for name in platformio.defines(board)]
+    defines = [f"-D{name}" for name in (f"F_CPU={core.clock_hz}L", *platformio.defines(board))]
     command = ["arm-none-eabi-gcc", *FLAGS, *core.machine, *defines, *paths, source, *hal.glob("*.cpp"), "-o", elf]
     subprocess.run(command, check=True)
     return elf

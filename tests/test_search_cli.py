@@ -211,7 +211,7 @@ def test_the_table_and_the_evaluators_agree(folder: Path) -> None:
 def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     """Built, flashed and streamed as by `hil run`; what the board measured is in the record and the log."""
     done = search(
-        folder, "--arena", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        folder, "--arena", "20", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
         "--finalists", "2", "--device-samples", "8", "--plot", "picture.svg",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -231,7 +231,7 @@ def test_finalists_are_measured_on_the_board(folder: Path) -> None:
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     runs = len(list((results / "uno").rglob("*.json")))
     again = search(
-        folder, "--arena", "11", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
+        folder, "--arena", "20", "--strategy", "random", "--board", "uno", "--on-device", "--every", "4",
         "--finalists", "2", "--device-samples", "8",
     )  # fmt: skip
     assert again.returncode == 0, again.stderr

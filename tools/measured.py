@@ -28,6 +28,14 @@ def _with_kernels_of_their_own() -> tuple[str, ...]:
 
 
 BOARDS = _with_kernels_of_their_own()  # what tables have figures of
+
+
+def clocks() -> str:
+    """How times of the tables came about: clocks of boards.yaml, counts of the emulators."""
+    uno, due, h747 = (f"{load_boards().board(name).chip.clock_hz / 1e6:g} MHz" for name in ("uno", "due", "h747"))
+    return f"Uno at {uno}: exact cycles; Due at {due} and H747 at {h747}: exact instructions, modelled time."
+
+
 ARM = tuple(name for name in BOARDS if load_boards().board(name).chip.core != "avr")
 
 

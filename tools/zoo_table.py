@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.measured import BOARDS, read
+from tools.measured import BOARDS, clocks, read
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
@@ -50,8 +50,7 @@ def measured() -> list[str]:
     exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
     lines = [
         f"Accuracy: all test samples. Boards (emulated): 16 seeded samples, {exact};",
-        "Uno at 16 MHz exact cycles, Due at 84 MHz and H747 at 64 MHz exact instructions, modelled time. RAM is static",
-        "+ measured stack of the whole firmware; -: does not fit.",
+        f"{clocks()} RAM is static + measured stack of the whole firmware; -: does not fit.",
         "",
         "| Model | Width | Accuracy (float) | Arena (MinUn) | Uno: time, RAM, flash | Due: time, RAM, flash "
         "| H747: time, RAM, flash |",

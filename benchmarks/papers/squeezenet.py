@@ -236,7 +236,7 @@ def _boards(rows: Rows) -> str:
         "Cortex-M4), or to the Discovery board's Quad-SPI flash (2 x 64 MB, mapped at 0x9000 0000); its SDRAM (32 MB "
         "at 0xD000 0000) is not needed. `hil` writes the first bank only. With the last layer's weights as 16 clusters "
         "of 4 bits (`kmeans16`) the whole network fits there, no external memory used; and cut, in 8 bits throughout. "
-        "One picture each on the emulated board, compared with the reference; cycles are modelled, at 64 MHz."
+        "One picture each on the emulated board, compared with the reference; cycles are modelled."
     )
     heads = ("Network", "bit-exact", "million cycles", "arena B", "RAM B", "flash B")
     return f"{said}\n\n{table(heads, lines)}" if lines else ""

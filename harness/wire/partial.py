@@ -51,8 +51,8 @@ class PartialRun:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self.path, self._stream = _claim(folder, name)
-            if self.path.stat().st_size:
-                self._stream.write("\n")  # ends a torn line, which would take the next one with it
+            if (held := self.path.read_bytes()) and not held.endswith(b"\n"):
+                self._stream.write("\n")  # a torn line would take the next one with it
             self._adopt_orphans(folder, name)
         self._read(self.path)
 

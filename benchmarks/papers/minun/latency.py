@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchmarks.papers.minun.facts import NETWORKS, SEEDOT
 from benchmarks.papers.paper import Cell, Claim, Rows, Verdict, table
-from tools.measured import read
+from tools.measured import clocks, read
 from tools.zoo_table import BOARDS, CYCLES_PER_US, golden_records
 
 CYCLES_PER_MS = 1000 * CYCLES_PER_US
@@ -39,9 +39,8 @@ def body(rows: Rows) -> str:
         lines.append((f"`{model}`", width, *ours, theirs and theirs.uno_ms, theirs and theirs.mkr1000_ms))
     heads = ("Network", "Width", *(f"{board} ms" for board in BOARDS), "SeeDot: Uno ms", "SeeDot: MKR1000 ms")
     return (
-        "## Latency\n\nUno at 16 MHz: exact cycles; Due at 84 MHz and H747 at 64 MHz: exact instructions, modelled "
-        "time. SeeDot's networks for the same data sets are others than ours, and its second board is an MKR1000 "
-        "(Cortex-M0+, 48 MHz).\n\n"
+        f"## Latency\n\n{clocks()} SeeDot's networks for the same data sets are others than ours, and its second board "
+        "is an MKR1000 (Cortex-M0+, 48 MHz).\n\n"
         f"{table(heads, lines)}\n\nThe networks with Shiftry's own weights, on the Uno beside its code:\n\n{_peers()}"
     )
 
