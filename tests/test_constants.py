@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,17 @@ import onnx
 import pytest
 from boards_under_test import ARM, each
 from hil_command import hil
-from onnx_models import node, simple
+from onnx_models import load, node, simple
+from random_models import extreme_inputs
+from test_fuse import inputs_of, kernels, lowered, rnd, thinned
 
 import tinyhil
 from tinyhil.codegen.constants import BINARY_BYTES, Binary
 from tinyhil.codegen.model import Source
+from tinyhil.codegen.streams import with_streams
+from tinyhil.formats.fixed import Fixed
+from tinyhil.program import Loop, Role, walk
+from tinyhil.reference import run_reference
 
 SIDE = 400  # 64 KB and more in every format below
 X = np.random.default_rng(5).normal(0, 1, (2, SIDE, 1, 1)).astype(np.float32)
@@ -111,3 +118,36 @@ def test_arrays_of_a_binary_begin_at_words() -> None:
     assert '.incbin \\"@BINARY@\\", 0, 5' in first[1]
     assert '.incbin \\"@BINARY@\\", 8, 4' in second[1]
     assert ".size constant_second, 4" in second[1]
+
+
+LISTED = {
+    "all bytes": ({}, [True, True, True]),
+    "fewer bits": ({"w1": "fixed6"}, [True, False, True]),
+    "more bits": ({"w0": "fixed16", "w2": "fixed12"}, [False, True, False]),
+    "results of more bits": ({"x1": "fixed16"}, [True, False, True]),
+    "none": ({"w0": "fixed6", "w1": "fixed6", "w2": "fixed6"}, [False, False, False]),
+}
+
+
+@pytest.mark.parametrize("case", LISTED)
+def test_lists_and_weights_of_bytes_are_one_stream(case: str, tmp_path: Path) -> None:
+    """Each sparse layer as its own formats allow, in a loop too; nothing else changes, nothing is stored twice."""
+    formats, streamed = LISTED[case]
+    nodes = [node("Gemm", f"x{at} w{at} b{at}", f"x{at + 1}" if at < 2 else "y") for at in range(3)]
+    constants = {f"w{at}": thinned(rnd(14, 14, seed=at), 6) for at in range(3)} | {f"b{at}": rnd(14) for at in range(3)}
+    graph = load(simple(nodes, {"x0": (1, 14)}, constants), tmp_path)
+    plain = lowered(graph, inputs_of(graph), default="fixed8", mix=formats)
+    plain = replace(plain, body=(plain.body[0], *(Loop("again", 2, (), (op,)) for op in plain.body[1:])))
+    made = with_streams(plain)
+    assert kernels(plain) == ["sparse_dense_bias"] * 3
+    assert kernels(made) == ["stream_dense_bias" if one else "sparse_dense_bias" for one in streamed]
+    assert (made is plain) is not any(streamed)
+    inputs = extreme_inputs(plain, 5)
+    assert np.array_equal(run_reference(plain, inputs).outputs, run_reference(made, inputs).outputs)
+    used = {name for op in walk(made.body) for name in op.inputs}
+    assert set(made.constants) == used & set(made.constants) == {name for name in used if name in made.constants}
+    for op in walk(made.body):
+        table = made.tensors[op.inputs[0]]
+        assert table.count == made.constants[table.name].size
+        assert table.role == Role.TABLE
+        assert op.kernel.startswith("sparse") or table.format == Fixed(8, 0)

@@ -129,6 +129,29 @@ def test_sums_of_63_bits_are_rounded_once(fmt: NamedFormat) -> None:
     assert np.array_equal(requantize(single, 2, made)[0], made.encode(single.astype(float) / 4)[0])
 
 
+@EVERY
+def test_of_a_residue_the_sign_counts(fmt: NamedFormat) -> None:
+    """Where float64 sees a tie, a number of the format, its largest or nothing at all."""
+    made = fmt.fit(1.0).scaled(0)
+    if made.bits > 16 or isinstance(made, Affine):
+        return
+    reals = reals_of(made)
+    points = np.concatenate([reals, (reals[1:] + reals[:-1]) / 2, [0.0, -0.0]])
+    for sign in (-1.0, 1.0):
+        codes, saturated = made.encode(points, np.full(len(points), sign))
+        for size in (2.0**-200, 0.3, 7.0):
+            again = made.encode(points, np.full(len(points), sign * size))
+            assert np.array_equal(codes, again[0])
+            assert np.array_equal(saturated, again[1])
+
+
+def test_what_a_residue_alone_takes_across_an_edge() -> None:
+    top = Posit(8, 1).largest
+    ends, away = np.array([top, top, top, -top, -top, -top]), np.array([1e-9, 0.0, -1e-9] * 2)
+    assert Posit(8, 1).encode(ends, away)[1].tolist() == [True, False, False, False, False, True]
+    assert Sign().encode(np.zeros(3), np.array([-1e-9, 0.0, 1e-9]))[0].tolist() == [-1, 1, 1]
+
+
 def as_text(name: str, fmt: Format, reals: np.ndarray) -> str:
     """What a format says of itself, and makes of numbers."""
     facts = [f"{fact}={getattr(fmt, fact)!r}" for fact in FACTS if getattr(fmt, fact) not in (None, False)]
@@ -155,6 +178,8 @@ def test_what_formats_say_of_themselves(golden: Golden) -> None:
         text += f"{one.name}: {one.bits} bits; {one.summary}; {one.values} {one.vectors}\n" + as_text(
             "  1.42", fmt, given
         )
+        if one.fit_values is not None and one.fit(1.42).is_sign:
+            text += as_text("  of values", one.fit(3.7), reals)
         if one.fit_range is not None:
             text += as_text("  -0.5..1.42", one.fit_range(-0.5, 1.42), reals)
         if one.fit_values is not None:
@@ -278,3 +303,85 @@ def test_windows_sum_exactly_what_they_hold(guard: int) -> None:
     assert made.start(np.array([1.0, 0.1]), 2)[0].tolist() == [4 << 9, math.floor(0.4 * 512)]
     assert quire.granule_of(np.array([0.0, 12.0, -0.75])) == -2
     assert quire.granule_of(np.zeros(2)) == 0
+
+
+def test_products_longer_than_float64_are_floored_whole() -> None:
+    """A residue below zero takes a unit, up to where terms are limited; beyond, they are clipped."""
+    for size in (28, 29, 30, 31):
+        made, product = quire.Window(64, 0, 3), 2 ** (2 * size) - 1
+        for sign in (1, -1):
+            units, clipped = made.multiply(np.array([sign * (2.0**size + 1)]), np.array([2.0**size - 1]))
+            assert units.tolist() == [sign * min(product, made.limit)]
+            assert clipped.tolist() == [product > made.limit]
+    assert quire.Window(64, -2).multiply(np.array([2.0**30 + 1]), np.array([1 - 2.0**30]))[0].tolist() == [4 - 2**62]
+    assert [quire.Window(32, -9, guard).c_type for guard in (0, 2)] == ["hil::Quire<32, -9>", "hil::Quire<32, -9, 2>"]
+    assert quire.Window(32, -9) == quire.Window(32, -9, 0)
+
+
+def assert_well_placed(window: quire.Window, bound: Fraction, lows: tuple[int, int], peak: float, terms: int) -> str:
+    """Exact where that can be, without a guard where that can be proven, no wider than it must; how it is.
+
+    `bound`: of sums; `lows`: bits below which no product of the formats, of these constants reaches.
+    """
+    unit, expected = Fraction(2) ** window.low, math.frexp(peak)[1]
+    plain = [low for low in lows if bound < Fraction(2) ** (low + 63)]
+    guard = max(1, math.ceil(math.log2(terms))) if terms > 1 else 1
+    guarded = [low for low in lows if low + 63 - guard >= expected + 5]
+    exact = [low for low in lows if low in plain or low in guarded]
+    if exact:
+        assert window.low == exact[0]
+        assert window.guard == (0 if exact[0] in plain else guard)
+        assert window.bits == (32 if bound < unit * 2**31 else 64)
+        return "exact" if exact[0] in plain else "exact, guarded"
+    assert window.bits == 64
+    if window.guard == 0:
+        assert bound + terms * unit <= unit * 2**63  # each cut adds a unit at most
+        assert bound * 4 > unit * 2**63
+        assert window.low <= expected - 40
+        return "cut"
+    assert window.guard == guard
+    assert window.low == max(lows[1], expected + 8 - 63 + guard)
+    finest = math.frexp(float(bound))[1] - 63
+    assert finest + (bound + terms * Fraction(2) ** finest >= Fraction(2) ** (finest + 63)) > expected - 40
+    return "cut, guarded"
+
+
+WINDOW_OPERANDS = (Posit(8, 0), Posit(8, 2), Posit(16, 1), Posit(16, 2), Posit(16, 3), Posit(32, 2), Minifloat(4, 3, 7))
+
+
+def test_windows_lie_where_they_must() -> None:
+    rng, found = np.random.default_rng(5), set()
+    for operand in WINDOW_OPERANDS:
+        for size in (0, 1, 2, 3, 33):
+            for scale in (-30, -9, 0, 9):
+                rows = np.ldexp(rng.integers(-99, 99, (3, size)).astype(float), scale + rng.integers(-9, 9, (3, size)))
+                for observed, start, granules in (
+                    (0.0, 0.0, (None, None)), (0.5, 3.0, (-9, None)), (2.0**60, 2.0**20, (-40, -70)),
+                ):  # fmt: skip
+                    window = quire.place(rows, operand, observed, start, granules)
+                    heaviest = max(sum(map(abs, map(Fraction, row)), Fraction(0)) for row in rows.tolist())
+                    needed = quire.granule_of(rows) + operand.granule
+                    needed = needed if granules[1] is None else min(needed, granules[1])
+                    use = granules[0] is not None and operand.bits <= 8
+                    low = min(needed, (granules[0] or 0) + operand.granule) if use else needed
+                    seen = min(observed or operand.largest, operand.largest)
+                    peak = max(float(np.abs(rows).max(initial=0.0)) * seen, start)
+                    bound = heaviest * Fraction(operand.largest) + Fraction(start)
+                    found.add(assert_well_placed(window, bound, (low, needed), peak, size + 1))
+    assert found == {"exact", "exact, guarded", "cut", "cut, guarded"}
+
+
+def test_windows_of_pairs_and_of_squares_lie_where_they_must() -> None:
+    for a in WINDOW_OPERANDS:
+        for b in WINDOW_OPERANDS:
+            for count in (1, 2, 3, 50):
+                low = a.granule + b.granule
+                bound = Fraction(a.largest) * Fraction(b.largest) * count
+                for seen in ((0.0, 0.0), (0.25, 2.0), (2.0**70, 1.0)):
+                    peak = math.prod(
+                        min(one or fmt.largest, fmt.largest) for one, fmt in zip(seen, (a, b), strict=True)
+                    )
+                    assert_well_placed(quire.place_pair(a, b, seen, count), bound, (low, low), peak, count)
+                known = quire.Operand(a.largest, 0.5, a.granule), quire.Operand(b.largest, 3.0, b.granule)
+                low, bound = 2 * min(a.granule, b.granule), (Fraction(a.largest) + Fraction(b.largest)) ** 2 * count
+                assert_well_placed(quire.place_squares(known, count), bound, (low, low), 3.5**2, count)

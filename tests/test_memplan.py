@@ -179,6 +179,7 @@ BAD_CSV = {
     "unknown column": ("id,lower,upper,size,colour\n", "line 1: unknown column 'colour'"),
     "missing column": ("id,lower,upper\n", "line 1: column 'size'"),
     "no end": ("id,lower,size\n", "line 1: column 'upper'"),
+    "many ends": ("id,lower,size,upper,upper,upper,end,end\n", "line 1: column 'upper'"),
     "short line": ("id,lower,upper,size\na,0,1,4\nb,0,1\n", "line 3: 3 fields, the header has 4"),
     "not a number": ("id,lower,upper,size\na,0,1,4k\n", "line 2: size '4k' is not an integer"),
     "empty range": ("id,lower,upper,size\n\na,1,1,4\n", "line 3: buffer 'a': live range [1, 1) is empty"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from benchmarks import hard_planning
 from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
-from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores, cp_sat
 from tinyhil.memplan.algorithm_x import Links, cover, encode
 from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FOUND, Search, make_blocks, make_instance, split
 from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compiled
@@ -318,7 +318,7 @@ def test_parts_between_cut_points_are_planned_alone() -> None:
 
 def test_fixed_offsets_are_kept() -> None:
     problem = Problem((Buffer("a", 4, 0, 3, offset=4), Buffer("b", 4, 1, 4), Buffer("c", 5, 2, 5)))
-    for name in QUICK:
+    for name in [*QUICK, *(["cp-sat"] if cp_sat.is_installed() else [])]:
         if name == "branch-and-bound":
             with pytest.raises(HilError, match="fixed offsets"):
                 memplan.plan(problem, name)

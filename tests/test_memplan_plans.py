@@ -11,12 +11,15 @@ from conftest import Golden
 
 from tinyhil import memplan
 from tinyhil.errors import HilError
-from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, as_record, describe
+from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, Region, as_record, describe, portfolio
+from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.algorithm_x import Links, encode
-from tinyhil.memplan.blocks import FOUND, Search, accepted_groups, make_blocks, make_instance, sections_of
+from tinyhil.memplan.blocks import FOUND, Search, accepted_groups, make_blocks, make_instance, peak_step, sections_of
 from tinyhil.memplan.csv import parse_problem, write_plan, write_problem
-from tinyhil.memplan.exact_search import STRATEGIES
+from tinyhil.memplan.exact_search import SHAKEN, STRATEGIES, _Round, _shake, minimise, run_strategy
+from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.several import fill_regions
 
 PLANNED = [planner.name for planner in PLANNERS if planner.name != "cp-sat"]
 NODES = {"algorithm-x": 300, "hill-climb": 2000}
@@ -103,6 +106,37 @@ def test_the_search_in_python_node_by_node(golden: Golden) -> None:
             lines.append(f"{name} {slack} {links.search(60, None)} {links.choices} {links.offsets(encoding.unit)}")
     golden.check("plans-search.txt", "\n".join(lines) + "\n")
     assert f"state={FOUND}" in "\n".join(lines)
+
+
+def test_searches_towards_the_optimum(golden: Golden) -> None:
+    """Orders of blocks, searches shaken by chance and over orders, and rounds of very many buffers."""
+    lines = []
+    shaken = (replace(SHAKEN[1], seed=3, spread=4), replace(SHAKEN[6], seed=4, spread=9))
+    for name in ("plain 1", "aligned 0", "gapped 2", "many"):
+        problem = PROBLEMS[name]
+        blocks, bound = make_blocks(problem), memplan.lower_bound(problem)
+        first = memplan.plan(problem, "first-fit")
+        for strategy in (*STRATEGIES, *shaken):
+            result, offsets = run_strategy(blocks, strategy, first.peak_bytes - 4, 90)
+            lines.append(f"{name}: {result.state} {result.nodes} {offsets}")
+        start = Solved(tuple(first.offsets[block.names[0]] for block in blocks), first.peak_bytes, bound.bytes)
+        for nodes in (500, 5000, 20_000):
+            account = Account(Budget(nodes))
+            made = minimise(blocks, start, 0, account)
+            lines.append(f"{name}: {nodes} {account.nodes} {made.lower} {made.peak}")
+        for goal in (bound.bytes, first.peak_bytes - 9):
+            account = Account(Budget(40_000))
+            made = _shake(blocks, start, goal, _Round(2500, peak_step(blocks), goal_only=False), account)
+            lines.append(f"{name}: shaken {account.nodes} {made.lower} {made.peak}")
+        for enough in (None, first.peak_bytes - 1):
+            account = Account(Budget(9000, None, enough))
+            plan = promoted(problem, first, bound, account)
+            lines.append(f"{name}: promoted {account.nodes} {plan.peak_bytes}")
+    for name in ("regions 0", "regions 1", "regions 2"):
+        filled = fill_regions(PROBLEMS[name], portfolio.run, Budget(100_000))
+        assert filled is not None
+        lines.append(f"{name}: {filled.peak_bytes} {dict(filled.offsets)} {dict(filled.regions)}")
+    golden.check("plans-optimum.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize("name", ["regions 1", "joined 1", "gapped 1", "fixed 0", "nothing"])

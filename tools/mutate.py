@@ -59,7 +59,7 @@ class Group:
 
 GROUPS = (
     Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
-    Group("memplan", ("memplan_plans", "memplan", "memplan_mutants")),
+    Group("memplan", ("memplan_plans", "memplan", "memplan_mutants", "memplan_planners", "memplan_orders")),
     Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
     Group(
         "codegen",
@@ -166,18 +166,18 @@ def name_of(module: str) -> str:
     return name if name.startswith("tinyhil.") else f"tinyhil.{name}"
 
 
-def changed_functions(old: CodeType, new: CodeType) -> dict[str, CodeType] | None:
-    """Functions outside functions, by qualified name, that have other code; None if more than they changed."""
+def changed_functions(old: CodeType, new: CodeType) -> dict[CodeType, CodeType] | None:
+    """The other code of functions outside functions, by the code they had; None if more than they changed."""
     if (old.co_code, old.co_names, len(old.co_consts)) != (new.co_code, new.co_names, len(new.co_consts)):
         return None
-    found: dict[str, CodeType] = {}
+    found: dict[CodeType, CodeType] = {}
     for one, other in zip(old.co_consts, new.co_consts, strict=True):
         if one == other and type(one) is type(other):
             continue
         if not isinstance(one, CodeType) or not isinstance(other, CodeType) or one.co_freevars != other.co_freevars:
             return None
         if one.co_flags & 1:  # CO_OPTIMIZED: a function, no body of a class
-            found[one.co_qualname] = other
+            found[one] = other
             continue
         within = changed_functions(one, other)
         if within is None:
@@ -186,14 +186,10 @@ def changed_functions(old: CodeType, new: CodeType) -> dict[str, CodeType] | Non
     return found
 
 
-def functions_of(code: CodeType) -> dict[str, CodeType]:
-    """Functions outside functions, by qualified name."""
+def functions_of(code: CodeType) -> list[CodeType]:
+    """Functions outside functions."""
     nested = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return {
-        name: one
-        for part in nested
-        for name, one in ({part.co_qualname: part} if part.co_flags & 1 else functions_of(part)).items()
-    }
+    return [one for part in nested for one in ([part] if part.co_flags & 1 else functions_of(part))]
 
 
 class _Judge:
@@ -252,10 +248,8 @@ class _Judge:
         path = self._paths[module]
         plain = compile(source, path, "exec", dont_inherit=True)
         every = reach.tests(reach.by_line) or reach.quickest(reach.seconds)
-        reached = every[:10]
-        if not _answer(
-            lambda: self._survives(session, path, functions_of(plain), reached), 10 + reach.limit_s(reached)
-        ):
+        reached, same = every[:10], {code: code for code in functions_of(plain)}
+        if not _answer(lambda: self._survives(session, path, same, reached), 10 + reach.limit_s(reached)):
             _say(f"{module}: tests fail where nothing is changed: {' '.join(reached)}")
             return []
         for mutant in mutants(source, self._count, self._seed):
@@ -273,13 +267,13 @@ class _Judge:
         _say(f"  {module}: {living[0]} of {len(found)} live, {living[1]} are to be imported")
         return found
 
-    def _survives(self, session: Any, path: str, changed: dict[str, CodeType], tests: Sequence[str]) -> bool:
+    def _survives(self, session: Any, path: str, changed: dict[CodeType, CodeType], tests: Sequence[str]) -> bool:
         for cache in self._caches:
             cache.cache_clear()
         for function in self._functions:
             code = function.__code__
-            if code.co_filename == path and code.co_qualname in changed:
-                function.__code__ = changed[code.co_qualname]
+            if code.co_filename == path and code in changed:
+                function.__code__ = changed[code]
         items = [self._items[test] for test in tests]
         for number, item in enumerate(items, 1):
             signal.setitimer(signal.ITIMER_PROF, 1 + 5 * self._seconds[item.nodeid])  # what hangs ends here

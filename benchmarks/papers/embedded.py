@@ -10,9 +10,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from tinyhil import data
 from tinyhil.assignment import MOST_OFFSET, Assignment
+from tinyhil.graph import Graph
 from tinyhil.harness.energy.session import EnergyRequest, run_energy
 from tinyhil.harness.job import open_model
 from tinyhil.lower import formats, lower, tied_values
@@ -31,6 +34,7 @@ BITS = (2, 3, 4, 5, 6, 8, 12)
 FINER_ALL, FINER_EACH = 8, 2  # powers of two below the one that nothing exceeds: for all tensors, for each
 WIDTHS = tuple(f"fixed{bits}" for bits in (*range(2, 9), 12))
 SAMPLES_OF_ENERGY = 10
+MOST_LOST = 2.0  # points, held out, that pass as "99 % of the accuracy": some hundred samples tell no finer
 UNLIMITED = 1 << 30  # bytes of the arena: the method knows no limit
 
 
@@ -45,8 +49,8 @@ class Network:
 
 
 NETWORKS = {
-    "lenet5_mnist": Network("LeNet-5, MNIST", 1000, 500, ("0.99", "0.999")),
-    "resnet20_cifar": Network("ResNet-20, CIFAR-10", 256, 64, ("0.99",)),
+    "lenet5_mnist": Network("LeNet-5, MNIST", 1000, 2000, ("0.99", "0.999")),
+    "resnet20_cifar": Network("ResNet-20, CIFAR-10", 256, 512, ("0.99",)),
 }
 QUICK, QUICK_TESTED = "lenet5_mnist", 64
 
@@ -64,24 +68,38 @@ def quick() -> Iterator[Cell]:
 
 
 @cache
-def _evaluator(name: str, tested: int) -> Evaluator:
+def _tested(name: str, samples: int) -> Evaluator:
+    """On the first `samples` of the test part."""
     opened = open_model(name)
     assert opened.source.dataset is not None
     found = data.load(opened.source.dataset)
-    labels = None if found.y_test is None else found.y_test[:tested]
-    return Evaluator(load_engine(default_cache_dir()), make_examples(opened.model.graph, found.x_test[:tested], labels))
+    return _evaluator(opened.model.graph, found.x_test[:samples], found.y_test)
 
 
-def _accuracy(name: str, tested: int, assignment: Assignment) -> float:
+@cache
+def _searched(name: str) -> Evaluator:
+    """On samples of the training part, by which everything is chosen."""
     opened = open_model(name)
-    score = _evaluator(name, tested).score(lower(opened.model.graph, assignment, opened.required_ranges(None)))
+    assert opened.source.dataset is not None
+    found = data.load(opened.source.dataset)
+    return _evaluator(opened.model.graph, found.x_train[: NETWORKS[name].searched], found.y_train)
+
+
+def _evaluator(graph: Graph, x: np.ndarray, y: np.ndarray | None) -> Evaluator:
+    labels = None if y is None else y[: len(x)]
+    return Evaluator(load_engine(default_cache_dir()), make_examples(graph, x, labels))
+
+
+def _accuracy(evaluator: Evaluator, name: str, assignment: Assignment) -> float:
+    opened = open_model(name)
+    score = evaluator.score(lower(opened.model.graph, assignment, opened.required_ranges(None)))
     assert score.correct is not None
     return score.correct / score.samples
 
 
 def _scaling(name: str, bits: int, tested: int) -> Row:
-    """Accuracy of `bits` everywhere: a power of two for each tensor, and one for all of them; each the best of several,
-    which cut off ever more of the largest values."""
+    """Accuracy of `bits` everywhere: a power of two for each tensor, and one for all of them; each the best of several
+    on the training part, which cut off ever more of the largest values."""
     exponents = _exponents(name, f"fixed{bits}")
     largest = max(exponents.values())
     tried = {
@@ -91,11 +109,14 @@ def _scaling(name: str, bits: int, tested: int) -> Row:
             for finer in range(FINER_ALL + 1)
         ],
     }
-    found: Row = {"samples": tested, "float": _evaluator(name, tested).examples.float_accuracy}
+    evaluator = _tested(name, tested)
+    found: Row = {"samples": tested, "float": evaluator.examples.float_accuracy}
     for kind, offsets in tried.items():
-        shares = [_accuracy(name, tested, Assignment(f"fixed{bits}", offsets=moved)) for moved in offsets]
-        found[kind] = max(shares)
-        found[f"{kind} finer"] = shares.index(max(shares))
+        moved = [Assignment(f"fixed{bits}", offsets=each) for each in offsets]
+        shares = [_accuracy(_searched(name), name, each) for each in moved]
+        finer = shares.index(max(shares))
+        found[kind] = _accuracy(evaluator, name, moved[finer])
+        found[f"{kind} finer"] = finer
     return found
 
 
@@ -111,14 +132,8 @@ def _exponents(name: str, fmt: str) -> dict[str, int]:
 def _greedy(name: str, tolerance: float) -> Assignment:
     """What the method itself ends with, on samples of the training part."""
     opened = open_model(name)
-    graph = opened.model.graph
-    assert opened.source.dataset is not None
-    part = data.load(opened.source.dataset)
-    labels = None if part.y_train is None else part.y_train[: NETWORKS[name].searched]
-    examples = make_examples(graph, part.x_train[: NETWORKS[name].searched], labels)
-    space = make_space(graph, opened.required_ranges(None), WIDTHS)
-    evaluator = Evaluator(load_engine(default_cache_dir()), examples)
-    problem = SearchProblem(space, Memory(space, place), evaluator, UNLIMITED)
+    space = make_space(opened.model.graph, opened.required_ranges(None), WIDTHS)
+    problem = SearchProblem(space, Memory(space, place), _searched(name), UNLIMITED)
     return space.assignment(search(Layerwise(tolerance), problem).best.candidate)
 
 
@@ -136,8 +151,8 @@ def _widths(name: str, tolerance: str) -> Row:
     layers = energy["widths"].pop("layers")
     for other in ("8", "16"):
         del energy[other]["layers"]
-    accuracy = _accuracy(name, network.tested, found)
-    whole = _evaluator(name, network.tested).examples.float_accuracy
+    evaluator = _tested(name, network.tested)
+    accuracy, whole = _accuracy(evaluator, name, found), evaluator.examples.float_accuracy
     return {"samples": network.tested, "float": whole, "accuracy": accuracy, "layers": layers, "energy": energy}
 
 
@@ -167,7 +182,7 @@ def body(rows: Rows) -> str:
         "LeNet-5 and ResNet-20 of the zoo, trained in float32; no network is retrained. ResNet-20 stands for the "
         "book's AlexNet on CIFAR-10. Integers of the host engine. *Per layer*: a power of two for each tensor, the "
         f"least that none of its values exceeds or up to {FINER_EACH} below; *uniform*: one for all tensors, the least "
-        f"that no value exceeds or up to {FINER_ALL} below; the best of these on the same samples."
+        f"that no value exceeds or up to {FINER_ALL} below; the best of these on samples of the training part."
     ]
     for name, network in NETWORKS.items():
         shown = [_scaling_table({**under(rows, f"scaling/{name}"), **under(rows, f"quick scaling/{name}")})]
@@ -231,7 +246,8 @@ def _widths_save_energy(rows: Rows) -> Verdict:
     }
     lost = {NETWORKS[key.split("/")[0]].title: 100 * (row["float"] - row["accuracy"]) for key, row in found.items()}
     said = "; ".join(f"{name}: {ratio:.1f} times less, {lost[name]:.1f} points lost" for name, ratio in ratios.items())
-    return Verdict("confirmed" if min(ratios.values()) > 2 else "refuted", f"products against 16 bits: {said}")
+    holds = min(ratios.values()) > 2 and max(lost.values()) <= MOST_LOST
+    return Verdict("confirmed" if holds else "refuted", f"products against 16 bits: {said}")
 
 
 PAPER = Paper(
