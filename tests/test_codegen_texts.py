@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil, floor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ from test_fuse import sparse
 from test_rows import Chain
 from test_signs import program_of, with_bytes
 
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import calibrate
 from tinyhil.codegen.arrange import CORES, arrange
 from tinyhil.codegen.benchmark import Codes, Meaning, codes_at, emit_benchmark
 from tinyhil.codegen.exported_library import CALLER, Library
@@ -35,6 +38,7 @@ from tinyhil.codegen.profile_calls import constant_bytes, empty_number, kinds
 from tinyhil.codegen.transfer import choose_transfer
 from tinyhil.errors import ModelError
 from tinyhil.graph import Graph, Part
+from tinyhil.lower import lower
 from tinyhil.memplan.arena.passes import ROWS
 from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
@@ -75,9 +79,13 @@ def parts() -> onnx.ModelProto:
 
 
 def of(make: Callable[[], onnx.ModelProto], default: str, **exceptions: str) -> Callable[[Path], Program]:
+    """Ranges are widened to a grid: the last bits of a float sum are those of the processor's order of additions."""
+
     def made(folder: Path) -> Program:
         loaded = load(make(), folder)
-        return compiled(loaded, samples_for(loaded.shapes["x"]), default, **exceptions)
+        ranges = calibrate(loaded, samples_for(loaded.shapes["x"]), {"name": "test"})
+        ends = {name: (floor(low * 64) / 64, ceil(high * 64) / 64) for name, (low, high) in ranges.values.items()}
+        return lower(loaded, Assignment(default, exceptions), replace(ranges, values=ends, seen={}))
 
     return made
 
