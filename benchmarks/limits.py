@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench import pictures
+from benchmarks.bench import pictures, quiet
 from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -85,16 +85,12 @@ class Unseen:
     def phase(self, name: str) -> None: ...
 
 
-def _quiet(*said: object) -> None:
-    """Nobody reads along."""
-
-
 def searched(request: SearchRequest) -> SearchOutcome:
-    return run_search(request, default_cache_dir(), _quiet, Unseen())
+    return run_search(request, default_cache_dir(), quiet, Unseen())
 
 
 def trained(request: TrainRequest) -> TrainOutcome:
-    return run_train(request, default_cache_dir(), _quiet, lambda epoch: print(epoch, flush=True))
+    return run_train(request, default_cache_dir(), quiet, lambda epoch: print(epoch, flush=True))
 
 
 def ram() -> Iterator[Row]:

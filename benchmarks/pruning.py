@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from benchmarks.bench import quiet
 from benchmarks.mlp import mlp_model
 from tinyhil import data
 from tinyhil.harness import calls
@@ -26,10 +27,6 @@ SIZES, FORMAT, SAMPLES = (784, 32, 10), "fixed8", 10000
 PRUNED, SHARES = "fc1_w", (0.5, 0.7, 0.8, 0.9, 0.95)
 EPOCHS, RATE, MEASURED = 12, 2e-2, 5
 BOARDS = ("uno", "due")
-
-
-def _quiet(*said: object) -> None:
-    """Nobody reads along."""
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -61,7 +58,7 @@ def _trained(here: Path, model: str, name: str, prune: tuple[str, ...]) -> tuple
         rate=RATE,
         prune=prune,
     )
-    outcome = run_train(request, default_cache_dir(), _quiet, _quiet)
+    outcome = run_train(request, default_cache_dir(), quiet, quiet)
     assert outcome.tested is not None
     row: dict[str, Any] = {
         "zeros of fc1": f"{100 * outcome.zeros.get(PRUNED, 0):.0f} %",
@@ -69,11 +66,11 @@ def _trained(here: Path, model: str, name: str, prune: tuple[str, ...]) -> tuple
     }
     for board in BOARDS:
         wanted = Request(board, str(out), FORMAT, inputs=here / "test.npz", samples=MEASURED, results=here / "results")
-        record, _ = calls.run(wanted, load_boards(None), _quiet, _quiet)
+        record, _ = calls.run(wanted, load_boards(None), quiet, quiet)
         assert record["bit_exact"]
         row[f"{board} cycles"] = f"{record['latency']['median']:,.0f}"
         row[f"{board} flash"] = f"{record['flash_bytes']:,}"
-    energy = run_energy(EnergyRequest(str(out), FORMAT, inputs=here / "test.npz"), _quiet).energy
+    energy = run_energy(EnergyRequest(str(out), FORMAT, inputs=here / "test.npz"), quiet).energy
     row["nJ (model)"] = f"{energy.total_pj / 1e3:.1f}"
     row["zeros skipped"] = f"{energy.skipping_pj / 1e3:.1f}"
     return out, {**row, "seconds": round(outcome.cpu_seconds)}

@@ -58,10 +58,10 @@ CHIPS = {
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
 }
+AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
 # From this share of zeros on a kernel that tests every element is the faster one: on the ATmega a test costs 2 to 3
 # cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
 ZEROS = 0.1
-AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")

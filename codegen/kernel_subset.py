@@ -212,9 +212,7 @@ def _declared(lines: list[str]) -> Declaration:
     called = re.search(r"(\w+)\s*\(", head)
     if called:
         by_arguments = set(_WORD.findall(head[called.end() :]))
-        explicit = (
-            first and first not in by_arguments
-        )  # no argument tells the first parameter: it is called as name<...>
+        explicit = first and first not in by_arguments  # no argument says it: the call is name<...>
         return Declaration(
             (), frozenset({f"{called[1]}{'<' if explicit else '('}"}), gates=frozenset(by_arguments - parameters)
         )

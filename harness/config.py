@@ -92,6 +92,11 @@ class ChipSpec(WithCrossbars):
     # other emulators of the same chip, chosen by `hil run --emulator`
     cross_checks: dict[Name, Emulator] = Field(default_factory=dict)
 
+    @property
+    def static_ram_bytes(self) -> int | None:
+        """RAM that static data may take, without the reserve for the stack; None: no limit."""
+        return None if self.ram_bytes is None else self.ram_bytes - (self.stack_reserve_bytes or 0)
+
     @model_validator(mode="after")
     def _a_microcontroller_has_limits(self) -> ChipSpec:
         if self.core == "host":

@@ -58,7 +58,7 @@ class Tensor:
     """A run-time or constant tensor of `count` elements.
 
     `blocks`: how a constant is stored, where that is not the order of its kernel. `zeros`: share of the values that
-    were 0 in calibration.
+    bytes round to 0, in calibration.
     """
 
     name: str

@@ -31,7 +31,7 @@ def explain(log_text: str, log_path: Path, objects_dir: Path, board: BoardSpec) 
     over = _overflows(log_text, board)
     if NO_ROOM_FOR_STACK.search(log_text):  # "overflowed by" does not count the stack's reserve
         static_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_RAM_SECTION)
-        over["RAM"] = static_bytes - (board.chip.ram_bytes or 0) + (board.chip.stack_reserve_bytes or 0)
+        over["RAM"] = static_bytes - (board.chip.static_ram_bytes or 0)
     if NO_ROOM_FOR_CODE.search(log_text) and "flash" not in over:
         code_bytes = _sizes_in_map(objects_dir / "firmware.map", MAP_FLASH_SECTION)
         over["flash"] = max(code_bytes - (board.chip.flash_bytes or 0), 1)
@@ -55,9 +55,8 @@ def _overflows(log_text: str, board: BoardSpec) -> dict[str, int]:
         is_flash = match["region"].lower() in ("flash", "text", "rom")
         region = "flash" if is_flash else "RAM"
         over[region] = max(over.get(region, 0), int(match["bytes"]))
-    ram_bytes, reserve_bytes = board.chip.ram_bytes, board.chip.stack_reserve_bytes
-    if ram_bytes is not None and reserve_bytes is not None:
-        end = AVR_RAM_START + ram_bytes - reserve_bytes
+    if board.chip.static_ram_bytes is not None:
+        end = AVR_RAM_START + board.chip.static_ram_bytes
         for match in AVR_OUTSIDE.finditer(log_text):
             over["RAM"] = max(over.get("RAM", 0), int(match["address"], 16) - end)
     return over

@@ -95,14 +95,13 @@ def check_fits(image: Image, board: BoardSpec) -> None:
             f"{board.name}: flash {image.flash_bytes} B > {chip.flash_bytes} B, {over} B too much; "
             f"largest: {name_largest(image.symbols, in_ram=False)}"
         )
-    if chip.ram_bytes is not None and chip.stack_reserve_bytes is not None:
-        limit = chip.ram_bytes - chip.stack_reserve_bytes
-        if image.static_bytes > limit:
-            raise DoesNotFit(
-                f"{board.name}: static RAM {image.static_bytes} B > {limit} B ({chip.ram_bytes} B RAM less "
-                f"{chip.stack_reserve_bytes} B for the stack), {image.static_bytes - limit} B too much; "
-                f"largest: {name_largest(image.symbols, in_ram=True)}"
-            )
+    room = chip.static_ram_bytes
+    if room is not None and image.static_bytes > room:
+        raise DoesNotFit(
+            f"{board.name}: static RAM {image.static_bytes} B > {room} B ({chip.ram_bytes} B RAM less "
+            f"{chip.stack_reserve_bytes} B for the stack), {image.static_bytes - room} B too much; "
+            f"largest: {name_largest(image.symbols, in_ram=True)}"
+        )
 
 
 def check_arena(image: Image, arena_bytes: int | Mapping[str, int]) -> None:

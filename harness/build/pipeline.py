@@ -133,7 +133,8 @@ def _compile(
     part = _planned(program, boards, required, without, wish, again=is_last)
     alone = {name for name, transfer in part.transfers.items() if transfer.is_one_sample}
     sample_bytes = program.tensors[program.input].size_bytes
-    hopeless = {b.name for b in boards if b.chip.ram_bytes and not b.chip.regions and sample_bytes > free_bytes(b)}
+    rooms = {b.name: b.chip.static_ram_bytes for b in boards if not b.chip.regions}
+    hopeless = {name for name, room in rooms.items() if room is not None and sample_bytes > room}
     alone |= set() if is_last else part.misfits.keys() - hopeless
     parts = [part]
     if may_share and alone:
@@ -159,7 +160,8 @@ def _planned(
     again: bool,
 ) -> _Part:
     """One plan for all of these boards; `again`: halos may be computed again if nothing else fits."""
-    limits = [free_bytes(b) for b in boards if b.chip.ram_bytes and (not required or b.name in required)]
+    rooms = [b.chip.static_ram_bytes for b in boards if not required or b.name in required]
+    limits = [room for room in rooms if room is not None]
     spreads = any(board.chip.regions for board in boards)
     again = again and bool(required) and not spreads
     placed = chosen(program, wish, min(limits, default=None), without, again=again)
@@ -174,11 +176,6 @@ def _planned(
             part.misfits[board.name] = error
     check(placed.problem, placed.plan)
     return replace(part, placed=placed)
-
-
-def free_bytes(board: BoardSpec) -> int:
-    """RAM that static data may take: a board's without the reserve for its stack."""
-    return (board.chip.ram_bytes or 0) - (board.chip.stack_reserve_bytes or 0)
 
 
 def limited(board: BoardSpec, ram_bytes: int | None) -> BoardSpec:

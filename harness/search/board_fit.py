@@ -35,7 +35,7 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
         ) from None
     chip = board.chip
     flash = f"{image.flash_bytes:,} B" + (f" of {chip.flash_bytes:,} B" if chip.flash_bytes else "")
-    limit = chip.ram_bytes - (chip.stack_reserve_bytes or 0) if chip.ram_bytes else None
-    static = f"{image.static_bytes:,} B" + (f" of {limit:,} B" if limit else "")
+    room = chip.static_ram_bytes
+    static = f"{image.static_bytes:,} B" + (f" of {room:,} B" if room else "")
     task.say(f"search: the firmware fits {board.name}: {flash} of flash, {static} of static RAM")
     return image

@@ -122,7 +122,7 @@ def arena_limit(task: Task, found: Sequence[Side]) -> int:
     wider = problem.beside_bytes(trial.candidate)  # the input's buffers, which the limit counts apart
     beside, static = (n - narrowest.arena_bytes - wider for n in (narrowest.total_bytes, narrowest.static_bytes))
     least = trial.ram_bytes + wider
-    limit = min(task.ram_bytes - beside, (chip.ram_bytes or 0) - (chip.stack_reserve_bytes or 0) - static)
+    limit = min(task.ram_bytes - beside, (chip.static_ram_bytes or 0) - static)
     if limit < least:
         raise Infeasible(
             f"search: {task.ram_bytes} B of RAM in all are not feasible on {task.board.name}: {beside} B of stack and "

@@ -90,8 +90,8 @@ class _Rewriting:
             made += [*fills, Loop(title, self._schedule.spans.shape[1], tuple(self._slices.values()), body)]
         theirs = {id(stage.item) for stage in part}
         last = max(index for index, item in enumerate(self._program.body) if id(item) in theirs)
-        whole_tensors = [item for item in self._program.body[:last] if id(item) not in theirs]
-        items = (*whole_tensors, *made, *self._program.body[last + 1 :])
+        before = [item for item in self._program.body[:last] if id(item) not in theirs]
+        items = (*before, *made, *self._program.body[last + 1 :])
         for stage in self._stages:
             if stage.target != stage.op.output:
                 del self._tensors[stage.op.output]

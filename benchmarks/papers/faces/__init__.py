@@ -153,11 +153,11 @@ def _measured(model: api.Model, x: np.ndarray, fmt: str) -> Row:
 
 
 def body(rows: Rows) -> str:
-    parts = (_setting(rows), _accuracy(rows), _memory(rows), _boards(rows))
+    parts = (_setting(), _accuracy(rows), _memory(rows), _boards(rows))
     return "\n\n".join(part for part in parts if part)
 
 
-def _setting(_: Rows) -> str:
+def _setting() -> str:
     return (
         "853 photos of 320 x 240 greys with 4,072 faces, half of them less than 18 pixels wide, many masked; every "
         "fifth photo is for testing (171, 819 faces), the others train; of these 16 calibrate and 24 are searched on. "
