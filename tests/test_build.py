@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from boards_under_test import EVERY, SPECS, by_compiler
+from boards_under_test import SPECS, by_compiler
 from direct_build import direct_build
 
 from tinyhil.errors import BuildError, ConfigError, DoesNotFit
@@ -311,7 +311,7 @@ def test_an_image_is_checked_against_chip_and_plan(image, boards) -> None:
         ('#include "none.hpp"\nint main() {', r"fatal error: none.hpp"),
     ],
 )
-@pytest.mark.parametrize("name", by_compiler(EVERY))
+@pytest.mark.parametrize("name", by_compiler(ALL_BOARDS))
 def test_a_failed_build_shows_the_first_error(name, new, message, sources, boards, cache_dir) -> None:
     broken = with_main(sources, "int main() {", new)
     with pytest.raises(BuildError, match=message) as caught:
