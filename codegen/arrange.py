@@ -14,6 +14,8 @@ import numpy as np
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.folded import folded
+from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -71,7 +73,7 @@ def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     if core not in CORES:
         return program
-    program, chip = with_tables(program), CHIPS.get(core, AVR)
+    program, chip = without_needless_clipping(folded(with_tables(program))), CHIPS.get(core, AVR)
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
