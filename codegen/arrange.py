@@ -66,6 +66,7 @@ AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1,
 ZEROS = 0.1
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
+PAIRS = ("dense_pair", "dense_bias_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
 
 
@@ -84,6 +85,9 @@ def arrange(program: Program, core: str) -> Program:
             rows = Blocks(1, 1, 1, axes, (1,), word=8 if chip is AVR else 32)
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
+        if _is_pair(op):
+            tensors |= _pair_in_blocks(program, op, chip)
+            continue
         blocks = _blocks_of(program, op, chip)
         if blocks is None:
             continue
@@ -100,10 +104,31 @@ def arrange(program: Program, core: str) -> Program:
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
+def _is_pair(op: Op) -> bool:
+    return (KERNEL_BY_NAME[op.kernel].template or op.kernel) in PAIRS
+
+
+def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
+    """The weights of both products of a pair, arranged alike; none if one of them can not be."""
+    p, made = op.params, dict[str, Tensor]()
+    for at, inner in ((0, p["inner"]), (len(op.inputs) - 2, p["more_inner"])):
+        names = op.inputs[at : at + 2]
+        alone = replace(op, kernel=DENSE[0], inputs=names, params={**p, "inner": inner})
+        blocks = _blocks_of(program, alone, chip) if names[0] not in made else None
+        if blocks is None:
+            return {}
+        if chip is AVR and program.tensors[names[1]].zeros >= ZEROS:
+            blocks = replace(blocks, sparse=True)
+        made[names[0]] = replace(program.tensors[names[0]], blocks=blocks)
+    if chip.paired and all(_can_be_paired(program, replace(op, inputs=(name,))) for name in made):
+        made = {name: replace(t, blocks=replace(t.blocks, paired=True)) for name, t in made.items() if t.blocks}
+    return made
+
+
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
     template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in CONVOLUTIONS + DENSE or not _is_of_bytes(program, op) or _others_read(program, op, op.inputs[0]):
+    if template not in CONVOLUTIONS + DENSE or not _is_of_bytes(program, op) or _is_shared(program, op.inputs[0]):
         return None
     if template in DENSE:
         together, step, multiple, rest = chip.dense
@@ -132,7 +157,7 @@ def _is_binary(program: Program, op: Op) -> bool:
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
     fits = op.params.get("groups", 1) == 1 and terms <= MOST_TERMS
-    return fits and is_binary(weights) and _is_byte(x) and not _others_read(program, op, op.inputs[0])
+    return fits and is_binary(weights) and _is_byte(x) and not _is_shared(program, op.inputs[0])
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
@@ -169,8 +194,8 @@ def _is_byte(tensor: Tensor, *, full: bool = False) -> bool:
     return fmt.grid is not None and (fmt.bits == 8 or (fmt.bits < 8 and not full))
 
 
-def _others_read(program: Program, op: Op, name: str) -> bool:
-    return any(name in other.inputs for other in walk(program.body) if other is not op)
+def _is_shared(program: Program, name: str) -> bool:
+    return sum(name in op.inputs for op in walk(program.body)) > 1
 
 
 def _patch_bytes(op: Op, chip: Chip) -> int:

@@ -29,6 +29,7 @@ from tinyhil.ops import (
     real_functions,
     reduce,
     repeat,
+    pair,
     residual,
     rows,
     scan,
@@ -67,6 +68,7 @@ OPERATORS: tuple[Operator, ...] = (
     *quantize.OPERATORS,
     *gathered.OPERATORS,
     *residual.OPERATORS,
+    *pair.OPERATORS,
     *top.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
@@ -99,6 +101,7 @@ KERNELS: tuple[Kernel, ...] = (
     *sparse.KERNELS,
     *gathered.KERNELS,
     *residual.KERNELS,
+    *pair.KERNELS,
     *top.KERNELS,
     *code_table.KERNELS,
     *rows.KERNELS,
