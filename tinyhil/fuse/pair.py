@@ -37,7 +37,10 @@ def _fits(site: Site, layer: Node) -> bool:
         return False
     if any(layer.attrs.get(name, plain) != plain for name, plain in PLAIN.items()):
         return False
-    if len(layer.inputs) == 3 and site.constants.get(layer.inputs[2], NOTHING).size != site.shapes[layer.outputs[0]][-1]:
+    if (
+        len(layer.inputs) == 3
+        and site.constants.get(layer.inputs[2], NOTHING).size != site.shapes[layer.outputs[0]][-1]
+    ):
         return False
     if any(fmt.is_per_channel or fmt.is_sign or not 1 < fmt.bits <= 16 for fmt in formats):
         return False

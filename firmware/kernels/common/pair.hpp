@@ -2,7 +2,7 @@
 #pragma once
 #include "firmware/kernels/common/dense.hpp"
 #ifndef __AVR__
-#include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/arm/pair_blocks.hpp"
 #endif
 
 namespace hil {
@@ -17,21 +17,28 @@ template <int N>
 inline void lift_sum(__int24 &sum, Const<N>) {
     sum = lift24<N>(sum);
 }
-template <int N>
-inline void lift_sum(Acc40 &sum, Const<N>) {
-    if (N != 0) sum = Acc40(static_cast<int64_t>(static_cast<uint64_t>(sum.wide()) << N));
+template <class Acc, int N>
+inline void lift_wide(Acc &sum, Const<N>) {
+    for (uint8_t n = 0; n < N; ++n) {
+        sum.high = static_cast<decltype(sum.high)>(static_cast<uint16_t>(sum.high) << 1 | (sum.low & 0x80000000 ? 1 : 0));
+        sum.low <<= 1;
+    }
 }
 template <int N>
-inline void lift_sum(Acc48 &sum, Const<N>) {
-    if (N != 0) sum = Acc48(static_cast<int64_t>(static_cast<uint64_t>(sum.wide()) << N));
-}
+inline void lift_sum(Acc40 &sum, Const<N> lift) { lift_wide(sum, lift); }
+template <int N>
+inline void lift_sum(Acc48 &sum, Const<N> lift) { lift_wide(sum, lift); }
+inline void add_start(Acc40 &sum, Acc40 start) { sum = Acc40(sum.wide() + start.wide()); }
+inline void add_start(Acc48 &sum, Acc48 start) { sum = Acc48(sum.wide() + start.wide()); }
 #endif
+template <class Acc>
+inline void add_start(Acc &sum, Acc start) { sum += start; }
 
 // What a sum has before its second product is added
 template <class Acc, class Lift, class B, class BiasShift>
 inline void lift_and_start(Acc &sum, Lift lift, const B &bias, Size n, BiasShift bias_shift) {
     lift_sum(sum, lift);
-    sum += start_of<Acc>(bias, n, bias_shift);
+    add_start(sum, start_of<Acc>(bias, n, bias_shift));
 }
 template <class Acc, class Lift, class BiasShift>
 inline void lift_and_start(Acc &sum, Lift lift, const NoBias &, Size, BiasShift) {
@@ -95,66 +102,6 @@ void dense_bias_pair(Out *out, Blocks<int8_t, 4, Step> weights, Ram<int8_t> x, B
             lift_and_start(sum, lift, bias, n, bias_shift);
             *out++ = requantize<Out>(add_row<Acc>(sum, w, x, inner), shift);
         }
-    }
-}
-#else
-// The operands of two layers with the same rows
-struct TwoRows {
-    const int8_t *x, *y;
-    Size inner, more_inner;
-    int lift;
-};
-struct TwoWeights { const int8_t *w, *v; };
-
-// The outputs [n, n + count) of a block of `Rows`
-template <class Tile, Size Rows, class Out, class B, class Shift, class BiasShift>
-__attribute__((always_inline)) inline void outputs_of_two(Out *out, TwoWeights &weights, const TwoRows &rows, const B &bias, Size n, Size count,
-                                                          const Shift &shift, BiasShift bias_shift) {
-    using Rounded = Together<Out, Shift>;
-    Column<Rows> sums = {};
-    weights.v = add_column<Tile>(sums, weights.v, rows.y, rows.more_inner);
-#pragma GCC unroll 8
-    for (Size r = 0; r < count; ++r) {
-        const int32_t start = start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(shift);
-        sums.of[r] = start + static_cast<int32_t>(static_cast<uint32_t>(sums.of[r]) << rows.lift);
-    }
-    weights.w = add_column<Tile>(sums, weights.w, rows.x, rows.inner);
-    int32_t seen = 0;
-#pragma GCC unroll 8
-    for (Size r = 0; r < count; ++r) out[n + r] = Rounded::of(sums.of[r], shift, seen);
-    if (__builtin_expect(!Rounded::any(seen), 1)) return;
-#pragma GCC unroll 1
-    for (Size r = 0; r < count; ++r) out[n + r] = Rounded::again(sums.of[r], shift);
-}
-
-// The outputs after the last whole block
-template <class Tile, Size Rows, class Out, class B, class Shift, class BiasShift>
-__attribute__((noinline)) void rest_of_two(Out *out, TwoWeights weights, const TwoRows &rows, const B &bias, Size n, Size outputs,
-                                           const Shift &shift, BiasShift bias_shift) {
-#pragma GCC unroll 1
-    for (; n < outputs; n += Rows) {
-        const Size left = outputs - n;
-        outputs_of_two<Tile, Rows>(out, weights, rows, bias, n, left < Rows ? left : Rows, shift, bias_shift);
-    }
-}
-
-template <class Acc, class Out, Size Rows, Size Step, class B, Size MoreStep, class Lift, class Shift, class BiasShift>
-void dense_bias_pair(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, Blocks<int8_t, Rows, MoreStep> more,
-                     Ram<int8_t> y, Size rows, Size outputs, Size inner, Size more_inner, Lift lift, Shift shift, BiasShift bias_shift) {
-    static_assert(Step == MoreStep && sizeof(Acc) == 4, "both are arranged alike (codegen/arrange.py)");
-    using Tile = OnePixel<Blocks<int8_t, Rows, Step>>;
-    const auto rounding = at_run_time(shift);
-    const auto by = prepared(rounding);
-    const auto add = bias_factor(bias_shift);
-    constexpr Size fewest = Tile::rows > 4 ? 2 : 4;
-    for (; rows > 0; --rows, x = x + inner, y = y + more_inner, out += outputs) {
-        const TwoRows of = {x.at, y.at, inner, more_inner, int(lift)};
-        TwoWeights at = {weights.at, more.at};
-        Size n = 0;
-        for (; n + Tile::rows <= outputs; n += Tile::rows) outputs_of_two<Tile, Tile::rows>(out, at, of, bias, n, Tile::rows, by, add);
-        if (n == outputs) continue;
-        if (Tile::ends_in_twos(outputs)) rest_of_two<Tile, fewest>(out, at, of, bias, n, outputs, by, add);
-        else rest_of_two<Tile, 4>(out, at, of, bias, n, outputs, by, add);
     }
 }
 #endif
