@@ -13,7 +13,7 @@ import numpy as np
 from tinyhil.arithmetic import rounded, scaled
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
-from tinyhil.lowering_context import Lowering, loaded
+from tinyhil.lowering_context import Lowering
 from tinyhil.ops import linear
 from tinyhil.ops.limits import clamped, forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain

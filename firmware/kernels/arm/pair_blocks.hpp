@@ -27,14 +27,16 @@ namespace portable {
 
 // The sums of four rows in pairs, from 0
 inline void add_paired_products(Column<4> &sums, Factor2 *factors) {
-    each_product(sums, factors, [](Column<4> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_paired_words(s, w, x, count / 4); });
+    each_product(sums, factors,
+                 [](Column<4> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_paired_words(s, w, x, count / 4); });
     for (Size r = 0; r < 4; r += 2) sums.of[r + 1] = unpaired(sums.of[r], sums.of[r + 1]);
 }
 
 // The sums of `Rows` rows, from 0, element by element
 template <Size Rows>
 inline void add_products_of(Column<Rows> &sums, Factor2 *factors) {
-    each_product(sums, factors, [](Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); });
+    each_product(sums, factors,
+                 [](Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); });
 }
 
 }  // namespace portable
@@ -71,15 +73,11 @@ __attribute__((naked, noinline, noclone)) inline void add_paired_products(Column
                  "tst r12, #4\n"
                  "bne 3f\n"
                  ".balign 8\n"
-                 "2:\n" HIL_TWO_PAIRS
-                 "3:\n" HIL_TWO_PAIRS
-                 "cmp r2, r3\n"
+                 "2:\n" HIL_TWO_PAIRS "3:\n" HIL_TWO_PAIRS "cmp r2, r3\n"
                  "bne 2b\n"
                  "4:\n"
                  "ldr r2, [r1, #12]\n"
-                 "cbz r2, 5f\n"
-                 HIL_TWO_PAIRS
-                 "5:\n"
+                 "cbz r2, 5f\n" HIL_TWO_PAIRS "5:\n"
                  "str r0, [r1], #16\n"
                  "ldr r12, [r1], #4\n"
                  "cmp r12, #0\n"
@@ -113,7 +111,8 @@ inline void add_products_of(Column<Rows> &sums, Factor2 *factors) {
     "ldrsb lr, [r0], #1\n" \
     "mla " sum ", lr, r12, " sum "\n"
 #define HIL_EIGHT_ROWS \
-    "ldrsb r12, [r2], #1\n" HIL_ROW("r4") HIL_ROW("r5") HIL_ROW("r6") HIL_ROW("r7") HIL_ROW("r8") HIL_ROW("r9") HIL_ROW("r10") HIL_ROW("r11")
+    "ldrsb r12, [r2], #1\n" HIL_ROW("r4") HIL_ROW("r5") HIL_ROW("r6") HIL_ROW("r7") HIL_ROW("r8") HIL_ROW("r9") HIL_ROW("r10") \
+        HIL_ROW("r11")
 __attribute__((naked, noinline, noclone)) inline void add_products_of(Column<8> &, Factor2 *) {
     asm volatile("push {r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
                  "movs r4, #0\n"
@@ -131,11 +130,7 @@ __attribute__((naked, noinline, noclone)) inline void add_products_of(Column<8> 
                  "and r12, r12, #3\n"
                  "tbb [pc, r12]\n"
                  "3: .byte (20f - 3b) / 2, (23f - 3b) / 2, (22f - 3b) / 2, (21f - 3b) / 2\n"
-                 "20:\n" HIL_EIGHT_ROWS
-                 "21:\n" HIL_EIGHT_ROWS
-                 "22:\n" HIL_EIGHT_ROWS
-                 "23:\n" HIL_EIGHT_ROWS
-                 "cmp r2, r3\n"
+                 "20:\n" HIL_EIGHT_ROWS "21:\n" HIL_EIGHT_ROWS "22:\n" HIL_EIGHT_ROWS "23:\n" HIL_EIGHT_ROWS "cmp r2, r3\n"
                  "bne 20b\n"
                  "4:\n"
                  "ldr r12, [r1, #4]\n"
@@ -223,7 +218,8 @@ __attribute__((always_inline)) inline void outputs_of_two(Out *out, Two &two, co
 
 // The outputs after the last whole block
 template <Size Rows, class Two, class Out, class B, class Shift, class BiasShift>
-__attribute__((noinline)) void rest_of_two(Out *out, Two &two, const B &bias, Size n, Size outputs, const Shift &shift, BiasShift bias_shift) {
+__attribute__((noinline)) void rest_of_two(Out *out, Two &two, const B &bias, Size n, Size outputs, const Shift &shift,
+                                           BiasShift bias_shift) {
 #pragma GCC unroll 1
     for (; n < outputs; n += Rows) {
         const Size left = outputs - n;

@@ -25,14 +25,20 @@ inline void lift_wide(Acc &sum, Const<N>) {
     }
 }
 template <int N>
-inline void lift_sum(Acc40 &sum, Const<N> lift) { lift_wide(sum, lift); }
+inline void lift_sum(Acc40 &sum, Const<N> lift) {
+    lift_wide(sum, lift);
+}
 template <int N>
-inline void lift_sum(Acc48 &sum, Const<N> lift) { lift_wide(sum, lift); }
+inline void lift_sum(Acc48 &sum, Const<N> lift) {
+    lift_wide(sum, lift);
+}
 inline void add_start(Acc40 &sum, Acc40 start) { sum = Acc40(sum.wide() + start.wide()); }
 inline void add_start(Acc48 &sum, Acc48 start) { sum = Acc48(sum.wide() + start.wide()); }
 #endif
 template <class Acc>
-inline void add_start(Acc &sum, Acc start) { sum += start; }
+inline void add_start(Acc &sum, Acc start) {
+    sum += start;
+}
 
 // What a sum has before its second product is added
 template <class Acc, class Lift, class B, class BiasShift>
