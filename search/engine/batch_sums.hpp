@@ -28,7 +28,8 @@ inline Eight floors(Eight x) {
 
 // `Rows` sums of `inner` products side by side: sum[r] += w(r, k) * x(k). Weights are scalars or batches.
 template <class T, int Rows, bool Floor, bool LaneWeights>
-__attribute__((always_inline)) inline void products(const T *w, size_t w_row, size_t w_step, const T *x, size_t inner, T *sums) {
+__attribute__((always_inline)) inline void products(const T *w, size_t w_row, size_t w_step, const T *x, size_t inner,
+                                                    T *sums) {
     using Part = typename Vector<T>::Part;
     constexpr int parts = Vector<T>::parts, width = 64 / sizeof(T);
     Part total[Rows][parts];
@@ -58,7 +59,9 @@ template <class T, bool Floor, bool LaneWeights>
 void all_products(const T *w, size_t w_row, size_t w_step, const T *x, size_t rows, size_t inner, T *sums) {
     constexpr int most = sizeof(T) == 4 ? 8 : 4;
     size_t r = 0;
-    for (; r + most <= rows; r += most) { products<T, most, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * BATCH); }
+    for (; r + most <= rows; r += most) {
+        products<T, most, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * BATCH);
+    }
     for (; r < rows; ++r) products<T, 1, Floor, LaneWeights>(w + r * w_row, w_row, w_step, x, inner, sums + r * BATCH);
 }
 
@@ -102,11 +105,10 @@ void window_products(const double *w, size_t w_step, const double *x, size_t inn
         }
     }
     memcpy(sum, total, sizeof total);
-    if (Limited)
-        for (int l = 0; l < BATCH; ++l) counts[l] += static_cast<int32_t>(clips[l]);
+    if (Limited) for (int l = 0; l < BATCH; ++l) counts[l] += static_cast<int32_t>(clips[l]);
 }
-inline void window_sum(const double *w, size_t w_step, bool lane_weights, const double *x, size_t inner, double limit, int64_t *sum,
-                       int32_t *counts) {
+inline void window_sum(const double *w, size_t w_step, bool lane_weights, const double *x, size_t inner, double limit,
+                       int64_t *sum, int32_t *counts) {
     if (limit > 0) {
         if (lane_weights) window_products<true, true>(w, w_step, x, inner, limit, sum, counts);
         else window_products<true, false>(w, w_step, x, inner, limit, sum, counts);
@@ -133,8 +135,9 @@ struct Layer {
 
     Layer(Machine &machine, const Op &operation)
         : m(machine), op(operation), store(machine, operation, operation.params[3]), outputs(operation.params[1]),
-          inner(operation.params[2]), low(operation.params[4]), finish(operation.params[6]), zero(operation.params[7]),
-          limit(operation.reals[3]), shifts(operation.constants<int64_t>(3)), multipliers(operation.constants<int64_t>(4)) {
+          inner(operation.params[2]), low(operation.params[4]), finish(operation.params[6]),
+          zero(operation.params[7]), limit(operation.reals[3]), shifts(operation.constants<int64_t>(3)),
+          multipliers(operation.constants<int64_t>(4)) {
         store.clamps = operation.params[9] == CLAMPED;
         store.lowest = static_cast<int64_t>(operation.reals[0]), store.highest = static_cast<int64_t>(operation.reals[1]);
     }
@@ -158,14 +161,10 @@ struct Layer {
         int64_t codes[BATCH];
         for (int l = 0; l < BATCH; ++l) {
             const int64_t sum = static_cast<int64_t>(sums[l]);
-            codes[l] = zero +
-                (finish == ONCE        ? once(sum, multiplier, shift)
-                     : finish == TWICE ? twice(sum, multiplier, shift)
-                                       : wide(sum, multiplier, shift));
+            codes[l] = zero + (finish == ONCE ? once(sum, multiplier, shift) : finish == TWICE ? twice(sum, multiplier, shift) : wide(sum, multiplier, shift));
         }
         if (store.clamps) {
-            for (int l = 0; l < BATCH; ++l)
-                codes[l] = codes[l] < store.lowest ? store.lowest : codes[l] > store.highest ? store.highest : codes[l];
+            for (int l = 0; l < BATCH; ++l) codes[l] = codes[l] < store.lowest ? store.lowest : codes[l] > store.highest ? store.highest : codes[l];
         }
         store.limited(element, codes);
     }
