@@ -10,6 +10,8 @@ processor. Needs torch.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import torch
 from torch.nn import functional
@@ -22,6 +24,7 @@ from models.training.nets import Conv, Dense, Norm, Pool, Relu, build, shifted, 
 from tinyhil.calibrate import calibrate, save_ranges
 from tinyhil.data import load
 from tinyhil.data.cifar import CALIBRATION, LARGEST_PIXEL, MEAN, SPREAD
+from tinyhil.errors import HilError
 from tinyhil.frontend.load import load_model
 
 LAYERS = (
@@ -63,4 +66,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HilError as error:
+        sys.exit(f"train: {error}")
