@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.codegen.affine_layers import sum_bounds
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME, affine, rescaled
@@ -58,12 +59,10 @@ def _is_layer(program: Program, op: Op) -> bool:
 
 def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | None:
     """The operation and its records; None if it stays as it is."""
-    weights, bias, multipliers, shifts = (
-        program.constants[name].astype(np.int64) for name in (op.inputs[0], *op.inputs[2:])
-    )
+    bias, multipliers, shifts = (program.constants[name].astype(np.int64) for name in op.inputs[2:])
     is_conv = op.kernel.startswith(affine.CONV.name)
     doubled = doubles and is_conv
-    products = largest_sums(weights, np.zeros_like(bias), program.tensors[op.inputs[1]].format.bits)
+    products = sum_bounds(program, op) - np.abs(bias)
     array = rescaled.records(bias, multipliers, shifts, doubled)
     for n in np.flatnonzero((array[:, 2] > MOST_RIGHT) | (multipliers == 0)):
         step = _as_step(
@@ -108,11 +107,6 @@ def _as_step(
     made = (d << k) + half, 1 << MULTIPLIER_BITS - 1, 1 - k
     ends = [-products, *([below, above] if last > d else []), products]
     return made if results(ends, *made) == results(ends, bias, m, shift) else None
-
-
-def largest_sums(weights: np.ndarray, bias: np.ndarray, bits: int) -> np.ndarray:
-    """How large the sum of each output can be with operands of `bits` bits."""
-    return np.asarray(np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * (1 << bits - 1) + np.abs(bias))
 
 
 def _changed(body: tuple[Op | Loop, ...], made: dict[tuple[str, str], Op]) -> tuple[Op | Loop, ...]:
