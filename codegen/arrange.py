@@ -15,6 +15,7 @@ from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
 from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
@@ -78,7 +79,7 @@ def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     if core not in CORES:
         return program
-    program, chip = with_tables(program), CHIPS.get(core, AVR)
+    program, chip = with_tables(without_constant_channels(program)), CHIPS.get(core, AVR)
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
@@ -92,7 +93,9 @@ def arrange(program: Program, core: str) -> Program:
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
-        if blocks is None or (chip is not AVR and _template(op) in RESCALED):
+        if blocks is None or (
+            _template(op) in RESCALED and not (chip is AVR and sums_are_below(program, op, LARGEST_SUM))
+        ):
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
@@ -158,7 +161,7 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
     """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS or (_template(op) in RESCALED and not sums_are_below(program, op, LARGEST_SUM)):
+    if op.accumulator_bits > SUM_BITS:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
