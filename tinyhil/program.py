@@ -39,7 +39,8 @@ class Blocks:
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
     bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `sparse`: the kernel leaves
-    out the products of zeros.
+    out the products of zeros. `part`: rows in turn are in parts, in
+    each of which the absolute elements of a row have at most this sum; its length is in front of it; 0: they are not.
     """
 
     together: int
@@ -51,6 +52,7 @@ class Blocks:
     word: int = 0
     paired: bool = False
     sparse: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,15 @@ inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
 constexpr Size in_pairs = 0;
+// As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
+constexpr Size in_parts = ~Size(0);
 
 constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 
 // Sums of `Rows` outputs for two pixels
-template <Size Rows>
+template <Size Rows, class Acc = int32_t>
 struct Sums {
-    int32_t of[Rows][2];
+    Acc of[Rows][2];
 };
 
 namespace portable {
@@ -139,15 +141,15 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
-template <class Weights> struct TwoPixels;
+// Blocks of these weights and operands of type X in sums of type Acc: `add` moves `w` on to the next block
+template <class Weights, class X, class Acc> struct TwoPixels;
 
-// Cortex-M7: 2 x 2 sums
-template <>
-struct TwoPixels<Blocks<int8_t, 2, 4>> {
+// Cortex-M7: 2 x 2 sums; patches are halfwords, whatever the operand is
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         if (steps & 4) add_four(sums, w, x);
@@ -159,12 +161,11 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
 };
 
 // The same in pairs
-template <>
-struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         for (Size p = 0; p < 2; ++p) sums.of[1][p] = paired(sums.of[0][p], sums.of[1][p]);
@@ -179,11 +180,10 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
 
 // Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
 template <>
-struct TwoPixels<Blocks<int8_t, 4, 1>> {
+struct TwoPixels<Blocks<int8_t, 4, 1>, int8_t, int32_t> {
     static constexpr Size rows = 4;
-    static Size weights_of(Size inner) { return 4 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *w, const uint32_t *words, Size inner) {
+    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
         const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
         while (x != end) {
             add_one(sums, w, x);
