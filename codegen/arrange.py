@@ -93,7 +93,7 @@ def arrange(program: Program, core: str) -> Program:
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
-        size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
+        size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
@@ -117,25 +117,37 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
             return None
         return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
-        known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
-        return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
+        return _blocks_of_depthwise(op)
     if groups != 1 or outputs < 2:
         return None
     return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
+
+
+def _blocks_of_depthwise(op: Op) -> Blocks | None:
+    w = window_of(op.params)
+    known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
+    return Blocks(1, 9, 1, (op.params["outputs"], 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
 
 
 def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of a convolution where they or its operand have 16 bits (firmware/kernels/arm/halves.hpp)."""
     weights, x, out = (program.tensors[name] for name in (*op.inputs[:2], op.output))
     integers = op.domain == INTEGER and all(t.format.grid is not None and not t.format.is_sign for t in (weights, x, out))
-    if not integers or weights.role != Role.CONSTANT or weights.format.bits not in (8, 16) or x.format.bits > 16:
+    if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
-    if op.params["groups"] != 1 or op.params["outputs"] < 2 or "zero" in op.params or op.crossbar is not None:
+    if "zero" in op.params or op.crossbar is not None:
         return None
     w, wide = window_of(op.params), op.accumulator_bits > SUM_BITS
     if wide and (weights.format.bits == 8 or not _is_rounded_to_32_bits(op)):
         return None
-    step = 2 if chip.halfwords and weights.format.bits == 16 else chip.step
+    most = ((1 << SUM_BITS - 1) - 1) >> (x.format.bits - 1)
+    if _is_depthwise(op):
+        by_rows = np.abs(program.constants[op.inputs[0]].astype(np.int64)).reshape(-1, 3).sum(axis=1)
+        is_within = not wide or (x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most))
+        return _blocks_of_depthwise(op) if is_within else None
+    if op.params["groups"] != 1 or op.params["outputs"] < 2:
+        return None
+    step = 2 if chip.halfwords and weights.format.bits > 8 else chip.step
     found = Blocks(chip.together, step, MULTIPLE, (op.params["outputs"], w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
     if not wide or chip.halfwords:
         return found
@@ -212,11 +224,11 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
     return patches + (2 * (inner + 4) * x if chip.halfwords else 8)
 
 
-def _line_bytes(op: Op) -> int:
+def _line_bytes(program: Program, op: Op) -> int:
     """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:

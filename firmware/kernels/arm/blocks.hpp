@@ -13,6 +13,8 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+template <Size Rows, Size Step, int Bits>
+inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *p) { return {&p->code}; }
 // As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).

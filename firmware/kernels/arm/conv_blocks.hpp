@@ -82,10 +82,10 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
 }
 
 // A depthwise layer has one row of weights per channel, and all of it in turn.
-template <class Acc, class T, class Out, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<int8_t, 1, 9> weights, const int8_t *x, const B &bias,
+template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, const X *x, const B &bias,
                      const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
-    depthwise<T>(out, reinterpret_cast<int8_t *>(scratch), begin, end, weights.at, x, bias, l, shift, bias_shift);
+    depthwise<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x, bias, l, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
