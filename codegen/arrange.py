@@ -124,15 +124,18 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
 
 
 def _blocks_of_depthwise(op: Op) -> Blocks | None:
+    """One row per channel and all of it in turn, for windows of 3 x 3."""
     w = window_of(op.params)
     known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
     return Blocks(1, 9, 1, (op.params["outputs"], 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
 
 
 def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
-    """The order of the weights of a convolution where they or its operand have 16 bits (firmware/kernels/arm/halves.hpp)."""
+    """The order of the weights of a convolution where they or its operand have more than 8 bits (arm/halves.hpp)."""
     weights, x, out = (program.tensors[name] for name in (*op.inputs[:2], op.output))
-    integers = op.domain == INTEGER and all(t.format.grid is not None and not t.format.is_sign for t in (weights, x, out))
+    integers = op.domain == INTEGER and all(
+        t.format.grid is not None and not t.format.is_sign for t in (weights, x, out)
+    )
     if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
     if "zero" in op.params or op.crossbar is not None:
@@ -157,7 +160,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
 
 
 def _is_rounded_to_32_bits(op: Op) -> bool:
-    """Whether a sum of up to 64 bits is shifted right until 32 hold it, and what joins it is a product with 2^30 at most."""
+    """Whether a wide sum is shifted right until 32 bits hold it, and what joins it is a product with 2^30 at most."""
     shift = op.params.get("shift", 0)
     joins = max(op.params.get("bias_shift", 0), op.params.get("add_shift", 0))
     return 1 <= shift <= 31 and op.accumulator_bits - shift <= SUM_BITS and joins <= 30
@@ -256,14 +259,14 @@ def _in_turn(rows: np.ndarray, together: int, step: int, paired: bool) -> np.nda
 
 
 def _in_parts(rows: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Elements of rows in turn, in parts of whole pairs that are as long as their sums permit, each behind its length."""
+    """Elements of rows in turn, in parts of whole pairs as long as their sums permit, each behind its length."""
     found: list[np.ndarray] = []
     for group in rows.reshape(-1, blocks.together, rows.shape[1]):
         pairs = np.abs(group.astype(np.int64)).reshape(blocks.together, -1, 2).sum(axis=2).T
         first = 0
         while first < len(pairs):
             over = (np.cumsum(pairs[first:], axis=0) > blocks.part).any(axis=1)
-            count = int(over.argmax()) if over.any() else len(over)
+            count = int(over.argmax()) if over.any() else len(pairs) - first
             found += [np.array([count]), group[:, 2 * first : 2 * (first + count)].T.reshape(-1)]
             first += count
     return np.concatenate(found)

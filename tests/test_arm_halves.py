@@ -23,7 +23,13 @@ from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.program import Blocks, Program, walk
 
 # operands and results, weights
-FORMATS = (("fixed16", "fixed16"), ("fixed16", "fixed8"), ("fixed8", "fixed16"), ("fixed12", "fixed16"), ("fixed13", "fixed12"))
+FORMATS = (
+    ("fixed16", "fixed16"),
+    ("fixed16", "fixed8"),
+    ("fixed8", "fixed16"),
+    ("fixed12", "fixed16"),
+    ("fixed13", "fixed12"),
+)
 
 
 def program_of(chain: Chain, folder: Path, default: str, of_weights: str) -> Program:
@@ -116,7 +122,9 @@ def test_parts_hold_every_weight_and_no_sum_of_one_exceeds_32_bits(spread: int) 
 
 
 @pytest.mark.parametrize(("smallest", "has_blocks"), [(-32767, True), (-32768, False)])
-def test_two_neighbours_whose_products_exceed_32_bits_have_no_parts(smallest: int, has_blocks: bool, tmp_path: Path) -> None:
+def test_two_neighbours_whose_products_exceed_32_bits_have_no_parts(
+    smallest: int, has_blocks: bool, tmp_path: Path
+) -> None:
     program = program_of(largest(), tmp_path, "fixed16", "fixed16")
     op = next(walk(program.body))
     codes = program.constants[op.inputs[0]].copy()
