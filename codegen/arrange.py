@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
+from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -30,6 +33,7 @@ PASS = Pass(
 )
 WORD = Fixed(32, 0)
 SUM_BITS = 32
+BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
@@ -42,7 +46,8 @@ class Chip:
 
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
-    `paired`: two rows are read as numbers of 16 bits where their sums permit it.
+    `paired`: two rows are read as numbers of 16 bits where their sums permit it; `doubles`: the sums of convolutions of
+    asymmetric integers are doubled before they are rescaled.
     """
 
     together: int
@@ -50,9 +55,10 @@ class Chip:
     dense: tuple[int, int, int, int]
     halfwords: bool = False
     paired: bool = False
+    doubles: bool = False
 
 
-DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=True)
+DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=True, doubles=True)
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
@@ -62,9 +68,10 @@ AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1))
 # From this share of zeros on a kernel that tests every element is the faster one: on the ATmega a test costs 2 to 3
 # cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
 ZEROS = 0.1
+LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
-DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
+CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
+DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
 def arrange(program: Program, core: str) -> Program:
@@ -75,6 +82,8 @@ def arrange(program: Program, core: str) -> Program:
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
+    else:
+        program = with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         if _is_binary(program, op):
@@ -83,13 +92,16 @@ def arrange(program: Program, core: str) -> Program:
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
-        if blocks is None:
+        if blocks is None or (chip is not AVR and _template(op) in RESCALED):
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = replace(blocks, paired=True)
-        if chip is AVR and "zero" not in op.params and tensors[op.inputs[1]].zeros >= ZEROS:
-            blocks = replace(blocks, sparse=True)
+        if chip is AVR:
+            blocks = replace(blocks, left_out=_left_out(program, op))
+            if "zero" in op.params:
+                stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
+                tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
@@ -98,9 +110,13 @@ def arrange(program: Program, core: str) -> Program:
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
+def _template(op: Op) -> str:
+    return KERNEL_BY_NAME[op.kernel].template or op.kernel
+
+
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
+    template = _template(op)
     if template not in CONVOLUTIONS + DENSE or _others_read(program, op, op.inputs[0]):
         return None
     if not _is_of_bytes(program, op):
@@ -138,7 +154,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     )
     if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
-    if "zero" in op.params or op.crossbar is not None:
+    if _template(op) in RESCALED or op.crossbar is not None:
         return None
     w, wide = window_of(op.params), op.accumulator_bits > SUM_BITS
     if wide and (weights.format.bits == 8 or not _is_rounded_to_32_bits(op)):
@@ -166,10 +182,17 @@ def _is_rounded_to_32_bits(op: Op) -> bool:
     return 1 <= shift <= 31 and op.accumulator_bits - shift <= SUM_BITS and joins <= 30
 
 
+def _left_out(program: Program, op: Op) -> int | None:
+    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them."""
+    x = program.tensors[op.inputs[1]]
+    if x.zeros < ZEROS or x.format.grid is None or x.format.grid[1] not in LEFT_OUT:
+        return None
+    return x.format.grid[1]
+
+
 def _is_binary(program: Program, op: Op) -> bool:
     """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
+    if _template(op) not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
@@ -179,26 +202,21 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
     """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not _sums_are_below(program, op, 1 << 30)):
+    if op.accumulator_bits > SUM_BITS or (_template(op) in RESCALED and not sums_are_below(program, op, LARGEST_SUM)):
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
 
 
-def _sums_are_below(program: Program, op: Op, limit: int) -> bool:
-    """Whether sums of asymmetric integers are; twice 2^30 fits (firmware/kernels/common/affine.hpp)."""
-    weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
-    bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
-    return bool(bounds.max() < limit)
-
-
 def _can_be_paired(program: Program, op: Op) -> bool:
     """Whether weight + 256 * weight is a number of 16 bits, and the sum of a row one of PAIRED_BITS."""
-    if program.tensors[op.inputs[0]].format.bits > 8 or program.constants[op.inputs[0]].min() <= -(1 << 7):
+    weights = program.constants[op.inputs[0]]
+    if program.tensors[op.inputs[0]].format.bits > BYTE_BITS or weights.min() <= -(1 << 7):
         return False
-    if "zero" in op.params:
-        return _sums_are_below(program, op, 1 << PAIRED_BITS - 1)
-    return op.accumulator_bits <= PAIRED_BITS
+    if "zero" not in op.params:
+        return op.accumulator_bits <= PAIRED_BITS
+    rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 
 def _is_depthwise(op: Op) -> bool:

@@ -17,6 +17,7 @@ from tinyhil.reram.array import Mapped
 LINE = 120  # characters of generated calls
 NARROW_SUM_BITS = 24  # an AVR saves a cycle per term and loses about 40 per sum
 TERMS_THAT_PAY = 48
+LEFT_OUT = {0: "hil::unless_zero", -128: "hil::unless_least"}
 OF_24_BITS = ("squared_distance",)  # what has loops for such sums whatever their length
 
 
@@ -24,6 +25,8 @@ def operand_of(tensor: Tensor, name: str) -> str:
     """How kernels read a tensor."""
     if tensor.role not in (Role.CONSTANT, Role.TABLE):
         return f"hil::ram({name})"
+    if tensor.stored is not None:
+        return f"{tensor.stored.reader}({name})"
     if tensor.blocks is not None and tensor.blocks.word:
         return f"hil::binary_rows({name}, {tensor.blocks.axes[1]}, {int(tensor.format.largest)})"
     if tensor.blocks is not None:
@@ -34,8 +37,9 @@ def operand_of(tensor: Tensor, name: str) -> str:
 
 def _step_of(blocks: Blocks) -> str:
     """How many elements of a row lie in turn, or what else its kernel has to know (firmware/kernels/arm/blocks.hpp)."""
-    special = {"in_pairs": blocks.paired, "unless_zero": blocks.sparse, "in_parts": bool(blocks.part)}
-    return next((f"hil::{name}" for name, is_so in special.items() if is_so), str(blocks.step))
+    if blocks.left_out is not None:
+        return LEFT_OUT[blocks.left_out]
+    return "hil::in_pairs" if blocks.paired else "hil::in_parts" if blocks.part else str(blocks.step)
 
 
 def on_crossbar(mapped: Mapped, weights: str) -> str:

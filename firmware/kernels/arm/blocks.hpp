@@ -112,12 +112,14 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portab
 #endif
 
 #ifndef __AVR__
-// The sum of a row and of the next one in pairs, and what the next one is of both; sums wrap around
+constexpr int32_t twice(int32_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum) << 1); }
+// The sum of a row and of the next one in pairs, and what the next one is of both, or twice that; sums wrap around
 inline int32_t paired(int32_t row, int32_t next) {
     return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8));
 }
+template <bool Twice = false>
 inline int32_t unpaired(int32_t row, int32_t both) {
-    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8;
+    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> (Twice ? 7 : 8);
 }
 #endif
 
@@ -143,7 +145,8 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
-// Blocks of these weights and operands of type X in sums of type Acc: `add` moves `w` on to the next block
+// Blocks of these weights and operands of type X in sums of type Acc: `add` adds what the weights of a block and two patches give and
+// moves on by those; all sums doubled then if Twice
 template <class Weights, class X, class Acc> struct TwoPixels;
 
 // Cortex-M7: 2 x 2 sums; patches are halfwords, whatever the operand is
@@ -151,6 +154,7 @@ template <class X>
 struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
     static constexpr Size rows = 2;
 
+    template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
@@ -159,6 +163,8 @@ struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
             add_four(sums, w, x);
             add_four(sums, w, x);
         }
+        if (!Twice) return;
+        for (Size p = 0; p < 2; ++p) sums.of[0][p] = twice(sums.of[0][p]), sums.of[1][p] = twice(sums.of[1][p]);
     }
 };
 
@@ -167,6 +173,7 @@ template <class X>
 struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     static constexpr Size rows = 2;
 
+    template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
@@ -176,7 +183,10 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
             add_pairs(sums, w, x);
             add_pairs(sums, w, x);
         }
-        for (Size p = 0; p < 2; ++p) sums.of[1][p] = unpaired(sums.of[0][p], sums.of[1][p]);
+        for (Size p = 0; p < 2; ++p) {
+            sums.of[1][p] = unpaired<Twice>(sums.of[0][p], sums.of[1][p]);
+            if (Twice) sums.of[0][p] = twice(sums.of[0][p]);
+        }
     }
 };
 
@@ -185,7 +195,9 @@ template <>
 struct TwoPixels<Blocks<int8_t, 4, 1>, int8_t, int32_t> {
     static constexpr Size rows = 4;
 
+    template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
+        static_assert(!Twice, "this core needs no sum twice");
         const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
         while (x != end) {
             add_one(sums, w, x);

@@ -114,9 +114,12 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines,
                                                        const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size line = line_elements(w), width = w.out_width;
-    const KernelRow<X> first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
-        third(weights[6], weights[7], weights[8]);
     using Rounded = RoundedBlock<Acc, Out, Shift>;
+    const auto row = [&](Size n) {
+        constexpr int32_t times = Rounded::takes_twice ? 2 : 1;
+        return KernelRow<X>(times * weights[n], times * weights[n + 1], times * weights[n + 2]);
+    };
+    const KernelRow<X> first = row(0), second = row(3), third = row(6);
     const int32_t before = Rounded::before(shift);
     const auto start = [&](Size pixel) { return start_of<Acc>(at_pixel(bias, pixel), 0, bias_shift) + before; };
     const Acc same = VariesByPixel<B>::value ? 0 : start(0);
@@ -158,6 +161,7 @@ template <class Acc, class Out, class X, class W, class B, class Shift, class Bi
 __attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lines, Size y, Size rows, const W *weights,
                                                           const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
     using Rounded = RoundedBlock<Acc, Out, Shift>;
+    static_assert(!by_columns || !Rounded::takes_twice, "this core needs no sum twice");
     const Size line = line_elements(l.window), width = l.window.out_width;
     const PlainRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
         third(weights[6], weights[7], weights[8]);
@@ -198,7 +202,7 @@ void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const
     const uint32_t pads = sizeof(X) == 1 ? of_bytes : of_halves;
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
-        const auto by = prepared(at_run_time(of_channel(shift, c)));
+        const auto by = early(prepared(at_run_time(of_channel(shift, c))));
         for (Size y = begin, rows; y < end; y += rows) {
             const Size to_the_end = end - y, to_the_edge = l.out_ring - y % l.out_ring;
             const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;

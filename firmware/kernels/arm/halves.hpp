@@ -93,7 +93,9 @@ template <class X, class Acc>
 struct TwoPixels<Blocks<int16_t, 2, 2>, X, Acc> {
     static constexpr Size rows = 2;
 
+    template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2, Acc> &sums, const int16_t *&w, const uint32_t *x, Size inner) {
+        static_assert(!Twice, "sums of bytes alone are doubled");
         const uint32_t *const end = x + rounded_up(inner, 4);
         while (x != end) {
             add_two(sums, w, x);
@@ -107,7 +109,9 @@ template <class W>
 struct FourRows {
     static constexpr Size rows = 4;
 
+    template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<4> &sums, const W *&w, const uint32_t *words, Size inner) {
+        static_assert(!Twice, "sums of bytes alone are doubled");
         const int16_t *x = reinterpret_cast<const int16_t *>(words);
         add_pairs_of_elements(sums, w, x, rounded_up(inner, 4) / 2);
     }
@@ -147,7 +151,9 @@ struct TwoPixels<Blocks<int16_t, 4, in_parts>, X, int64_t> {
         visit(3, 0);
         visit(3, 1);
     }
+    template <bool Twice>
     __attribute__((noinline, noclone)) static void add(Sums<4, int64_t> &sums, const int16_t *&weights, const uint32_t *words, Size inner) {
+        static_assert(!Twice, "sums of bytes alone are doubled");
         const int16_t *w = weights, *x = reinterpret_cast<const int16_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
         Sums<4> low, high;
         each([&](Size r, Size p) {
