@@ -31,6 +31,7 @@ PASS = Pass(
 WORD = Fixed(32, 0)
 SUM_BITS = 32
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
+NEVER = 2.0  # more than all
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 BAND = 8  # rows of results of a depthwise layer at a time
 
@@ -41,7 +42,9 @@ class Chip:
 
     Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
-    `paired`: two rows are read as numbers of 16 bits where their sums permit it.
+    `paired`: two rows are read as numbers of 16 bits where their sums permit it. `zeros`: the share of zeros in its
+    input from which on a layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose
+    kernels on ARM test the elements of two pixels at once.
     """
 
     together: int
@@ -50,18 +53,18 @@ class Chip:
     copied_bytes: int
     dense: tuple[int, int, int, int]
     paired: bool = False
+    zeros: tuple[float, float] = (NEVER, NEVER)
 
 
+# On the Cortex-M7 a test of four elements at once costs more than it saves in every network of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4), paired=True)
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
-    "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
+    "cortex-m3": Chip(4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
-AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
-# From this share of zeros on a kernel that tests every element is the faster one: on the ATmega a test costs 2 to 3
-# cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
-ZEROS = 0.1
+# A test costs 2 to 3 cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
+AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
@@ -88,7 +91,7 @@ def arrange(program: Program, core: str) -> Program:
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = replace(blocks, paired=True)
-        if chip is AVR and "zero" not in op.params and tensors[op.inputs[1]].zeros >= ZEROS:
+        if _zeros_pay(op, blocks, chip, tensors[op.inputs[1]].zeros):
             blocks = replace(blocks, sparse=True)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
@@ -96,6 +99,13 @@ def arrange(program: Program, core: str) -> Program:
         size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
+
+
+def _zeros_pay(op: Op, blocks: Blocks, chip: Chip, share: float) -> bool:
+    """Whether a kernel that leaves out the products of zeros is the faster one for so many of them."""
+    of_dense, of_convolution = chip.zeros
+    least = of_dense if (KERNEL_BY_NAME[op.kernel].template or op.kernel) in DENSE else of_convolution
+    return "zero" not in op.params and blocks.together > 1 and share >= least
 
 
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:

@@ -137,4 +137,7 @@ struct PatchesOf<Blocks<int8_t, 4, 1>> {
     }
 };
 
+template <>
+struct PatchesOf<Blocks<int8_t, 4, unless_zero>> : PatchesOf<Blocks<int8_t, 4, 1>> {};
+
 }  // namespace hil
