@@ -57,8 +57,8 @@ def clusters() -> Iterator[Row]:
 
 PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
 FRACTIONS = (8, 10, 12, 14)
-COLORED = Schedule(epochs=6, batch=25, rate=0.1)
-COLORED_PICTURES, COLORED_TESTS = 2500, 2000
+COLORED = Schedule(epochs=10, batch=50, rate=0.15)
+COLORED_PICTURES, COLORED_TESTS = 5000, 5000
 
 
 def digits_bench(graph: Graph, count: int) -> Bench:
