@@ -56,7 +56,7 @@ class Chip:
     zeros: tuple[float, float] = (NEVER, NEVER)
 
 
-# On the Cortex-M7 a test of four elements at once costs more than it saves in every network of the zoo (docs/training.md).
+# On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4), paired=True)
 CHIPS = {
     "cortex-m4": DSP,
