@@ -120,6 +120,7 @@ def halves() -> Iterator[Row]:
 
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "ram": limits.ram,
+    "ram_below": limits.ram_below,
     "schedules": limits.schedules,
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,
