@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import limits, pruning, qnn
+from benchmarks import limits, pruning, qnn, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
@@ -130,6 +130,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic_cifar": arithmetic_cifar,
     "halves": halves,
     "pruning": pruning.rows,
+    "zeros": zeros.rows,
 }
 
 
