@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
@@ -65,6 +66,7 @@ CHIPS = {
 }
 # A test costs 2 to 3 cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
 AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
+LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
@@ -91,21 +93,17 @@ def arrange(program: Program, core: str) -> Program:
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = replace(blocks, paired=True)
-        if _zeros_pay(op, blocks, chip, tensors[op.inputs[1]].zeros):
-            blocks = replace(blocks, sparse=True)
+        if blocks.together > 1:
+            blocks = replace(blocks, left_out=_left_out(program, op, chip))
+        if chip is AVR and "zero" in op.params:
+            stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
+            tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
         size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
-
-
-def _zeros_pay(op: Op, blocks: Blocks, chip: Chip, share: float) -> bool:
-    """Whether a kernel that leaves out the products of zeros is the faster one for so many of them."""
-    of_dense, of_convolution = chip.zeros
-    least = of_dense if (KERNEL_BY_NAME[op.kernel].template or op.kernel) in DENSE else of_convolution
-    return "zero" not in op.params and blocks.together > 1 and share >= least
 
 
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
@@ -132,6 +130,16 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
 
 
+def _left_out(program: Program, op: Op, chip: Chip) -> int | None:
+    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them. On ARM
+    asymmetric layers compute them all."""
+    x, (of_dense, of_convolution) = program.tensors[op.inputs[1]], chip.zeros
+    least = of_dense if (KERNEL_BY_NAME[op.kernel].template or op.kernel) in DENSE else of_convolution
+    if x.zeros < least or x.format.grid is None or x.format.grid[1] not in LEFT_OUT:
+        return None
+    return None if chip is not AVR and "zero" in op.params else x.format.grid[1]
+
+
 def _is_binary(program: Program, op: Op) -> bool:
     """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
     template = KERNEL_BY_NAME[op.kernel].template or op.kernel
@@ -145,17 +153,10 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
     """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not _sums_are_below(program, op, 1 << 30)):
+    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not sums_are_below(program, op, 1 << 30)):
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
-
-
-def _sums_are_below(program: Program, op: Op, limit: int) -> bool:
-    """Whether sums of asymmetric integers are; twice 2^30 fits (firmware/kernels/common/affine.hpp)."""
-    weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
-    bounds = np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
-    return bool(bounds.max() < limit)
 
 
 def _can_be_paired(program: Program, op: Op) -> bool:
@@ -163,7 +164,7 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     if program.constants[op.inputs[0]].min() <= -(1 << 7):
         return False
     if "zero" in op.params:
-        return _sums_are_below(program, op, 1 << PAIRED_BITS - 1)
+        return sums_are_below(program, op, 1 << PAIRED_BITS - 1)
     return op.accumulator_bits <= PAIRED_BITS
 
 
