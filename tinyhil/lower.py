@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: 
     return leaders_of(graph, groups, chosen, _movable(groups, assignment, _fixed(graph, groups, ranges)))
 
 
-def _fixed(graph: Graph, groups: Sequence[tuple[str, ...]], ranges: Ranges) -> dict[str, Format]:
+def _fixed(graph: Graph, groups: list[tuple[str, ...]], ranges: Ranges) -> dict[str, Format]:
     """What no assignment changes: values that are whole numbers, and formats that the model itself states."""
     pins = pinned_formats(graph, groups)
     return {**integral_formats(graph, groups, ranges.values), **pins, **asymmetric_weights(graph, pins)}
