@@ -33,6 +33,7 @@ from tinyhil.memplan import (
     compiled_cores,
     cp_sat,
     exact_search,
+    pile,
     placing,
     portfolio,
     promote,
@@ -41,11 +42,12 @@ from tinyhil.memplan import (
 )
 from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, NO_MEMORY, STOPPED, lcm_of, make_blocks, make_instance
-from tinyhil.memplan.bound import Bound, fixed_height, heaviest_apart, joined_by_name, lowest_stack, stack_of
+from tinyhil.memplan.bound import Bound, fixed_height, heaviest_apart, joined_by_name
 from tinyhil.memplan.compiled_cores import orders_compiled
 from tinyhil.memplan.cores import parts_apart
 from tinyhil.memplan.exact_search import SHAKEN, SPREADS, STRATEGIES, run_strategy
 from tinyhil.memplan.orders import EFFORTS, improve, search_orders
+from tinyhil.memplan.pile import least_pile, pile_of
 from tinyhil.memplan.placing import make_plan
 
 checker = importlib.import_module("tinyhil.memplan.check")  # the package has a function of this name
@@ -56,12 +58,31 @@ def drawn(source: random.Random, count: int) -> list[Buffer]:
     return [Buffer(f"b{n}", size, 0, 1, alignment=source.choice((1, 2, 4, 8, 16))) for n, size in enumerate(sizes)]
 
 
-def test_the_lowest_stack_is_that_of_the_best_order() -> None:
+def test_the_least_pile_is_that_of_the_best_order() -> None:
     source = random.Random(1)
-    assert stack_of([Buffer("a", 3, 0, 1, alignment=4)]) == 3
+    assert pile_of([Buffer("a", 3, 0, 1, alignment=4)]) == 3
+    assert least_pile([Buffer("none", 0, 0, 1, alignment=8)]) == 0
     for _ in range(60):
         buffers = drawn(source, source.randint(1, 5))
-        assert lowest_stack(buffers) == min(map(stack_of, permutations(buffers)))
+        odd = [replace(buffer, alignment=source.choice((1, 3, 6, 10))) for buffer in buffers]
+        for ones in (buffers, odd):
+            assert least_pile(ones) == min(map(pile_of, permutations(ones)))
+
+
+def test_a_pile_of_too_many_kinds_is_bounded_by_small_divisors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as the limit permits: no more than the least pile, and no less with a higher limit."""
+    source = random.Random(2)
+    for _ in range(20):
+        buffers = drawn(source, 6)
+        bounds = []
+        for most in (1, 10, 40, 1 << 18):
+            monkeypatch.setattr(pile, "MOST_STATES", most)
+            pile._most_padding.cache_clear()
+            bounds.append(least_pile(buffers))
+        assert bounds[0] == sum(buffer.size_bytes for buffer in buffers)
+        assert bounds == sorted(bounds)
+        assert bounds[-1] == min(map(pile_of, permutations(buffers)))
+    pile._most_padding.cache_clear()
 
 
 def test_the_height_of_what_is_fixed() -> None:

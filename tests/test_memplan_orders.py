@@ -15,10 +15,11 @@ from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat, orders
 from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, STOPPED, Block, Result, accepted_groups, make_blocks
 from tinyhil.memplan.csv import read_problem
-from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
+from tinyhil.memplan.exact_search import STRATEGIES, minimise, run_strategy
 from tinyhil.memplan.orders import EFFORTS, Effort, search_orders
 
 INSTANCES = Path(__file__).parent / "instances"
+MOST_OVER = 50  # nodes: what is looked at between two looks at the limit
 
 
 def lowest_peak(blocks: list[Block]) -> int:
@@ -129,3 +130,25 @@ def test_many_buffers_with_gaps_are_proven(seed: int, monkeypatch: pytest.Monkey
     """39, 54 and 51 buffers: parts of a plan are searched anew while the rest keeps its order."""
     monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
     assert memplan.plan(instance(seed, "gapped", (30, 54)), budget=Budget(600_000)).proven
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("both", 1), ("both", 14), ("aligned", 3)])
+def test_many_buffers_of_different_alignments_are_proven(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is live at once needs 4 to 9 bytes of padding in any order: the certificate is that, and plans reach it."""
+    monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
+    problem = instance(seed, kind, (30, 54))
+    plan = memplan.plan(problem, budget=Budget(100_000))
+    assert plan.proven
+    assert plan.how == "set"
+    assert plan.lower_bound_bytes == memplan.lower_bound(problem).bytes
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("nodes", [1, 300, 20_000])
+def test_no_search_takes_more_nodes_than_it_has(seed: int, nodes: int) -> None:
+    blocks = make_blocks(instance(seed, "both", (30, 54)))
+    greedy = memplan.plan(instance(seed, "both", (30, 54)), "first-fit")
+    start = Solved(tuple(greedy.offsets[block.names[0]] for block in blocks), greedy.peak_bytes, 1)
+    account = Account(Budget(nodes))
+    minimise(blocks, start, 0, account)
+    assert account.nodes <= nodes + MOST_OVER
