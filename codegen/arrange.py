@@ -15,6 +15,8 @@ from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
+from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -31,6 +33,7 @@ PASS = Pass(
 )
 WORD = Fixed(32, 0)
 SUM_BITS = 32
+BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 BAND = 8  # rows of results of a depthwise layer at a time
@@ -42,7 +45,8 @@ class Chip:
 
     Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
-    `paired`: two rows are read as numbers of 16 bits where their sums permit it.
+    `paired`: two rows are read as numbers of 16 bits where their sums permit it; `doubles`: the sums of convolutions of
+    asymmetric integers are doubled before they are rescaled.
     """
 
     together: int
@@ -51,9 +55,10 @@ class Chip:
     copied_bytes: int
     dense: tuple[int, int, int, int]
     paired: bool = False
+    doubles: bool = False
 
 
-DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4), paired=True)
+DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4), paired=True, doubles=True)
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
@@ -65,8 +70,8 @@ AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1,
 ZEROS = 0.1
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
-DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
+CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
+DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
 def arrange(program: Program, core: str) -> Program:
@@ -77,6 +82,8 @@ def arrange(program: Program, core: str) -> Program:
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
+    else:
+        program = with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         if _is_binary(program, op):
@@ -85,7 +92,7 @@ def arrange(program: Program, core: str) -> Program:
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
-        if blocks is None:
+        if blocks is None or (chip is not AVR and _template(op) in RESCALED):
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
@@ -103,9 +110,13 @@ def arrange(program: Program, core: str) -> Program:
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
+def _template(op: Op) -> str:
+    return KERNEL_BY_NAME[op.kernel].template or op.kernel
+
+
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
+    template = _template(op)
     if template not in CONVOLUTIONS + DENSE or not _is_of_bytes(program, op) or _others_read(program, op, op.inputs[0]):
         return None
     if template in DENSE:
@@ -137,8 +148,7 @@ def _left_out(program: Program, op: Op) -> int | None:
 
 def _is_binary(program: Program, op: Op) -> bool:
     """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
+    if _template(op) not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
@@ -148,7 +158,7 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
     """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not sums_are_below(program, op, 1 << 30)):
+    if op.accumulator_bits > SUM_BITS or (_template(op) in RESCALED and not sums_are_below(program, op, LARGEST_SUM)):
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
@@ -156,11 +166,13 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
 
 def _can_be_paired(program: Program, op: Op) -> bool:
     """Whether weight + 256 * weight is a number of 16 bits, and the sum of a row one of PAIRED_BITS."""
-    if program.constants[op.inputs[0]].min() <= -(1 << 7):
+    weights = program.constants[op.inputs[0]]
+    if weights.min() <= -(1 << 7):
         return False
-    if "zero" in op.params:
-        return sums_are_below(program, op, 1 << PAIRED_BITS - 1)
-    return op.accumulator_bits <= PAIRED_BITS
+    if "zero" not in op.params:
+        return op.accumulator_bits <= PAIRED_BITS
+    rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 
 def _is_depthwise(op: Op) -> bool:

@@ -82,26 +82,32 @@ __attribute__((noinline)) void words_of_pairs(hil::Column<4> &sums, const int8_t
 #endif
 
 // A sum below 2^30 as blocks round it, and in the arithmetic of 64 bits
-template <class Out, bool Once>
+template <class Out, bool Once, bool Doubled, int Zero>
 bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
-    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30;
-    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int8_t>(more >> 16)};
+    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30, right = static_cast<int32_t>(more % 23);
+    const int32_t record[] = {static_cast<int32_t>(more) >> 8, static_cast<int32_t>(multiplier >> 2 | 0x40000000), right};
+    using Records = hil::Records<Once, Doubled, Zero>;
+    const auto by = prepared(Records{record});
+    using Rounded = hil::Together<Out, hil::PreparedOf<Records>>;
+    const int32_t known = Doubled ? 2 * value - record[0] : value;
     hil::saturations = 0;
-    using Rounded = hil::Together<Out, hil::Scaling<Once>>;
     int32_t seen = 0;
-    Out a = Rounded::of(value, prepared(by), seen);
-    if (Rounded::any(seen)) a = Rounded::again(value, prepared(by));
+    Out a = Rounded::of(known, by, seen);
+    if (Rounded::any(seen)) a = Rounded::again(known, by);
     const uint32_t counted = hil::saturations;
     hil::saturations = 0;
-    const Out b = hil::requantize<Out>(value, by);
+    const Out b = hil::requantize<Out>(value, hil::Rescale<Once>{record[1], -static_cast<int>(right) - (Doubled ? 1 : 2), Zero});
     return __builtin_memcmp(&a, &b, sizeof a) != 0 || counted != hil::saturations;
 }
-template <bool Once>
+template <bool Once, bool Doubled>
 void try_rounding() {
     try_all([](uint32_t a, uint32_t b, uint32_t c) {
-        return differ_rounded<int8_t, Once>(a, b, c) || differ_rounded<hil::NonNegative<int8_t>, Once>(a, b, c) ||
-               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -128, 127>, Once>(a, b, c) ||
-               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -3, 2000>, Once>(a, b, c);
+        return differ_rounded<int8_t, Once, Doubled, 5>(a, b, c) || differ_rounded<int16_t, Once, Doubled, 0>(a, b, c) ||
+               differ_rounded<hil::NonNegative<int8_t>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 90>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 127>, Once, Doubled, 127>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -3, 2000>, Once, Doubled, -3>(a, b, c);
     });
 }
 
@@ -137,6 +143,12 @@ void run_cases() {
         const int32_t value = static_cast<int32_t>(a) >> b % 32;
         return clamped_to_unsigned_byte(value) != portable::clamped_to_unsigned_byte(value);
     });
-    try_rounding<false>();
-    try_rounding<true>();
+    try_all([](uint32_t a, uint32_t b, uint32_t c) {
+        const int32_t x = static_cast<int32_t>(a), y = static_cast<int32_t>(b), sum = static_cast<int32_t>(c);
+        return add_upper(sum, x, y) != portable::add_upper(sum, x, y) || add_upper_rounded(sum, x, y) != portable::add_upper_rounded(sum, x, y) ||
+               upper_of_sum(sum, a ^ b, x, y) != portable::upper_of_sum(sum, a ^ b, x, y);
+    });
+    try_rounding<true, false>();
+    try_rounding<false, false>();
+    try_rounding<false, true>();
 }

@@ -108,12 +108,14 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portab
 #endif
 
 #ifndef __AVR__
-// The sum of a row and of the next one in pairs, and what the next one is of both; sums wrap around
+constexpr int32_t twice(int32_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum) << 1); }
+// The sum of a row and of the next one in pairs, and what the next one is of both, or twice that; sums wrap around
 inline int32_t paired(int32_t row, int32_t next) {
     return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8));
 }
+template <bool Twice = false>
 inline int32_t unpaired(int32_t row, int32_t both) {
-    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8;
+    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> (Twice ? 7 : 8);
 }
 #endif
 
@@ -139,15 +141,16 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
+// Adds what the weights of a block and two patches give, and moves on by those; all sums doubled then if Twice
 template <class Weights> struct TwoPixels;
 
 // Cortex-M7: 2 x 2 sums
 template <>
 struct TwoPixels<Blocks<int8_t, 2, 4>> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         if (steps & 4) add_four(sums, w, x);
@@ -155,6 +158,8 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
             add_four(sums, w, x);
             add_four(sums, w, x);
         }
+        if (!Twice) return;
+        for (Size p = 0; p < 2; ++p) sums.of[0][p] = twice(sums.of[0][p]), sums.of[1][p] = twice(sums.of[1][p]);
     }
 };
 
@@ -162,9 +167,9 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
 template <>
 struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         for (Size p = 0; p < 2; ++p) sums.of[1][p] = paired(sums.of[0][p], sums.of[1][p]);
@@ -173,7 +178,10 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
             add_pairs(sums, w, x);
             add_pairs(sums, w, x);
         }
-        for (Size p = 0; p < 2; ++p) sums.of[1][p] = unpaired(sums.of[0][p], sums.of[1][p]);
+        for (Size p = 0; p < 2; ++p) {
+            sums.of[1][p] = unpaired<Twice>(sums.of[0][p], sums.of[1][p]);
+            if (Twice) sums.of[0][p] = twice(sums.of[0][p]);
+        }
     }
 };
 
@@ -181,9 +189,10 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
 template <>
 struct TwoPixels<Blocks<int8_t, 4, 1>> {
     static constexpr Size rows = 4;
-    static Size weights_of(Size inner) { return 4 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *w, const uint32_t *words, Size inner) {
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
+        static_assert(!Twice, "this core needs no sum twice");
         const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
         while (x != end) {
             add_one(sums, w, x);

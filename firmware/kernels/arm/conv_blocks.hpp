@@ -8,42 +8,42 @@ namespace hil {
 
 // The outputs of a block of which one was clipped
 template <class Rounded, Size Rows, class Out, class Shift>
-__attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows> &sums, Size n, Size count,
+__attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows> &sums, Size count,
                                                           const Shift &shift) {
     for (Size r = 0; r < count; ++r, out += plane) {
-        const auto &by = prepared(of_channel(shift, n + r));
+        const auto &by = prepared(of_channel(shift, r));
         out[0] = Rounded::again(sums.of[r][0], by);
         out[apart] = Rounded::again(sums.of[r][1], by);
     }
 }
 
-// Outputs [n, n + count) of two pixels, at `out` and `out + apart`
+// `count` outputs from the n-th of two pixels on, at `out` and `out + apart`; w moves on, `shift` is that of the n-th
 template <class Tile, class Out, class B, class Shift, class BiasShift>
-__attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const int8_t *w, const uint32_t *patches,
+__attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const int8_t *&w, const uint32_t *patches,
                                                             Size inner, const B &first, const B &second, Size n, Size count,
                                                             const Shift &shift, BiasShift bias_shift) {
     using Rounded = Together<Out, PreparedOf<Shift>>;
     Sums<Tile::rows> sums;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r) {
-        const Size of = n + (r < count ? r : 0);
+        const Size of = r < count ? r : 0;
         const int32_t before = Rounded::before(prepared(of_channel(shift, of)));
-        sums.of[r][0] = start_of<int32_t>(first, of, bias_shift) + before;
-        sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, of, bias_shift) + before : sums.of[r][0];
+        sums.of[r][0] = start_of<int32_t>(first, n + of, bias_shift) + before;
+        sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, n + of, bias_shift) + before : sums.of[r][0];
     }
-    Tile::add(sums, w, patches, inner);
+    Tile::template add<Rounded::takes_twice>(sums, w, patches, inner);
     int32_t seen = 0;
     Out *at = out;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r, at += plane) {
         if (r >= count) break;
-        const auto &by = prepared(of_channel(shift, n + r));
+        const auto &by = prepared(of_channel(shift, r));
         at[0] = Rounded::of(sums.of[r][0], by, seen);
         at[apart] = Rounded::of(sums.of[r][1], by, seen);
     }
     if (__builtin_expect(!Rounded::any(seen), 1)) return;
     const Sums<Tile::rows> held = sums;  // in memory here alone
-    block_again<Rounded>(out, apart, plane, held, n, count, shift);
+    block_again<Rounded>(out, apart, plane, held, count, shift);
 }
 
 template <class Weights, class Out, class B, class Shift, class BiasShift>
@@ -51,12 +51,12 @@ __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apa
                                                           Size inner, B first, B second, Size outputs, Shift shift, BiasShift bias_shift) {
     using Tile = TwoPixels<Weights>;
     const int8_t *w = weights.at;
-    const Size whole = outputs - outputs % Tile::rows;
-    for (Size n = 0; n < whole; n += Tile::rows, out += Tile::rows * plane, w += Tile::weights_of(inner)) {
-        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, shift, bias_shift);
+    Size n = 0;
+    for (; n + Tile::rows <= outputs; n += Tile::rows, out += Tile::rows * plane) {
+        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, from_channel(shift, n), bias_shift);
     }
-    if (whole < outputs) {
-        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, whole, outputs - whole, shift, bias_shift);
+    if (n < outputs) {
+        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, n, outputs - n, from_channel(shift, n), bias_shift);
     }
 }
 

@@ -83,9 +83,12 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const int8_t *l
                                                        const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size bytes = line_bytes(w), width = w.out_width;
-    const KernelRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
-        third(weights[6], weights[7], weights[8]);
     using Rounded = Together<Out, Shift>;
+    const auto row = [&](Size n) {
+        constexpr int32_t times = Rounded::takes_twice ? 2 : 1;
+        return KernelRow(times * weights[n], times * weights[n + 1], times * weights[n + 2]);
+    };
+    const KernelRow first = row(0), second = row(3), third = row(6);
     const int32_t before = Rounded::before(shift);
     const auto start = [&](Size pixel) { return start_of<int32_t>(at_pixel(bias, pixel), 0, bias_shift) + before; };
     const int32_t same = VariesByPixel<B>::value ? 0 : start(0);
@@ -126,6 +129,7 @@ template <class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void depthwise_columns(Out *out, const int8_t *lines, Size y, Size rows, const int8_t *weights,
                                                           const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
     using Rounded = Together<Out, Shift>;
+    static_assert(!by_columns || !Rounded::takes_twice, "this core needs no sum twice");
     const Size bytes = line_bytes(l.window), width = l.window.out_width;
     const PlainRow first(weights[0], weights[1], weights[2]), second(weights[3], weights[4], weights[5]),
         third(weights[6], weights[7], weights[8]);
@@ -165,7 +169,7 @@ void depthwise(Out *out, int8_t *lines, Size begin, Size end, const int8_t *weig
     const uint32_t pads = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
-        const auto by = prepared(at_run_time(of_channel(shift, c)));
+        const auto by = early(prepared(at_run_time(of_channel(shift, c))));
         for (Size y = begin, rows; y < end; y += rows) {
             const Size to_the_end = end - y, to_the_edge = l.out_ring - y % l.out_ring;
             const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;
