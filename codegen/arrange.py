@@ -35,6 +35,7 @@ WORD = Fixed(32, 0)
 SUM_BITS = 32
 BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
+NEVER = 2.0  # more than all
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
 BAND = 8  # rows of results of a depthwise layer at a time
@@ -47,7 +48,9 @@ class Chip:
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
     `paired`: two rows are read as numbers of 16 bits where their sums permit it; `doubles`: the sums of convolutions of
-    asymmetric integers are doubled before they are rescaled.
+    asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
+    layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
+    the elements of two pixels at once.
     """
 
     together: int
@@ -56,18 +59,18 @@ class Chip:
     halfwords: bool = False
     paired: bool = False
     doubles: bool = False
+    zeros: tuple[float, float] = (NEVER, NEVER)
 
 
+# On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=True, doubles=True)
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
-    "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4)),
+    "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
-AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1))
-# From this share of zeros on a kernel that tests every element is the faster one: on the ATmega a test costs 2 to 3
-# cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
-ZEROS = 0.1
+# A test costs 2 to 3 cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
+AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
@@ -97,11 +100,11 @@ def arrange(program: Program, core: str) -> Program:
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = replace(blocks, paired=True)
-        if chip is AVR:
-            blocks = replace(blocks, left_out=_left_out(program, op))
-            if "zero" in op.params:
-                stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
-                tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
+        if blocks.together > 1 and _is_of_bytes(program, op):
+            blocks = replace(blocks, left_out=_left_out(program, op, chip))
+        if chip is AVR and "zero" in op.params:
+            stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
+            tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
@@ -182,12 +185,13 @@ def _is_rounded_to_32_bits(op: Op) -> bool:
     return 1 <= shift <= 31 and op.accumulator_bits - shift <= SUM_BITS and joins <= 30
 
 
-def _left_out(program: Program, op: Op) -> int | None:
-    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them."""
-    x = program.tensors[op.inputs[1]]
-    if x.zeros < ZEROS or x.format.grid is None or x.format.grid[1] not in LEFT_OUT:
+def _left_out(program: Program, op: Op, chip: Chip) -> int | None:
+    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them. Kernels on ARM
+    know 0 alone."""
+    x, (of_dense, of_convolution) = program.tensors[op.inputs[1]], chip.zeros
+    if x.zeros < (of_dense if _template(op) in DENSE else of_convolution) or x.format.grid is None:
         return None
-    return x.format.grid[1]
+    return x.format.grid[1] if x.format.grid[1] in (LEFT_OUT if chip is AVR else LEFT_OUT[:1]) else None
 
 
 def _is_binary(program: Program, op: Op) -> bool:

@@ -56,6 +56,7 @@ void try_column(Chip chip, Portable portable) {
         uint32_t words[24];
         const uint32_t some[] = {first, second, third, random_word()};
         for (uint32_t n = 0; n < 24; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        for (uint32_t n = 20; n < 24 && first % 3 == 0; ++n) words[n] &= random_word() & 0xFF00FF00;  // half of them and more are 0
         hil::Column<Rows> a, b;
         for (hil::Size n = 0; n < Rows; ++n) a.of[n] = static_cast<int32_t>(random_word());
         b = a;
@@ -136,6 +137,7 @@ void run_cases() {
         const int64_t start = static_cast<int64_t>(static_cast<int32_t>(sum)) << 20;
         return add_products(start, a, b) != portable::add_products(start, a, b);
     });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
@@ -144,6 +146,8 @@ void run_cases() {
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_paired_words(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #endif
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<2>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
     try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });

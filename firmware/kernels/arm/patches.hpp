@@ -170,7 +170,7 @@ template <class W, Size Step, class X>
 struct PatchesOf<Blocks<W, 2, Step>, X> : HalfwordPatches<W> {};
 template <class W, Size Step, class X>
 struct PatchesOf<Blocks<W, 4, Step>, X> : ElementPatches<int16_t> {};
-template <>
-struct PatchesOf<Blocks<int8_t, 4, 1>, int8_t> : ElementPatches<int8_t> {};
+template <Size Step>
+struct PatchesOf<Blocks<int8_t, 4, Step>, int8_t> : ElementPatches<int8_t> {};
 
 }  // namespace hil
