@@ -65,6 +65,8 @@ def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | 
 def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) -> list[str]:
     """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
     fmt = tensor.format
+    if tensor.stored is not None:
+        codes = np.array(tensor.stored.numbers)
     if tensor.role == Role.TABLE:
         return _defined(c_type(tensor), name, codes.astype(f"<u{fmt.storage_bytes}"), binary)
     if tensor.blocks is not None and tensor.blocks.word:

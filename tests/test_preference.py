@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,11 @@ def test_rows_that_cost_next_to_no_time_are_taken_where_no_board_is_known(tmp_pa
 def test_a_program_without_rows_has_one_placement(prefer: str, tmp_path: Path) -> None:
     found = placed(digits(), tmp_path)
     assert preferred(replace(found, options=found.options[:1]), 1, prefer) is found.layers
+
+
+@pytest.mark.parametrize("name", ["run", "flash", "diff", "profile", "bench"])
+def test_who_builds_firmware_takes_all_that_decides_about_it(name: str) -> None:
+    """So what `hil run` measured can be flashed, compared and profiled."""
+    command = getattr(import_module(f"tinyhil.harness.commands.{name}"), name)
+    decides = {"model", "states", "steps", "format_", "assignment", "calibrate", "calibrate_by", "prefer", "ram"}
+    assert decides <= {parameter.name for parameter in command.params}

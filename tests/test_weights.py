@@ -13,9 +13,9 @@ from onnx_models import load, node, simple
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import DoesNotFit
+from tinyhil.harness.build.weights import SPARE, check_weights, weigh
 from tinyhil.harness.config import BoardSpec, load_boards
 from tinyhil.harness.measure.counter import check_sample
-from tinyhil.harness.measure.weights import SPARE, check_weights, weigh
 from tinyhil.harness.wire.stream import COUNTER_TICKS
 from tinyhil.harness.wire.trace import SampleTrace
 from tinyhil.lower import lower

@@ -38,8 +38,9 @@ class Blocks:
     `together` rows in turn, `step` elements of each; rows of zeros, and zeros up to a `multiple` of elements follow.
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
-    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `sparse`: the kernel leaves
-    out the products of zeros.
+    bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `left_out`: the other
+    operand's code of 0, whose products the kernel leaves out; None: it leaves out none. `part`: rows in turn are in
+    parts, in each of which the absolute elements of a row have at most this sum, its length in front; 0: they are not.
     """
 
     together: int
@@ -50,15 +51,25 @@ class Blocks:
     rest: int = 0
     word: int = 0
     paired: bool = False
-    sparse: bool = False
+    left_out: int | None = None
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a chip's kernel reads in the place of a constant: `numbers` of the constant's C++ type, as the operand that
+    `reader` makes of them (codegen/affine_layers.py)."""
+
+    numbers: tuple[int, ...]
+    reader: str = "hil::flash"
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A run-time or constant tensor of `count` elements.
 
-    `blocks`: how a constant is stored, where that is not the order of its kernel. `zeros`: share of the values that
-    bytes round to 0, in calibration.
+    `blocks`: how a constant is stored, where that is not the order of its kernel; `stored`: as other numbers.
+    `zeros`: share of the values that bytes round to 0, in calibration.
     """
 
     name: str
@@ -66,6 +77,7 @@ class Tensor:
     format: Format
     role: Role
     blocks: Blocks | None = None
+    stored: Stored | None = None
     zeros: float = 0.0
 
     @property

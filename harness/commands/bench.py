@@ -11,6 +11,7 @@ import click
 from tinyhil import errors
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 if TYPE_CHECKING:
     from tinyhil.harness.records.compare import Difference
@@ -28,6 +29,8 @@ AT_LEAST_ONE = click.IntRange(min=1)
     "--inputs", type=click.Path(path_type=Path), help=".npz or .npy to run on; default: the model's data set."
 )
 @common.calibrate_options
+@common.prefer_option(BALANCED)
+@common.RAM_OPTION
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option("--resets", type=AT_LEAST_ONE, default=3, show_default=True, help="Boots, each a sample of its own.")

@@ -153,7 +153,7 @@ def heal(known: Any, name: str, port: str | None, steps: str, wait_s: float | No
     from tinyhil.harness.boards.heal import heal as climb
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.echo import echo_image
-    from tinyhil.harness.measure.run import log_folder
+    from tinyhil.harness.measure.talk import log_folder
 
     names = tuple(steps.split(","))
     unknown = [step for step in names if step not in STEP_NAMES]

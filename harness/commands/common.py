@@ -65,6 +65,13 @@ def prefer_option(default: str) -> Callable[[Any], Any]:
     )
 
 
+MODE_OPTION = click.option(
+    "--mode",
+    type=click.Choice(["quiet", "stream"]),
+    default="quiet",
+    show_default=True,
+    help="quiet: wire idle while timing; stream: receive during inference.",
+)
 RAM_OPTION = click.option(
     "--ram",
     type=click.IntRange(min=1),

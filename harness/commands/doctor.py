@@ -46,7 +46,7 @@ def _test_wire(known: Boards, board: str, port: str | None, seconds: float) -> i
     from tinyhil.harness.boards.locate import locate
     from tinyhil.harness.build.toolchain import default_cache_dir
     from tinyhil.harness.measure.echo import echo_image, echo_test
-    from tinyhil.harness.measure.run import flash_unless_running
+    from tinyhil.harness.measure.talk import flash_unless_running
 
     place = locate(known, board, port)
     image = echo_image(place.board, known, default_cache_dir(), say)

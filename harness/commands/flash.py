@@ -9,6 +9,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -20,6 +21,9 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
 @common.calibrate_options
+@common.MODE_OPTION
+@common.prefer_option(BALANCED)
+@common.RAM_OPTION
 @click.option("--port", help="Serial port of the board; default: found by USB identity, else an emulated board.")
 @common.WAIT_OPTION
 @common.BENCH_OPTION

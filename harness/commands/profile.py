@@ -10,6 +10,7 @@ import click
 
 from tinyhil.harness.commands import common
 from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.preference import BALANCED
 
 
 @click.command()
@@ -20,6 +21,8 @@ from tinyhil.harness.commands.common import read_boards, say
 @common.ASSIGNMENT_OPTION
 @common.INPUTS_OPTION
 @common.calibrate_options
+@common.prefer_option(BALANCED)
+@common.RAM_OPTION
 @click.option("--samples", type=click.IntRange(min=1), default=5, show_default=True, help="Mean of so many samples.")
 @common.PORT_OPTION
 @common.EMULATOR_OPTION

@@ -31,13 +31,7 @@ from tinyhil.preference import BALANCED
 @common.calibrate_options
 @click.option("--samples", type=click.IntRange(min=1), help="Run on the first N samples only.")
 @common.PORT_OPTION
-@click.option(
-    "--mode",
-    type=click.Choice(["quiet", "stream"]),
-    default="quiet",
-    show_default=True,
-    help="quiet: wire idle while timing; stream: receive during inference.",
-)
+@common.MODE_OPTION
 @common.prefer_option(BALANCED)
 @common.RAM_OPTION
 @click.option(

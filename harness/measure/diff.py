@@ -17,12 +17,12 @@ from tinyhil.codegen.value_log import is_logged
 from tinyhil.errors import DataError, LinkError
 from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.board_image import compile_for
+from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request, load_job, open_model
-from tinyhil.harness.measure.run import find_place
+from tinyhil.harness.measure.run import find_place, wish_of
 from tinyhil.harness.measure.variant import Device, run_variant
-from tinyhil.harness.measure.weights import check_weights
 from tinyhil.harness.wire.protocol import Values
 from tinyhil.memplan.arena.views import is_done_by_plan
 from tinyhil.program import Loop, Op, Program
@@ -88,8 +88,7 @@ def diff(request: Request, sample: int, boards: Boards, cache_dir: Path, say: Sa
     if not 0 <= sample < len(inputs.x):
         raise DataError(f"{inputs.name}: has no sample {sample}, the last is {len(inputs.x) - 1}; see --sample")
     board = device.place.board
-    compiled = compile_model(model, job.assignment, job.ranges, list(boards.entries.values()), {board.name})
-    check_weights(compiled.program, board)
+    compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
     x = shape_inputs(model.graph, inputs.x[sample : sample + 1])
     integers, _ = quantize_inputs(compiled.program, x)
     return diff_compiled(device, compiled, integers[0], sample)

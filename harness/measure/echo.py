@@ -16,15 +16,14 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.frontend.onnx import Model, load_onnx
 from tinyhil.harness.boards.locate import Place
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import Image, check_fits
-from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.board_image import build_firmware, compile_for
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.run import blame_the_dead, connect, log_folder
+from tinyhil.harness.measure.talk import connect, log_folder, talk
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import QUIET, Result
-from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Options, stream
 
 VALUES = 64  # of 16 bits: a sample fills one frame, and an Uno has room for two
 ROUND = 50  # samples per session
@@ -60,10 +59,8 @@ def echo_image(board: BoardSpec, boards: Boards, cache_dir: Path, say: Say) -> I
     """The firmware for `board`; built only once."""
     model = _echo_model(cache_dir)
     ranges = calibrate(model.graph, np.array([[[-1.0] * VALUES], [[LIMIT] * VALUES]], np.float32), {"name": "echo"})
-    compiled = compile_model(model, Assignment("fixed16"), ranges, list(boards.entries.values()), {board.name})
-    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
-    check_fits(image, board)
-    return image
+    compiled = compile_for(board, boards, model, Assignment("fixed16"), ranges)
+    return build_firmware(compiled, board, cache_dir=cache_dir, log=say)
 
 
 def echo_test(place: Place, port: str | None, image: Image, seconds: float) -> EchoResult:
@@ -75,9 +72,7 @@ def echo_test(place: Place, port: str | None, image: Image, seconds: float) -> E
     samples = wrong = damaged = overruns = 0
     request = Request(board=place.name, model="echo")
     with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as device:
-        with Link(device.port, board.baud, device.starved_s) as link, blame_the_dead(device):
-            hello = greet(link, DEADLINE_S, device.banner_s, device.alive)
-            check_identity(hello, image.hash, device.port)
+        with talk(device, board, image, DEADLINE_S, Link) as (link, hello):
             began = time.monotonic()
             while time.monotonic() < began + seconds:
                 sent = [row.astype("<i2").tobytes() for row in random.integers(-32768, 32768, (ROUND, VALUES))]

@@ -11,13 +11,12 @@ from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import Session
 from tinyhil.harness.boards.flash import confirm, flash
 from tinyhil.harness.boards.simulated import connect_flashed
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import Image, check_arena, check_fits
-from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.board_image import build_firmware, compile_for
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Request, Say, open_model
-from tinyhil.harness.measure.run import check_tools, find_place, log_folder
-from tinyhil.memplan.arena.regions import arrays
+from tinyhil.harness.measure.run import check_tools, find_place, wish_of
+from tinyhil.harness.measure.talk import log_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,5 @@ def build_image(request: Request, board: BoardSpec, boards: Boards, cache_dir: P
     opened = open_model(request.model, None, request.streamed, by=request.calibrate_by)
     ranges = opened.required_ranges(request.calibrate)
     assignment = opened.assignment(request.assignment, request.format)
-    compiled = compile_model(opened.model, assignment, ranges, list(boards.entries.values()), {board.name})
-    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
-    check_fits(image, board)
-    check_arena(image, arrays(compiled.plan))
-    return image
+    compiled = compile_for(board, boards, opened.model, assignment, ranges, wish_of(request))
+    return build_firmware(compiled, board, cache_dir=cache_dir, log=say)

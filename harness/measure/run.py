@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,32 +18,30 @@ from tinyhil.classes import class_count
 from tinyhil.errors import ConfigError, DataError, LinkError
 from tinyhil.evaluate import shape_inputs
 from tinyhil.formats.codec import storage_dtype
-from tinyhil.harness.boards import attached, host, simulated
+from tinyhil.harness.boards import simulated
 from tinyhil.harness.boards.claim import claim
-from tinyhil.harness.boards.connection import Connection, Session
-from tinyhil.harness.boards.flash import flash, runs
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.build.compile import build, cache_full
+from tinyhil.harness.build.board_image import build_firmware, compile_for
 from tinyhil.harness.build.emulators import check_emulator, compiled_emulator
-from tinyhil.harness.build.image import Image, check_arena, check_fits
-from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.image import Image
+from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.build.toolchain import find_compiler, platformio_command
+from tinyhil.harness.build.weights import weigh
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import Inputs
 from tinyhil.harness.job import Request, Say, load_job, open_model
 from tinyhil.harness.measure.counter import check_sample, check_session, compare_clocks
-from tinyhil.harness.measure.crash import check_memory, explain_crash
+from tinyhil.harness.measure.crash import check_memory
 from tinyhil.harness.measure.expected import expected
-from tinyhil.harness.measure.weights import check_weights, weigh
+from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
 from tinyhil.harness.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
 from tinyhil.harness.wire.partial import PartialRun
 from tinyhil.harness.wire.protocol import Stats
-from tinyhil.harness.wire.stream import Distrusted, Options, check_identity, greet, hear, stream
+from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
 from tinyhil.harness.zoo import ModelSource
-from tinyhil.memplan.arena.regions import arrays
 from tinyhil.preference import Wish
 from tinyhil.program import Program
 from tinyhil.reference import ReferenceRun, quantize_inputs
@@ -142,10 +138,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         model, inputs = opened.model, job.inputs
         x = shape_inputs(model.graph, inputs.x)
     with clock.stage("compile"):
-        compiled = compile_model(
-            model, job.assignment, job.ranges, list(boards.entries.values()), {board.name}, wish=wish_of(request)
-        )
-        check_weights(compiled.program, board)
+        compiled = compile_for(board, boards, model, job.assignment, job.ranges, wish_of(request))
         integers, clipped = quantize_inputs(compiled.program, x)
     with clock.stage("reference"):
         wanted = expected(compiled, job.ranges, x, integers)
@@ -153,10 +146,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
         if wanted.advice is not None:
             say(f"{opened.source.name}: {wanted.advice}")
     with clock.stage("build"):
-        image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
-        check_fits(image, board)
-        if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
-            check_arena(image, arrays(compiled.plan))
+        image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
         if is_simulated(place):
             compiled_emulator(board.chip, cache_dir, say)
     with claim(place, boards.bench.locks, request.wait_s, say) as port:
@@ -253,13 +243,7 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
             job.progress(len(partial.results), len(samples))
 
         with job.clock.stage("stream"):
-            with (
-                explain_crash(image.elf),
-                Link(device.port, board.baud, device.starved_s) as link,
-                blame_the_dead(device),
-            ):
-                hello = greet(link, request.timeout_s, device.banner_s, device.alive)
-                check_identity(hello, image.hash, device.port)
+            with talk(device, board, image, request.timeout_s, Link) as (link, hello):
                 compare_clocks(hello, board, job.say)
                 try:
                     stats = stream(link, hello, [samples[index] for index in todo], options, on_result, device.alive)
@@ -272,28 +256,6 @@ def _session(job: _Sessions, samples: list[bytes], partial: PartialRun) -> dict[
                 ticks = [partial.results[index].ticks for index in todo]
                 check_session(board.name, ticks, surroundings, partial.forget)
             return {"stats": stats, "clock_hz": hello.clock_hz, "surroundings": surroundings}
-
-
-@contextmanager
-def log_folder(project: Path) -> Iterator[Path]:
-    """A folder of this session alone; it stays if the session fails, because messages name the logs in it."""
-    try:
-        (project / "logs").mkdir(exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=project / "logs"))
-    except OSError as error:
-        raise cache_full(project, error) from None
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def blame_the_dead(device: Connection) -> Iterator[None]:
-    """A link that fails because the board died is reported as the board's death."""
-    try:
-        yield
-    except LinkError:
-        hear(device.alive)  # a process that ends closes its port a moment before it is gone
-        raise
 
 
 def find_place(request: Request, boards: Boards) -> Place:
@@ -338,25 +300,3 @@ def how_loaded(wanted: str | None, board: BoardSpec) -> str:
         return wanted
     emulator = board.chip.emulator
     return usual if emulator is not None and emulator.loader_args else "direct"
-
-
-def flash_unless_running(image: Image, board: BoardSpec, port: str, say: Say) -> None:
-    """Flash the board on `port` unless it says HELLO with this image's hash."""
-    if runs(image, board, port):
-        say(f"{board.name}: {port} runs this image already")
-        return
-    say(f"{board.name}: flashing {port}")
-    with log_folder(image.project_dir) as logs:
-        flash(image, board, port, logs / "flash.log")
-
-
-def connect(
-    board: BoardSpec, port: str | None, request: Request, image: Image, logs: Path
-) -> AbstractContextManager[Connection]:
-    """The board behind `port`, else this computer or an emulator."""
-    session = Session(image.load_path, logs, request.uart, request.realtime, image.static_bytes)
-    if board.is_host:
-        return host.connect(board, session)
-    if port is None and request.load == "flash":
-        return simulated.connect_flashed(board, session, image)
-    return simulated.connect(board, session) if port is None else attached.connect(board, port)

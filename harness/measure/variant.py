@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +14,16 @@ from tinyhil.errors import LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.build.board_image import build_firmware
 from tinyhil.harness.build.pipeline import Compiled
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
-from tinyhil.harness.measure.crash import explain_crash
-from tinyhil.harness.measure.run import blame_the_dead, connect, flash_unless_running, log_folder
+from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.deadline import Starved
 from tinyhil.harness.wire.link import Link
 from tinyhil.harness.wire.protocol import Message, Result, Timed, Values
-from tinyhil.harness.wire.stream import Options, check_identity, greet, stream
+from tinyhil.harness.wire.stream import Options, stream
 
 MOST_MESSAGES = 200_000  # values or operations of one sample; a board that says more computes nothing
 
@@ -79,8 +77,8 @@ def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.n
     target = Target(board.name, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
     sources = emit_model(compiled.program, compiled.plan, [target], model_hash, reports=reports)
-    image = build({**compiled.sources, **sources}, board, cache_dir=device.cache_dir, log=device.say)
-    check_fits(image, board)
+    telling = replace(compiled, sources={**compiled.sources, **sources})
+    image = build_firmware(telling, board, cache_dir=device.cache_dir, log=device.say)
     storage = storage_dtype(compiled.program.tensors[compiled.program.input].format)
     samples = [row.astype(storage).tobytes() for row in integers]
     options = Options(protocol.QUIET, request.timeout_s, max(0.05, min(1.0, request.timeout_s / 4)))
@@ -89,12 +87,9 @@ def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.n
         if port is not None and not request.no_flash:
             flash_unless_running(image, board, port, device.say)
         with log_folder(image.project_dir) as logs, connect(board, port, request, image, logs) as connection:
-            opened = TellingLink(connection.port, board.baud, connection.starved_s)
-            with explain_crash(image.elf), opened as link, blame_the_dead(connection):
-                hello = greet(link, request.timeout_s, connection.banner_s, connection.alive)
-                check_identity(hello, image.hash, connection.port)
+            with talk(connection, board, image, request.timeout_s, TellingLink) as (link, hello):
                 stream(link, hello, samples, options, results.__setitem__, connection.alive)
             connection.finish()
             trace = logs / "trace.txt"
             text = trace.read_text() if trace.is_file() else ""
-    return Reported(tuple(opened.seen), tuple(results[index] for index in range(len(samples))), text)
+    return Reported(tuple(link.seen), tuple(results[index] for index in range(len(samples))), text)

@@ -19,13 +19,15 @@ from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.connection import PINS, Connection, Session
 from tinyhil.harness.boards.flash import flash
 from tinyhil.harness.boards.locate import Place, locate
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import Image, check_fits
+from tinyhil.harness.build.board_image import build_firmware
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.build.weights import check_weights
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.inputs import calibrated
 from tinyhil.harness.job import Opened, open_model
-from tinyhil.harness.measure.run import is_simulated, log_folder
+from tinyhil.harness.measure.run import is_simulated
+from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
 from tinyhil.harness.mlperf.evaluation_sets import calibration
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
@@ -89,8 +91,8 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     others = [board for board in boards.entries.values() if board.name == place.board.name]
     compiled = compile_mlperf(opened.model, assignment, ranges, others, {place.board.name}, energy=wanted.energy)
     board = for_energy(place.board) if wanted.energy else place.board
-    image = build(compiled.sources, board, cache_dir=cache_dir, log=say)
-    check_fits(image, board)
+    check_weights(compiled.program, board)
+    image = build_firmware(compiled, board, cache_dir=cache_dir, log=say)
     if is_simulated(place):
         simulated.compiled_emulator(board.chip, cache_dir, say)
     return Ready(wanted, place, board, opened, benchmark, assignment, ranges, compiled, image)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tinyhil.errors import DoesNotFit
-from tinyhil.harness.build.compile import build
-from tinyhil.harness.build.image import Image, check_arena, check_fits
-from tinyhil.harness.build.pipeline import compile_model
-from tinyhil.harness.measure.weights import check_weights
+from tinyhil.harness.build.board_image import build_firmware, compile_for
+from tinyhil.harness.build.image import Image
 from tinyhil.harness.search.task import Task
-from tinyhil.memplan.arena.regions import arrays
 from tinyhil.preference import Wish
 from tinyhil.search.space import Candidate
 
@@ -22,13 +19,9 @@ def require_fit(task: Task, candidate: Candidate, assignment: Path) -> Image:
     assert boards is not None
     try:
         chosen = task.problem.space.assignment(candidate)
-        every, wish = list(boards.entries.values()), Wish(task.request.prefer)
-        compiled = compile_model(task.opened.model, chosen, task.ranges, every, {board.name}, wish=wish)
-        check_weights(compiled.program, board)
-        image = build(compiled.sources, board, cache_dir=task.cache_dir, log=lambda line: None)
-        check_fits(image, board)
-        if compiled.plan.peak_bytes:
-            check_arena(image, arrays(compiled.plan))
+        wish = Wish(task.request.prefer)
+        compiled = compile_for(board, boards, task.opened.model, chosen, task.ranges, wish)
+        image = build_firmware(compiled, board, cache_dir=task.cache_dir, log=lambda line: None)
     except DoesNotFit as error:
         raise DoesNotFit(
             f"{error}; the assignment is in {assignment}; try a smaller --ram, or a larger board"

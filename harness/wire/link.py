@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from types import TracebackType
+from typing import Self
 
 import serial
 
@@ -61,7 +62,7 @@ class Link:
         self._splitter = Splitter()
         self._waiting: deque[Message] = deque()
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

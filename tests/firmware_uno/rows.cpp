@@ -27,6 +27,19 @@ const uint8_t weights[4 * most] HIL_FLASH = {
     HIL_EIGHT(1) HIL_EIGHT(5) HIL_EIGHT(9) HIL_EIGHT(20) HIL_EIGHT(33) HIL_EIGHT(47) HIL_EIGHT(64) HIL_EIGHT(80) HIL_EIGHT(99)
     HIL_EIGHT(113) HIL_EIGHT(126) HIL_EIGHT(135) HIL_EIGHT(150) HIL_EIGHT(177) HIL_EIGHT(200) HIL_EIGHT(240) 3, 7, 31, 211};
 
+template <class Acc, hil::Size Step>
+uint16_t rows_differ(const int8_t *x, hil::Size count, int16_t zero) {
+    Acc one[4], other[4];
+    for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
+    hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w;
+    hil::Ram<int8_t> at = {x}, again = at;
+    hil::add_rows(hil::Const<Step>(), one, w, at, count);
+    hil::portable::add_rows(other, v, again, count, zero);
+    uint16_t wrong = w.at != v.at || at.at != again.at;
+    for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
+    return wrong;
+}
+
 template <class Acc>
 uint16_t rows_that_differ() {
     int8_t x[most];
@@ -34,15 +47,9 @@ uint16_t rows_that_differ() {
     for (hil::Size count = 1; count <= most; ++count) {
         for (uint8_t kind = 0; kind < 5; ++kind) {
             for (hil::Size k = 0; k < count; ++k) x[k] = some(kind);
-            Acc one[4], other[4], sparse[4];
-            for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = sparse[r] = static_cast<Acc>(static_cast<int16_t>(some(0) * 100));
-            hil::Flash<int8_t> w = {reinterpret_cast<const int8_t *>(weights)}, v = w, u = w;
-            hil::Ram<int8_t> at = {x}, again = at, once_more = at;
-            hil::add_rows(one, w, at, count);
-            hil::add_sparse_rows(sparse, u, once_more, count);
-            hil::portable::add_rows(other, v, again, count);
-            for (uint8_t r = 0; r < 4; ++r) wrong += (one[r] != other[r]) + (sparse[r] != other[r]);
-            wrong += w.at != v.at || at.at != again.at || u.at != v.at || once_more.at != again.at;
+            wrong += rows_differ<Acc, 1>(x, count, 0) + rows_differ<Acc, hil::unless_zero>(x, count, 0);
+            for (hil::Size k = 0; kind == 4 && k < count; ++k) x[k] ^= -128;
+            wrong += rows_differ<Acc, hil::unless_least>(x, count, -128);
         }
     }
     return wrong;
@@ -147,37 +154,60 @@ uint16_t products_that_differ() {
 }
 
 const int32_t multipliers[8] HIL_FLASH = {0x40000000, 0x7FFFFFFF, 0x40000001, 0x5A5A5A5A, 0x7F000000, 0x400000FF, 0x6789ABCD, 0x55555555};
-#define HIL_SHIFTS(n) n, n, n, n, n, n, n, n,
-const int8_t shifts[9 * 8] HIL_FLASH = {HIL_SHIFTS(-8) HIL_SHIFTS(-9) HIL_SHIFTS(-10) HIL_SHIFTS(-11) HIL_SHIFTS(-14) HIL_SHIFTS(-19)
-    HIL_SHIFTS(-24) HIL_SHIFTS(-7) HIL_SHIFTS(1)};
+const int8_t shifts[7] HIL_FLASH = {-8, -9, -10, -11, -14, -19, -24};
+constexpr int32_t rounded(int32_t multiplier, int right) { return ((multiplier >> (right - 1)) + 1) >> 1; }
+constexpr int32_t near_to(int32_t multiplier, int right) {
+    return rounded(multiplier, right) < 0xFFFFFF ? rounded(multiplier, right) : 0xFFFFFF;
+}
+#define HIL_NEAR_TO(m, right) near_to(m, right) & 255, near_to(m, right) >> 8 & 255, near_to(m, right) >> 16
+#define HIL_NEAR_ALL(right) \
+    HIL_NEAR_TO(0x40000000, right), HIL_NEAR_TO(0x7FFFFFFF, right), HIL_NEAR_TO(0x40000001, right), HIL_NEAR_TO(0x5A5A5A5A, right), \
+    HIL_NEAR_TO(0x7F000000, right), HIL_NEAR_TO(0x400000FF, right), HIL_NEAR_TO(0x6789ABCD, right), HIL_NEAR_TO(0x55555555, right)
+const uint8_t near_ones[7 * 24] HIL_FLASH = {HIL_NEAR_ALL(7), HIL_NEAR_ALL(8), HIL_NEAR_ALL(9), HIL_NEAR_ALL(10), HIL_NEAR_ALL(13),
+    HIL_NEAR_ALL(18), HIL_NEAR_ALL(23)};
 
 // Sums of all lengths, with ties of a multiplier of 2^30, and what is next to them
-__int24 any_sum(uint8_t n, int8_t shift) {
-    const __int24 random = extreme_sum(static_cast<uint8_t>(n + 13));
+__int24 any_sum(uint8_t n, int8_t shift, uint8_t lift) {
+    const __int24 random = extreme_sum(static_cast<uint8_t>(n + 13)) >> lift;
     if (n % 3 || shift < -14) return n % 5 ? random : random >> 8;
     return static_cast<__int24>(((2 * static_cast<int32_t>(some(0)) + 1) << -shift) + (n / 3) % 3 - 1);
 }
 
-// `exact`: what is decided wrongly; otherwise what differs from the portable form, by more than what it leaves out
-uint16_t units_that_differ(bool exact) {
+// What differs from the portable form, and what is decided and not rounded as the exact multiplier rounds
+uint16_t near_rows_that_differ() {
     uint16_t wrong = 0, undecided = 0;
-    for (uint8_t step = 0; step < 18; ++step) {
-        const hil::Flash<int32_t> m = {multipliers + step % 2 * 4};
-        const hil::Flash<int8_t> s = {shifts + step * 4};
+    for (uint8_t step = 0; step < 56; ++step) {
+        const uint8_t lift = step & 3, half = step >> 2 & 1, at = static_cast<uint8_t>(step >> 3);
+        const hil::Flash<int32_t> m = {multipliers + 4 * half};
+        const int8_t shift = static_cast<int8_t>(hil::Flash<int8_t>{shifts}[at] + lift);
+        const int zero = step % 3 == 0 ? -128 : step % 3 == 1 ? 127 : some(0);
         for (uint8_t n = 0; n < 90; ++n) {
-            __int24 sums[4], near[4];
-            for (uint8_t r = 0; r < 4; ++r) near[r] = sums[r] = any_sum(n, s[0]);
-            hil::near_rows(near, m, s);
+            __int24 sums[4];
+            int8_t bytes[4];
+            uint32_t counted = 0;
+            for (uint8_t r = 0; r < 4; ++r) sums[r] = any_sum(n, shift, lift);
+            const uint8_t *near = near_ones + 24 * at + 12 * half, ends = static_cast<uint8_t>(n << 2 & 12);
+            hil::saturations = 0;
+            const uint8_t found = hil::round_near_rows(bytes, sums, near, hil::near_start(zero, lift), lift | ends);
             for (uint8_t r = 0; r < 4; ++r) {
-                const __int24 apart = near[r] - hil::portable::near_units(sums[r], m[r], s[r]);
-                if (step >= 14) wrong += hil::decides(near[r]);
-                else if (!exact) wrong += apart > 1 || apart < -3;
-                else if (!hil::decides(near[r])) ++undecided;
-                else wrong += (near[r] >> 8) != hil::rescale_once(sums[r], m[r], s[r]) || (near[r] >> 8) != hil::rescale(sums[r], m[r], s[r]);
+                const hil::Flash<uint8_t> number = {near_ones + 24 * at + 12 * half + 3 * r};
+                const uint32_t three = number[0] | static_cast<uint16_t>(number[1] << 8) | static_cast<uint32_t>(number[2]) << 16;
+                int8_t byte;
+                uint8_t clips;
+                const bool decides = hil::portable::near_byte(byte, clips, sums[r], three, hil::near_start(zero, lift), lift);
+                wrong += decides != !(found & (0x10 << r));
+                undecided += !decides;
+                if (!decides) continue;
+                counted += (clips & ends) != 0;
+                const int32_t once = hil::rescale_once(sums[r], m[r], shift) + zero, twice = hil::rescale(sums[r], m[r], shift) + zero;
+                wrong += (bytes[r] != byte) + (byte != hil::saturate<int8_t>(once)) + (byte != hil::saturate<int8_t>(twice));
+                hil::saturations -= once > 127 || once < -128;
+                hil::saturations -= twice > 127 || twice < -128;
             }
+            wrong += hil::saturations != counted;
         }
     }
-    return wrong + (undecided > 2500);
+    return wrong + (undecided > 6000);
 }
 
 }  // namespace
@@ -196,8 +226,7 @@ int main() {
     print_number(streams_that_differ());
     print_number(products_that_differ<1>() + products_that_differ<255>() + products_that_differ<-40000>() + products_that_differ<65536>() +
                  products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
-    print_number(units_that_differ(false));
-    print_number(units_that_differ(true));
+    print_number(near_rows_that_differ());
     print_char('\n');
     print_end();
 }

@@ -30,6 +30,7 @@ from tinyhil.ops import (
     real_functions,
     reduce,
     repeat,
+    rescaled,
     residual,
     rows,
     scan,
@@ -104,6 +105,7 @@ KERNELS: tuple[Kernel, ...] = (
     *pair.KERNELS,
     *top.KERNELS,
     *code_table.KERNELS,
+    *rescaled.KERNELS,
     *rows.KERNELS,
     *signs.KERNELS,
 )

@@ -5,89 +5,166 @@
 
 namespace hil {
 
+// In the place of biases, per four rows: four biases of three bytes, and four numbers of three bytes near to their multipliers,
+// N of which N * 2^(Lift - 32) is multiplier * 2^(shift - 31) (codegen/affine_layers.py)
+template <uint8_t Lift>
+struct NearRows {
+    const uint8_t *at;
+    NearRows operator+(Size) const { return *this; }  // there is one group of outputs
+    int32_t operator[](Size) const { return 0; }      // depthwise layers have no rows
+};
+template <uint8_t Lift>
+inline NearRows<Lift> near_rows(const int32_t *words) {
+    return {reinterpret_cast<const uint8_t *>(words)};
+}
+
+// Of sums with a zero point, in units of 2^-8: what they begin with, half a unit and more than their error, which is below 7;
+// numbers that are further from an integer boundary are rounded as exact ones are.
+constexpr uint8_t near_error = 7;
+constexpr int16_t near_start(int zero, uint8_t lift) {
+    return static_cast<int16_t>((zero * 256 + 128) / (1 << lift) + near_error - 1);
+}
+
 namespace portable {
 
-// sum * multiplier * 2^(shift - 31), eight bits below the point kept, and 3 of their units more: within 3 of that number
-inline __int24 near_units(__int24 sum, int32_t multiplier, int8_t shift) {
-    return static_cast<__int24>(((static_cast<int64_t>(sum) * multiplier) >> (23 - shift)) + 0x83);
+// sum * near * 2^-24 and what it begins with, of products of bytes their high ones alone, lifted; below its last `lift` bits is
+// nothing that decides. Returns whether it does.
+inline bool near_byte(int8_t &byte, uint8_t &clips, __int24 sum, uint32_t near, int16_t start, uint8_t lift) {
+    const uint8_t s[3] = {static_cast<uint8_t>(sum), static_cast<uint8_t>(sum >> 8), static_cast<uint8_t>(sum >> 16)};
+    const uint8_t m[3] = {static_cast<uint8_t>(near), static_cast<uint8_t>(near >> 8), static_cast<uint8_t>(near >> 16)};
+    const auto product = [&](uint8_t i, uint8_t k) { return static_cast<int32_t>(static_cast<uint16_t>(s[i]) * m[k]); };
+    int32_t value = start + (product(0, 2) >> 8) + (product(1, 1) >> 8) + (product(2, 0) >> 8) + product(1, 2) + product(2, 1) +
+                    product(2, 2) * 256;
+    if (sum < 0) value -= static_cast<int32_t>(near);
+    const bool decided = static_cast<uint8_t>(static_cast<uint8_t>(value << lift) >> lift) >= near_error;
+    const int16_t units = static_cast<int16_t>(static_cast<__int24>(value << lift) >> 8);
+    clips = units > 127 ? 4 : units < -128 ? 8 : 0;
+    byte = static_cast<int8_t>(units > 127 ? 127 : units < -128 ? -128 : units);
+    return decided;
 }
 
 }  // namespace portable
 
-template <class Out, bool Once>
-__attribute__((noinline, cold)) Out rescaled_exactly(int32_t sum, Flash<int32_t> multiplier, Flash<int8_t> shift, int16_t zero) {
-    return requantize<Out>(sum, Rescale<Once>{multiplier[0], shift[0], zero});
-}
-
-// Whether such a number decides the integer it is rounded to, and leaves room to add a zero point in 16 bits
-inline bool decides(__int24 near) {
-    return static_cast<uint8_t>(near) >= 6 && static_cast<uint8_t>(static_cast<uint8_t>(near >> 16) + 4) < 8;
-}
-
-// The routine behind near_rows: near_units of the sums from r2, r6, r10 and r14 on in their place, multipliers at Z, shifts at X.
-// The upper three bytes of a multiplier and the columns of their products that matter, about 80 cycles; shifts of -8 to -31,
-// nothing decided for others.
-#define HIL_COLUMN(a, b, low, middle, high) "mul " a "," b "\nadd " low ",r0\nadc " middle ",r1\nadc " high ",r9\n"
-#define HIL_NEAR(a, b, c) \
-    "movw r0,r30\nmovw r30,r26\nlpm r21,Z+\nmovw r26,r30\nmovw r30,r0\n" \
-    "lpm r0,Z+\nlpm r18,Z+\nlpm r19,Z+\nlpm r20,Z+\n" \
-    "neg r21\nsubi r21,8\ncpi r21,24\nbrsh 5f\n" \
-    "clr r22\nclr r23\nclr r24\n" \
-    "mul " a ",r19\nmov r5,r1\nmul " b ",r18\nadd r5,r1\nadc r22,r9\n" \
-    HIL_COLUMN(a, "r20", "r5", "r22", "r23") HIL_COLUMN(b, "r19", "r5", "r22", "r23") HIL_COLUMN(c, "r18", "r5", "r22", "r23") \
-    HIL_COLUMN(b, "r20", "r22", "r23", "r24") HIL_COLUMN(c, "r19", "r22", "r23", "r24") \
-    "mul " c ",r20\nadd r23,r0\nadc r24,r1\n" \
-    "sbrs " c ",7\nrjmp 1f\nsub r22,r18\nsbc r23,r19\nsbc r24,r20\n1:\n" \
-    "dec r21\nbreq 4f\nbrmi 3f\n" \
-    "2:\nasr r24\nror r23\nror r22\ndec r21\nbrne 2b\nrjmp 4f\n" \
-    "3:\nlsl r5\nrol r22\nrol r23\nrol r24\n" \
-    "4:\nsubi r22,0x7D\nsbci r23,0xFF\nsbci r24,0xFF\n" \
-    "mov " b ",r23\nmov " c ",r24\nrjmp 6f\n" \
-    "5:\nclr r22\n6:\nmov " a ",r22\n"
+// The routine behind near_rows: sums from r2, r6, r10 and r14 on to bytes in r5, r9, r13 and r17, near multipliers at Z, the
+// start in r24 to r26. r27: the lift in bits 0 and 1, whether bytes that were clipped to the greatest (bit 2) and to the least
+// (bit 3) are counted; bits 4 to 7 are set for what is not decided. 56 cycles per sum.
+#define HIL_PRODUCT(a, b) "mul " a "," b "\nadd r22,r0\nadc r23,r1\nadc r21,r17\n"
+#define HIL_UPPER_BYTE(a, b) "mul " a "," b "\nadd r22,r1\nadc r23,r17\nadc r21,r17\n"
+#define HIL_NEAR(a, b, c, byte, bit) \
+    "lpm r18,Z+\nlpm r19,Z+\nlpm r20,Z+\n" \
+    "movw r22,r24\nmov r21,r26\n" \
+    HIL_UPPER_BYTE(a, "r20") HIL_UPPER_BYTE(b, "r19") HIL_UPPER_BYTE(c, "r18") HIL_PRODUCT(b, "r20") HIL_PRODUCT(c, "r19") \
+    "mul " c ",r20\nadd r23,r0\nadc r21,r1\n" \
+    "sbrs " c ",7\nrjmp 1f\nsub r22,r18\nsbc r23,r19\nsbc r21,r20\n1:\n" \
+    "brtc 1f\nrcall 7f\n1:\n" \
+    "cpi r22,7\nbrsh 1f\nori r27," bit "\nrjmp 2f\n1:\n" \
+    "mov r18,r23\nlsl r18\nsbc r18,r18\ncpse r18,r21\nrcall 8f\n" \
+    "mov " byte ",r23\n2:\n"
+#ifdef HIL_UNCOUNTED
+#define HIL_COUNT_IF(bit) ""
+#else
+#define HIL_COUNT_IF(bit) "sbrc r27," bit "\ncall hil_clipped\n"
+#endif
 __attribute__((naked, noinline)) inline void near_rows_routine() {
-    asm volatile("clr r9\n" HIL_NEAR("r2", "r3", "r4") HIL_NEAR("r6", "r7", "r8") HIL_NEAR("r10", "r11", "r12")
-                 HIL_NEAR("r14", "r15", "r16") "clr r1\nret\n");
+    asm volatile("clr r17\nclt\nsbrc r27,0\nset\nsbrc r27,1\nset\n"
+                 HIL_NEAR("r2", "r3", "r4", "r5", "0x10") HIL_NEAR("r6", "r7", "r8", "r9", "0x20")
+                 HIL_NEAR("r10", "r11", "r12", "r13", "0x40") HIL_NEAR("r14", "r15", "r16", "r17", "0x80")
+                 "clr r1\nret\n"
+                 "7: mov r18,r27\nandi r18,3\nmov r19,r18\n"
+                 "1: lsl r22\nrol r23\nrol r21\ndec r18\nbrne 1b\n"
+                 "2: lsr r22\ndec r19\nbrne 2b\nret\n"
+                 "8: sbrc r21,7\nrjmp 9f\n" HIL_COUNT_IF("2") "ldi r23,0x7F\nret\n"
+                 "9:\n" HIL_COUNT_IF("3") "ldi r23,0x80\nret\n");
 }
+#undef HIL_COUNT_IF
 #undef HIL_NEAR
-#undef HIL_COLUMN
-inline void near_rows(__int24 (&sums)[4], Flash<int32_t> multipliers, Flash<int8_t> shifts) {
+#undef HIL_UPPER_BYTE
+#undef HIL_PRODUCT
+// The sums of four rows begin with three bytes each; `at` moves on.
+inline void begin_rows(__int24 (&sums)[4], const uint8_t *&at) {
+#define HIL_THREE(sum) "lpm %A[" sum "], Z+\nlpm %B[" sum "], Z+\nlpm %C[" sum "], Z+\n"
+    asm volatile(HIL_THREE("a") HIL_THREE("b") HIL_THREE("c") HIL_THREE("d")
+                 : [a] "=&r"(sums[0]), [b] "=&r"(sums[1]), [c] "=&r"(sums[2]), [d] "=&r"(sums[3]), "+z"(at));
+#undef HIL_THREE
+}
+// `at` moves on. Returns `state` with bits 4 to 7 set for the sums that these multipliers do not decide.
+__attribute__((always_inline)) inline uint8_t round_near_rows(int8_t (&bytes)[4], const __int24 (&sums)[4], const uint8_t *&at,
+                                                              int16_t begin, uint8_t lift_and_counted) {
     register __int24 a asm("r2") = sums[0];
     register __int24 b asm("r6") = sums[1];
     register __int24 c asm("r10") = sums[2];
     register __int24 d asm("r14") = sums[3];
+    register int8_t p asm("r5");
+    register int8_t q asm("r9");
+    register int8_t r asm("r13");
+    register int8_t s asm("r17");
+    register int16_t start asm("r24") = begin;
+    register uint8_t sign asm("r26") = begin < 0 ? 0xFF : 0;
+    register uint8_t state asm("r27") = lift_and_counted;
     asm volatile("%~call %x[routine]\n"
-                 : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+z"(multipliers.at), "+x"(shifts.at)
-                 : [routine] "i"(near_rows_routine)
-                 : "r0", "r5", "r9", "r18", "r19", "r20", "r21", "r22", "r23", "r24");
-    sums[0] = a;
-    sums[1] = b;
-    sums[2] = c;
-    sums[3] = d;
+                 : "=&r"(p), "=&r"(q), "=&r"(r), "=&r"(s), "+z"(at), "+r"(state)
+#ifndef HIL_UNCOUNTED
+                 , "+m"(saturations)
+#endif
+                 : "r"(a), "r"(b), "r"(c), "r"(d), "r"(start), "r"(sign), [routine] "i"(near_rows_routine)
+                 : "r0", "r18", "r19", "r20", "r21", "r22", "r23");
+    bytes[0] = p;
+    bytes[1] = q;
+    bytes[2] = r;
+    bytes[3] = s;
+    return state;
 }
 
-template <class Acc, class Out, bool Once>
-struct FourResults<Acc, Out, Channels<Flash<int32_t>, Flash<int8_t>, Once>> {
-    using Rescales = Channels<Flash<int32_t>, Flash<int8_t>, Once>;
-    static void store(Out *out, Size stride, const int32_t (&sums)[4], const Rescales &to, Size n) {
-        for (Size r = 0; r < 4; ++r) out[r * stride] = requantize<Out>(sums[r], of_channel(to, n + r));
-    }
-    static void store(Out *out, Size stride, const __int24 (&sums)[4], const Rescales &to, Size n) {
-        __int24 near[4] = {sums[0], sums[1], sums[2], sums[3]};
-        near_rows(near, to.multipliers + n, to.shifts + n);
-        put(out, near[0], sums[0], to, n);
-        put(out + stride, near[1], sums[1], to, n + 1);
-        put(out + 2 * stride, near[2], sums[2], to, n + 2);
-        put(out + 3 * stride, near[3], sums[3], to, n + 3);
-    }
+template <class Out, bool Once>
+__attribute__((noinline, cold)) Out rescaled_exactly(__int24 sum, const int32_t *multipliers, const int8_t *shifts, Size n, int16_t zero) {
+    return requantize<Out>(static_cast<int32_t>(sum), Rescale<Once>{flash(multipliers)[n], flash(shifts)[n], zero});
+}
 
-private:
-    __attribute__((always_inline)) static void put(Out *out, __int24 near, __int24 sum, const Rescales &to, Size n) {
-        if (decides(near)) {
-            *out = saturate<Out>(static_cast<int16_t>(static_cast<int16_t>(near >> 8) + to.zero));
-        } else {
-            *out = rescaled_exactly<Out, Once>(sum, to.multipliers + n, to.shifts + n, to.zero);
-        }
+// What an activation makes of a byte, and what of clipped ones counts (near_rows_routine)
+template <class Out>
+struct OfByte {
+    static constexpr uint8_t counted = 4 | 8;
+    static Out of(int8_t byte) { return byte; }
+};
+template <int32_t Low, int32_t High>
+struct OfByte<Within<int8_t, Low, High>> {
+    static constexpr uint8_t counted = (High > 127 ? 4 : 0) | (Low < -128 ? 8 : 0);
+    static Within<int8_t, Low, High> of(int8_t byte) {
+        if (Low > -128 && byte < Low) return {static_cast<int8_t>(Low)};
+        if (High < 127 && byte > High) return {static_cast<int8_t>(High)};
+        return {byte};
     }
 };
+
+template <class Acc, Size Step, class Out, uint8_t Lift, bool Once>
+inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, NearRows<Lift> rows, Size outputs, Size inner,
+                           const Channels<Flash<int32_t>, Flash<int8_t>, Once> &to, Const<0>) {
+    const int16_t begin = near_start(to.zero, Lift);
+    const uint8_t state = Lift | OfByte<Out>::counted, *at = rows.at;
+    Size n = 0;
+    const auto result = [&](bool is_near, int8_t byte, __int24 sum, uint8_t r) {
+        if (is_near) return OfByte<Out>::of(byte);
+        return rescaled_exactly<Out, Once>(sum, to.multipliers.at, to.shifts.at, n + r, to.zero);
+    };
+    for (; n + 4 <= outputs; n += 4, out += 4 * stride) {
+        __int24 sums[4];
+        begin_rows(sums, at);
+        Ram<int8_t> from = x;
+        add_rows(Const<Step>(), sums, w, from, inner);
+        int8_t bytes[4];
+        const uint8_t undecided = round_near_rows(bytes, sums, at, begin, state);
+        out[0] = result(!(undecided & 0x10), bytes[0], sums[0], 0);
+        out[stride] = result(!(undecided & 0x20), bytes[1], sums[1], 1);
+        out[2 * stride] = result(!(undecided & 0x40), bytes[2], sums[2], 2);
+        out[3 * stride] = result(!(undecided & 0x80), bytes[3], sums[3], 3);
+    }
+    if (n == outputs) return;
+    __int24 sums[4];
+    begin_rows(sums, at);
+    for (uint8_t r = 0; n + r < outputs; ++r, w = w + inner) sums[r] = add_row(sums[r], w, x, inner);
+    int8_t bytes[4];
+    const uint8_t undecided = round_near_rows(bytes, sums, at, begin, state);
+    for (uint8_t r = 0; n + r < outputs; ++r, out += stride) *out = result(!(undecided & (0x10 << r)), bytes[r], sums[r], r);
+}
 
 }  // namespace hil

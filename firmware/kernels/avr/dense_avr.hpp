@@ -14,16 +14,16 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
-// In the place of `Step`: one element, whose products are left out where it is 0.
-constexpr Size unless_zero = 0;
+// In the place of `Step`: one element, whose products are left out where it is 0, or -128, which is subtracted from all.
+constexpr Size unless_zero = 0, unless_least = 0xFF;
 
 namespace portable {
 
-// sums[r] += sum of w[k][r] * x[k]; w and x move on
+// sums[r] += sum of w[k][r] * (x[k] - zero); w and x move on
 template <class Acc>
-inline void add_rows(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count) {
+inline void add_rows(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count, int16_t zero = 0) {
     for (; count > 0; --count, w = w + 4, x = x + 1) {
-        for (uint8_t r = 0; r < 4; ++r) sums[r] = static_cast<Acc>(sums[r] + static_cast<Acc>(int16_t(w[r]) * x[0]));
+        for (uint8_t r = 0; r < 4; ++r) sums[r] = static_cast<Acc>(sums[r] + static_cast<Acc>(int16_t(w[r]) * (x[0] - zero)));
     }
 }
 
@@ -38,20 +38,20 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
 // The routines behind add_rows: weights at Z, x at X, r24 rounds (r25 - 1 times 256 more), bit 0 of r22 set if the number of
 // elements is odd; sums from r2, r6, r10 and r14 on. All layers share them; they are called by their C++ names, which an
 // exported library has for itself.
-// A product is negative where muls carries.
-#define HIL_ROW(low, middle, high, top) \
+// A product is negative where muls and mulsu carry.
+#define HIL_ROW(mul, low, middle, high, top) \
     "lpm r18, Z+\n" \
-    "muls r18, r19\n" \
+    mul " r18, r19\n" \
     "sbc r20, r20\n" \
     "add " low ", r0\n" \
     "adc " middle ", r1\n" \
     "adc " high ", r20\n" top
-#define HIL_FOUR_OF_24 \
-    HIL_ROW("r2", "r3", "r4", "") HIL_ROW("r6", "r7", "r8", "") HIL_ROW("r10", "r11", "r12", "") \
-    HIL_ROW("r14", "r15", "r16", "")
-#define HIL_FOUR_OF_32 \
-    HIL_ROW("r2", "r3", "r4", "adc r5, r20\n") HIL_ROW("r6", "r7", "r8", "adc r9, r20\n") \
-    HIL_ROW("r10", "r11", "r12", "adc r13, r20\n") HIL_ROW("r14", "r15", "r16", "adc r17, r20\n")
+#define HIL_FOUR_OF_24(mul) \
+    HIL_ROW(mul, "r2", "r3", "r4", "") HIL_ROW(mul, "r6", "r7", "r8", "") HIL_ROW(mul, "r10", "r11", "r12", "") \
+    HIL_ROW(mul, "r14", "r15", "r16", "")
+#define HIL_FOUR_OF_32(mul) \
+    HIL_ROW(mul, "r2", "r3", "r4", "adc r5, r20\n") HIL_ROW(mul, "r6", "r7", "r8", "adc r9, r20\n") \
+    HIL_ROW(mul, "r10", "r11", "r12", "adc r13, r20\n") HIL_ROW(mul, "r14", "r15", "r16", "adc r17, r20\n")
 // Two elements per round; an odd number of them begins with the second.
 #define HIL_ROUTINE(name, element) \
     __attribute__((naked, noinline)) inline void name() { \
@@ -65,10 +65,10 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
                      "clr r1\n" \
                      "ret\n"); \
     }
-HIL_ROUTINE(add_rows_24, HIL_FOUR_OF_24)
-HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
-// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py, ZEROS).
-#define HIL_SPARSE_ROUTINE(name, element) \
+HIL_ROUTINE(add_rows_24, HIL_FOUR_OF_24("muls"))
+HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32("muls"))
+// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py).
+#define HIL_SPARSE_ROUTINE(name, test, element) \
     __attribute__((naked, noinline)) inline void name() { \
         asm volatile("sbrc r22, 0\n" \
                      "rjmp 2f\n" \
@@ -76,9 +76,9 @@ HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
                      "3: adiw r30, 4\n" \
                      "rjmp 2f\n" \
                      "1: ld r19, X+\n" \
-                     "tst r19\n" \
+                     test \
                      "breq 3b\n" element "2: ld r19, X+\n" \
-                     "tst r19\n" \
+                     test \
                      "breq 4f\n" element "5: dec r24\n" \
                      "brne 1b\n" \
                      "dec r25\n" \
@@ -89,11 +89,14 @@ HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32)
                      "6: clr r1\n" \
                      "ret\n"); \
     }
-HIL_SPARSE_ROUTINE(add_rows_sparse_24, HIL_FOUR_OF_24)
-HIL_SPARSE_ROUTINE(add_rows_sparse_32, HIL_FOUR_OF_32)
+HIL_SPARSE_ROUTINE(add_rows_sparse_24, "tst r19\n", HIL_FOUR_OF_24("muls"))
+HIL_SPARSE_ROUTINE(add_rows_sparse_32, "tst r19\n", HIL_FOUR_OF_32("muls"))
+HIL_SPARSE_ROUTINE(add_rows_above_24, "subi r19, 0x80\n", HIL_FOUR_OF_24("mulsu"))
+HIL_SPARSE_ROUTINE(add_rows_above_32, "subi r19, 0x80\n", HIL_FOUR_OF_32("mulsu"))
 
-#define HIL_ADD_ROWS(name, Acc, routine) \
-    __attribute__((always_inline)) inline void name(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count) { \
+// No templates: gcc 5.4 puts a constant anywhere in the place of a template's register variable.
+#define HIL_ADD_ROWS(Step, Acc, name) \
+    __attribute__((always_inline)) inline void add_rows(Const<Step>, Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> &x, Size count) { \
         const Size pairs = (count + 1) >> 1; \
         register Acc a asm("r2") = sums[0]; \
         register Acc b asm("r6") = sums[1]; \
@@ -104,17 +107,19 @@ HIL_SPARSE_ROUTINE(add_rows_sparse_32, HIL_FOUR_OF_32)
         register uint8_t odd asm("r22") = static_cast<uint8_t>(count); \
         asm volatile("%~call %x[rows]\n" \
                      : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+z"(w.at), "+x"(x.at), "+r"(rounds), "+r"(more) \
-                     : "r"(odd), [rows] "i"(routine) \
+                     : "r"(odd), [rows] "i"(name) \
                      : "r0", "r18", "r19", "r20", "memory"); \
         sums[0] = a; \
         sums[1] = b; \
         sums[2] = c; \
         sums[3] = d; \
     }
-HIL_ADD_ROWS(add_rows, __int24, add_rows_24)
-HIL_ADD_ROWS(add_rows, int32_t, add_rows_32)
-HIL_ADD_ROWS(add_sparse_rows, __int24, add_rows_sparse_24)
-HIL_ADD_ROWS(add_sparse_rows, int32_t, add_rows_sparse_32)
+HIL_ADD_ROWS(1, __int24, add_rows_24)
+HIL_ADD_ROWS(1, int32_t, add_rows_32)
+HIL_ADD_ROWS(unless_zero, __int24, add_rows_sparse_24)
+HIL_ADD_ROWS(unless_zero, int32_t, add_rows_sparse_32)
+HIL_ADD_ROWS(unless_least, __int24, add_rows_above_24)
+HIL_ADD_ROWS(unless_least, int32_t, add_rows_above_32)
 
 // The routine behind round_rows: sums as above to bytes in r3, r7, r11 and r15. They are moved by r24 bits, to the left or, if
 // bit 0 of r22 is set, to the right, until eight bits lie below the point; r25 is what is kept of negative ones (0 or 0xFF).
@@ -229,9 +234,8 @@ __attribute__((noinline)) Acc add_row(Acc sum, Flash<int8_t> w, Ram<int8_t> x, S
     accumulate(sum, w, x, count);
     return sum;
 }
-
-// `Sparse`: many of x are 0. out[n * stride] = sum_k weights[n][k] * x[k] + bias[n] * 2^bias_shift for n in [0, outputs)
-template <class Acc, bool Sparse, class Out, class B, class Shift, class BiasShift>
+// out[n * stride] = sum_k weights[n][k] * x[k] + bias[n] * 2^bias_shift for n in [0, outputs); `Step`: as in blocks
+template <class Acc, Size Step, class Out, class B, class Shift, class BiasShift>
 inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x, B bias, Size outputs, Size inner, Shift shift,
                            BiasShift bias_shift) {
     const auto start = [&](Size n) { return start_of<Acc>(bias, n, bias_shift); };
@@ -239,8 +243,7 @@ inline void rows_of_blocks(Out *out, Size stride, Flash<int8_t> w, Ram<int8_t> x
     for (; n + 4 <= outputs; n += 4) {
         Acc sums[4] = {start(n), start(n + 1), start(n + 2), start(n + 3)};
         Ram<int8_t> at = x;
-        if (Sparse) add_sparse_rows(sums, w, at, inner);
-        else add_rows(sums, w, at, inner);
+        add_rows(Const<Step>(), sums, w, at, inner);
         FourResults<Acc, Out, Shift>::store(out, stride, sums, shift, n);
         out += 4 * stride;
     }

@@ -104,7 +104,7 @@ inline void channels_of_pixel(Out *out, Size pixels, W row, X patch, B bias, Siz
 template <class Acc, class Out, Size Step, class B, class Shift, class BiasShift>
 inline void channels_of_pixel(Out *out, Size pixels, Blocks<int8_t, 4, Step> weights, Ram<int8_t> patch, B bias, Size outputs, Size inner,
                               Shift shift, BiasShift bias_shift) {
-    rows_of_blocks<Acc, Step == unless_zero>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
+    rows_of_blocks<Acc, Step>(out, pixels, flash(weights.at), patch, bias, outputs, inner, shift, bias_shift);
 }
 // Depthwise layers have no blocks of rows.
 template <Size Step>

@@ -62,7 +62,7 @@ template <class Acc, class Out, Size Step, class B, class Shift, class BiasShift
 void dense_bias(Out *out, Blocks<int8_t, 4, Step> weights, Ram<int8_t> x, B bias, Size rows, Size outputs, Size inner, Shift shift,
                 BiasShift bias_shift) {
     for (; rows > 0; --rows, x = x + inner, out += outputs, next_row(bias, outputs)) {
-        rows_of_blocks<Acc, Step == unless_zero>(out, 1, flash(weights.at), x, bias, outputs, inner, shift, bias_shift);
+        rows_of_blocks<Acc, Step>(out, 1, flash(weights.at), x, bias, outputs, inner, shift, bias_shift);
     }
 }
 #endif

@@ -82,8 +82,7 @@ void dense_bias_pair(Out *out, W weights, X x, B bias, V more, Y y, Size rows, S
 #ifdef __AVR__
 template <Size Step, class Acc>
 inline void add_four_rows(Acc (&sums)[4], Flash<int8_t> &w, Ram<int8_t> x, Size count) {
-    if (Step == unless_zero) add_sparse_rows(sums, w, x, count);
-    else add_rows(sums, w, x, count);
+    add_rows(Const<Step>(), sums, w, x, count);
 }
 
 // Four rows at a time; the rows after the last four lie one after the other

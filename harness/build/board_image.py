@@ -1,0 +1,35 @@
+"""A model as the firmware of one board: compiled for it, built, and held against the chip and against its plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tinyhil.assignment import Assignment
+from tinyhil.calibrate import Ranges
+from tinyhil.frontend.listing import Model
+from tinyhil.harness.build.compile import Log, build
+from tinyhil.harness.build.image import Image, check_arena, check_fits
+from tinyhil.harness.build.pipeline import Compiled, compile_model
+from tinyhil.harness.build.weights import check_weights
+from tinyhil.harness.config import Boards, BoardSpec
+from tinyhil.memplan.arena.regions import arrays
+from tinyhil.preference import Wish
+
+
+def compile_for(
+    board: BoardSpec, boards: Boards, model: Model, assignment: Assignment, ranges: Ranges, wish: Wish | None = None
+) -> Compiled:
+    """The sources of the project of all `boards`, whose image for `board` is wanted; DoesNotFit if it has no room."""
+    compiled = compile_model(model, assignment, ranges, list(boards.entries.values()), {board.name}, wish=wish)
+    check_weights(compiled.program, board)
+    return compiled
+
+
+def build_firmware(compiled: Compiled, board: BoardSpec, *, cache_dir: Path, log: Log) -> Image:
+    """The image. BuildError if a compiler refuses it or links another arena than the plan's; DoesNotFit if the chip is
+    too small for it."""
+    image = build(compiled.sources, board, cache_dir=cache_dir, log=log)
+    check_fits(image, board)
+    if compiled.plan.peak_bytes:  # an arena that nobody uses is not linked
+        check_arena(image, arrays(compiled.plan))
+    return image
