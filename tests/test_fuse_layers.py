@@ -53,7 +53,7 @@ SKIP = [
 ]
 # Every layer with every activation: what comes before, the layer's nodes from x to z, the shape of x, constants, kernel
 SIDE = [node("Tanh", "x", "t")]
-SECOND = {**MATRICES, "p": rnd(20, 7, scale=0.4), "v": rnd(7, 20, seed=4, scale=0.4)}
+SECOND = {**MATRICES, "p": rnd(20, 7, scale=0.2), "v": rnd(7, 20, seed=4, scale=0.2)}
 PRODUCTS = [
     node("MatMul", "x p", "s"), node("Tanh", "s", "t"), node("MatMul", "t v", "m"), node("MatMul", "x w", "n"),
 ]  # fmt: skip
