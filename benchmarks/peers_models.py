@@ -44,8 +44,8 @@ RAM_LIMIT_BYTES = {
     "peer_protonn_usps10": 891,
     "peer_fastgrnn_usps10": 512,
 }
-# Widths of all tensors, and how their ranges are fitted. The first keeps this limit, stays within half a point of float and
-# is at least as accurate as Shiftry's mixture of 8 and 16 bits.
+# Widths of all tensors, and how their ranges are fitted. The first keeps this limit, stays within half a point of float
+# and is at least as accurate as Shiftry's mixture of 8 and 16 bits.
 UNIFORM = {"fixed8": "mse", "fixed16": "minmax"}
 # What Shiftry itself makes of them, from one run of its public code (avr-gcc 5.4, emulated Uno): accuracy in per cent,
 # planned RAM, flash, milliseconds at -Os and at -O2.
