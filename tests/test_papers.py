@@ -9,15 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from benchmarks.papers import pages, record
 from benchmarks.papers.__main__ import main
+from benchmarks.papers.embedded import ALEXNET
 from benchmarks.papers.minun.facts import LIMITS, NETWORKS, NOT_AT_HAND, SEEDOT
 from benchmarks.papers.minun.networks import ROWS, cr62
 from benchmarks.papers.paper import Cell, Paper, Row
 from benchmarks.papers.registry import PAPERS
+from tinyhil.data import load
 from tinyhil.errors import DataError
+from tinyhil.evaluate import evaluate
+from tinyhil.harness.job import open_model
 from tools.zoo_table import LIMIT_BYTES
 
 SOURCE = {"commit": "0" * 40, "utc": "2026-01-01T00:00:00Z"}
@@ -105,6 +110,26 @@ def test_limits_of_minun_are_the_same_everywhere() -> None:
         assert LIMITS[NETWORKS[network]][0] == limit_bytes
     assert set(NETWORKS) == set(LIMIT_BYTES) | set(ROWS)
     assert {row for row in LIMITS if row not in NETWORKS.values()} == {row for row in LIMITS if row[1] in NOT_AT_HAND}
+
+
+def test_the_network_of_alexnets_kind_is_the_file_that_was_measured() -> None:
+    """Its ranges belong to it; what the record says of all test pictures holds for the first of them."""
+    opened = open_model(str(ALEXNET))
+    opened.required_ranges(None)  # ModelError or DataError if they are another model's
+    try:
+        found = load("cifar10")
+    except DataError as error:
+        if os.environ.get("HIL_DATA"):
+            raise
+        pytest.skip(str(error))
+    assert found.y_test is not None
+    x, y = found.x_test[:200], found.y_test[:200]
+    session = onnxruntime.InferenceSession(str(ALEXNET))
+    theirs = np.concatenate([session.run(None, {"x": one[None]})[0] for one in x])
+    assert np.abs(evaluate(opened.model.graph, x).reshape(len(x), -1) - theirs).max() < 1e-3
+    row = record.rows_of(record.read("embedded"))["trained/alexnet_cifar"]
+    assert float((theirs.argmax(1) == y).mean()) == pytest.approx(row["correct"] / row["samples"], abs=0.09)
+    assert row["correct"] > 0.7 * row["samples"]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import onnx
 import onnx.version_converter
 import onnxruntime
 import pytest
+from vision_models import RESNETS, resnet, yolov5s
 
-from benchmarks.papers import detection
+from benchmarks.papers import detection, networks
+from benchmarks.papers.fp8 import in_place, scores
 from benchmarks.papers.fp8.fake_quantize import (
     FORMATS,
     INT8,
@@ -25,6 +28,7 @@ from benchmarks.papers.fp8.fake_quantize import (
     reaches,
     schemes,
 )
+from benchmarks.shape_graphs import Shapes
 from tinyhil.formats import named
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.frontend.load import load_model
@@ -130,3 +134,33 @@ def test_average_precision_by_hand() -> None:
     found = [np.float64([(10, 10, 30, 31, 0.9, 3), (60, 0, 80, 20, 0.8, 3)]), np.float64([(52, 50, 90, 90, 0.7, 3)])]
     assert detection.average_precision(found, truth) == pytest.approx((51 + 50 * 2 / 3) / 101, abs=1e-6)
     assert detection.average_precision([np.zeros((0, 6))] * 2, truth) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("HIL_DATA"), reason="needs HIL_DATA")
+@pytest.mark.parametrize("one", networks.OF_THE_USER, ids=lambda one: one.name)
+def test_networks_of_the_user_run_the_same_way(
+    one: networks.Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the published shapes, put where the page says; a picture in float, in fake FP8 and on the engine."""
+    given = Path(os.environ["HIL_DATA"])
+    (tmp_path / "models").mkdir()
+    for name in ("large", "small"):
+        (tmp_path / name).symlink_to(given / name)
+    model = resnet(one.name) if one.name in RESNETS else yolov5s(given / "models" / "yolov5n_320.onnx")
+    onnx.save(model, tmp_path / "models" / one.file)
+    assert one.name not in {cell.key.split("/")[1] for cell in scores.cells()}
+    monkeypatch.setenv("HIL_DATA", str(tmp_path))
+    monkeypatch.setattr(networks, "CALIBRATION", 2)
+    keys = {cell.key for cell in scores.cells()}
+    assert {f"float/{one.name}/0", f"fake/{one.name}/E4M3/max/tensor/0", f"engine/{one.name}/E4M3/1.0"} <= keys
+    first, scheme = range(1), Scheme("E4M3", "power of two")
+    assert scores.float_row(one.name, first)["apart"] < 1e-4
+    assert scores.fake_row(one.name, scheme, first)["pictures"] == 1
+    engine = scores.engine_row(one.name, scheme, first)
+    assert engine["pictures"] == 1
+    assert engine["apart"] < 0.1
+    shapes = in_place.SHAPES[one.title](Shapes())
+    weights = [array.size for array in shapes.constants.values()]
+    convolutions = [np.prod(t.dims) for t in model.graph.initializer if len(t.dims) == 4]
+    assert sorted(weights) == sorted(convolutions)

@@ -107,13 +107,18 @@ def model(name: str) -> Model:
     return load_model(path_of(name))
 
 
-@cache
-def pictures_file(file: str) -> dict[str, np.ndarray]:
-    """The arrays of a set of pictures: bytes of all, where each begins, and what is known of them."""
+def pictures_path(file: str) -> Path:
+    """Where a set of pictures lies."""
     path = _folder() / "large" / file
     if not path.is_file():
         raise DataError(f"papers: no {path}; these pictures can not be redistributed")
-    with np.load(path, allow_pickle=False) as found:
+    return path
+
+
+@cache
+def pictures_file(file: str) -> dict[str, np.ndarray]:
+    """The arrays of a set of pictures: bytes of all, where each begins, and what is known of them."""
+    with np.load(pictures_path(file), allow_pickle=False) as found:
         return dict(found)
 
 
