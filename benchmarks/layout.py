@@ -2,9 +2,9 @@
 
     python -m benchmarks.layout [--board due --board h747]
 
-Modelled cycles of Cortex-M in fixed8, a Markdown table for docs/measured/peers.md: the depthwise kernel over planes that
-networks run, a prototype with channels innermost (layout.cpp; its results are compared with the kernel's), and what is
-copied of all pixels before a pointwise layer multiplies. Products are the same in either layout and left out.
+Modelled cycles of Cortex-M in fixed8, a Markdown table for docs/measured/peers.md: the depthwise kernel over planes
+that networks run, a prototype with channels innermost (layout.cpp; its results are compared with the kernel's), and
+what is copied of all pixels before a pointwise layer multiplies. Products are the same in either layout and left out.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def _info(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
 
 @dataclass(frozen=True)
 class Network:
-    """A model with inputs it is calibrated and run on, and what the fastest peer takes on each board, and of 16 bits."""
+    """A model with inputs it is calibrated and run on, and what the fastest peer takes on each board; `wide_peers`: of
+    those with activations of 16 bits."""
 
     title: str
     model: Path

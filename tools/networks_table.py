@@ -11,8 +11,8 @@ from tools.measured import read
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "measured" / "peers.md"
 BEGIN, END = "<!-- networks: begin -->", "<!-- networks: end -->"
 HEAD = (
-    "network", "board", "fixed8", "int8", "fixed16", "int8 / fixed8", "fastest peer", "won", "fastest of 16 bits", "RAM B",
-    "flash B",
+    "network", "board", "fixed8", "int8", "fixed16", "int8 / fixed8", "fastest peer", "won", "fastest of 16 bits",
+    "RAM B", "flash B",
 )  # fmt: skip
 IN_CYCLES = "cycles"  # in the name of a peer that was measured so
 Row = Mapping[str, Any]
