@@ -74,7 +74,7 @@ AT_EIGHT_BITS = (
     Limited(PEER, 96, BYTES, 6),
     Limited("fastgrnn_fsdd", 96, BYTES, 6),
 )
-BELOW_EIGHT_BITS = (Limited("fastgrnn_dsa19", 192, "fixed6,fixed7", 2),)
+BELOW_EIGHT_BITS = (Limited("digits_mlp", 42, "fixed4,fixed5", 20), Limited("fastgrnn_dsa19", 192, "fixed6,fixed7", 2))
 
 
 class Unseen:
