@@ -62,11 +62,15 @@ def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | No
     bias, multipliers, shifts = (program.constants[name].astype(np.int64) for name in op.inputs[2:])
     is_conv = op.kernel.startswith(affine.CONV.name)
     doubled = doubles and is_conv
-    products = sum_bounds(program, op) - np.abs(bias)
+    bounds = sum_bounds(program, op)
     array = rescaled.records(bias, multipliers, shifts, doubled)
-    for n in np.flatnonzero((array[:, 2] > MOST_RIGHT) | (multipliers == 0)):
+    for n in np.flatnonzero((array[:, 2] > MOST_RIGHT) | (multipliers == 0) | (bounds >= LARGEST_SUM)):
         step = _as_step(
-            int(products[n]), int(bias[n]), int(multipliers[n]), int(shifts[n]), rescale if is_conv else rescale_once
+            int(bounds[n] - abs(bias[n])),
+            int(bias[n]),
+            int(multipliers[n]),
+            int(shifts[n]),
+            rescale if is_conv else rescale_once,
         )
         if step is None:
             return None

@@ -13,19 +13,23 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+template <Size Rows, Size Step, int Bits>
+inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *p) { return {&p->code}; }
 // As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
 constexpr Size in_pairs = 0;
 // As a step: one element, whose products are left out where it is 0 (Cortex-M3; codegen/arrange.py).
 constexpr Size unless_zero = ~Size(0);
+// As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
+constexpr Size in_parts = ~Size(1);
 
 constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 
 // Sums of `Rows` outputs for two pixels
-template <Size Rows>
+template <Size Rows, class Acc = int32_t>
 struct Sums {
-    int32_t of[Rows][2];
+    Acc of[Rows][2];
 };
 
 namespace portable {
@@ -165,12 +169,13 @@ inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::
 inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
-// Adds what the weights of a block and two patches give, and moves on by those; all sums doubled then if Twice
-template <class Weights> struct TwoPixels;
+// Blocks of these weights and operands of type X in sums of type Acc: `add` adds what the weights of a block and two patches give and
+// moves on by those; all sums doubled then if Twice
+template <class Weights, class X, class Acc> struct TwoPixels;
 
-// Cortex-M7: 2 x 2 sums
-template <>
-struct TwoPixels<Blocks<int8_t, 2, 4>> {
+// Cortex-M7: 2 x 2 sums; patches are halfwords, whatever the operand is
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
     static constexpr Size rows = 2;
 
     template <bool Twice>
@@ -188,8 +193,8 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
 };
 
 // The same in pairs
-template <>
-struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     static constexpr Size rows = 2;
 
     template <bool Twice>
@@ -220,7 +225,7 @@ struct Element<unless_zero> {
 
 // Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
 template <Size Step>
-struct TwoPixels<Blocks<int8_t, 4, Step>> {
+struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
     static constexpr Size rows = 4;
 
     template <bool Twice>

@@ -143,12 +143,38 @@ struct Together<int8_t, RightRounding, true> {
     static int8_t again(int32_t sum, const RightRounding &r) { return limited<int8_t>(sum >> r.right); }
 };
 
+// Sums of 64 bits, of which 32 are left after a shift of 1 to 31 (codegen/arrange.py)
+template <class Out>
+struct TogetherWide {
+    static constexpr bool takes_twice = false;
+    static int32_t before(const RightRounding &r) { return r.half; }
+    static Out of(int64_t sum, const RightRounding &r, int32_t &) {
+        const uint32_t low = static_cast<uint32_t>(sum), high = static_cast<uint32_t>(sum >> 32);
+        return limited<Out>(static_cast<int32_t>(low >> r.right | high << (32 - r.right)));
+    }
+    static bool any(int32_t) { return false; }
+    static Out again(int64_t sum, const RightRounding &r) {
+        int32_t seen = 0;
+        return of(sum, r, seen);
+    }
+};
+template <class Acc, class Out, class Shift>
+struct RoundingBlock {
+    using type = Together<Out, Shift>;
+};
+template <class Out>
+struct RoundingBlock<int64_t, Out, RightRounding> {
+    using type = TogetherWide<Out>;
+};
+template <class Acc, class Out, class Shift>
+using RoundedBlock = typename RoundingBlock<Acc, Out, Shift>::type;
+
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor { int32_t by; };
 constexpr int32_t factor_of(int shift) { return shift < 31 ? int32_t(1) << shift : 0; }
 template <class Acc, class B>
 inline Acc start_of(const B &bias, Size n, BiasFactor factor) {
-    return bias[n] * factor.by;
+    return static_cast<Acc>(bias[n]) * factor.by;
 }
 template <int N>
 inline BiasFactor bias_factor(Const<N>) {
