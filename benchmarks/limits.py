@@ -1,7 +1,7 @@
 """What training adds to a search under a limit of RAM, and in which order to search and train.
 
-Tables of docs/training.md (`python -m benchmarks.training ram ram_below ram_few schedules`), by `hil search` and `hil train`.
-Epochs and candidates are chosen by samples that training held back; test samples only report.
+Tables of docs/training.md (`python -m benchmarks.training ram ram_below ram_few schedules`), by `hil search` and
+`hil train`. Epochs and candidates are chosen by samples that training held back; test samples only report.
 """
 
 from __future__ import annotations
