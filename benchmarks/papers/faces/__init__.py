@@ -25,7 +25,6 @@ from tinyhil.program import Program
 from tinyhil.search.search_problem import Strategy
 from tinyhil.search.strategies.haunter import Haunter
 from tinyhil.search.strategies.shiftry import Shiftry
-from tools import measured
 
 LIMITS = {
     "Face-A": (258_720, 258_720, 200_000),
@@ -79,7 +78,7 @@ def quick() -> Iterator[Cell]:
 def _float(chosen: Sequence[int] | None) -> Row:
     tested = photos.held_out() if chosen is None else chosen
     outputs = [evaluate(networks.graph(), networks.given([index])) for index in tested]
-    return {"photos": len(tested), "ap": scores.precision(np.concatenate(outputs), tested)}
+    return {"photos": len(tested), "ap": scores.precision(np.concatenate(outputs), tested), "of": photos.about()}
 
 
 def _uniform(fmt: str, chosen: Sequence[int] | None) -> Row:
@@ -158,23 +157,34 @@ def _measured(model: api.Model, x: np.ndarray, formats: api.Formats) -> Row:
 
 
 def body(rows: Rows) -> str:
-    parts = (_setting(), _accuracy(rows), _memory(rows), _boards(rows))
+    parts = (_setting(rows), _accuracy(rows), _memory(rows), _boards(rows))
     return "\n\n".join(part for part in parts if part)
 
 
-def _setting() -> str:
-    """All figures are those of the code, the weights and the record of the training."""
-    done = measured.read(networks.TRAINING)
+def _setting(rows: Rows) -> str:
+    """All figures are those of the code, the weights, the photos and the record of the training."""
+    of = next((row["of"] for row in rows.values() if "of" in row), None)
+    if of is None:
+        return ""
     calibrating, searched = (part.stop - part.start for part in (networks.CALIBRATING, networks.SEARCHED))
+    return (
+        f"{of['photos']} photos of {WIDTH} x {HEIGHT} greys with {of['faces']:,} faces, half of them at most "
+        f"{of['median_width']:g} pixels wide, many masked; every {photos.EVERY}th photo is for testing "
+        f"({of['tested']}, {of['tested_faces']} faces), the others train; of these {calibrating} calibrate and "
+        f"{searched} are searched on. {_detector()} {_training()} Boxes are decoded and overlapping ones suppressed on "
+        "the host; average precision at an overlap of one half by pycocotools. Programs as boards get them, run by the "
+        "host engine."
+    )
+
+
+def _training() -> str:
+    done, command = networks.training(), "`python -m benchmarks.papers.faces.train`"
+    if done is None:
+        return f"The weights are older than the records that {command} writes."
     height, width = done["crop"]
     return (
-        f"{done['photos']} photos of {WIDTH} x {HEIGHT} greys with {done['faces']:,} faces, half of them at most "
-        f"{done['median_width']:g} pixels wide, many masked; every {photos.EVERY}th photo is for testing "
-        f"({done['tested']}, {done['tested_faces']} faces), the others train; of these {calibrating} calibrate and "
-        f"{searched} are searched on. {_detector()} Trained by `python -m benchmarks.papers.faces.train` for "
-        f"{done['steps']:,} steps of {done['crops']} crops of {width} x {height} ({done['processor_s'] / 60:.1f} "
-        "minutes of one processor). Boxes are decoded and overlapping ones suppressed on the host; average precision "
-        "at an overlap of one half by pycocotools. Programs as boards get them, run by the host engine."
+        f"Trained by {command} for {done['steps']:,} steps of {done['crops']} crops of {width} x {height} "
+        f"({done['processor_s'] / 60:.1f} minutes of one processor)."
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,6 +28,7 @@ from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import SearchProblem, Strategy
 from tinyhil.search.space import INPUT, Candidate, Space, make_space
+from tools import measured
 
 FILE = Path(__file__).with_name("faces.onnx")
 TRAINING = "papers/faces_training"  # of results/: what train.py did
@@ -44,6 +47,18 @@ def saved(model: onnx.ModelProto) -> Path:
     path = Path(tempfile.mkdtemp(prefix="faces-")) / "faces.onnx"
     onnx.save(model, path)
     return path
+
+
+def sha256() -> str:
+    return hashlib.sha256(FILE.read_bytes()).hexdigest()
+
+
+def training() -> dict[str, Any] | None:
+    """How the weights came about; None if the record is of others, or there is none."""
+    if not (measured.RESULTS / f"{TRAINING}.json").is_file():
+        return None
+    found: dict[str, Any] = measured.read(TRAINING)
+    return found if found["sha256"] == sha256() else None
 
 
 @cache

@@ -10,7 +10,6 @@ and a half minutes of one processor. Needs torch.
 from __future__ import annotations
 
 import copy
-import hashlib
 import sys
 import time
 from pathlib import Path
@@ -22,9 +21,9 @@ import torch
 from torch.nn import functional
 
 from benchmarks.papers.detection import overlaps
-from benchmarks.papers.faces import anchors, photos, write
+from benchmarks.papers.faces import anchors, networks, photos, write
 from benchmarks.papers.faces.net import Detector
-from benchmarks.papers.faces.networks import FILE, TRAINING
+from tinyhil.errors import HilError
 from tools import measured
 
 CROP = (160, 192)  # height and width of what one step sees of a photo
@@ -152,24 +151,18 @@ def train(steps: int, path: Path) -> None:
         if training.step % EVERY == 0 or training.step == steps:
             print(f"step {training.step}: {np.mean(losses[-EVERY:]):.3f}", flush=True)
             training.save()
-    onnx.save(write.detector(weights(training.mean.eval()), photos.HEIGHT, photos.WIDTH), FILE)
-    measured.write(TRAINING, source, _record(training))
+    onnx.save(write.detector(weights(training.mean.eval()), photos.HEIGHT, photos.WIDTH), networks.FILE)
+    measured.write(networks.TRAINING, source, _record(training))
 
 
 def _record(training: Training) -> dict[str, Any]:
-    """What pages say of the weights and the photos."""
-    known = [photos.faces(index) for index in sorted((*photos.to_train(), *photos.held_out()))]
+    """What the page says of these weights."""
     return {
         "steps": training.step,
         "crops": BATCH,
         "crop": CROP,
         "processor_s": round(training.processor_s),
-        "photos": len(known),
-        "faces": sum(map(len, known)),
-        "median_width": float(np.median(np.concatenate([faces[:, 2] - faces[:, 0] for faces in known]))),
-        "tested": len(photos.held_out()),
-        "tested_faces": sum(len(known[index]) for index in photos.held_out()),
-        "sha256": hashlib.sha256(FILE.read_bytes()).hexdigest(),
+        "sha256": networks.sha256(),
     }
 
 
@@ -190,4 +183,7 @@ def weights(net: Any) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    train(int(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        train(int(sys.argv[1]), Path(sys.argv[2]))
+    except HilError as error:
+        sys.exit(f"train: {error}")
