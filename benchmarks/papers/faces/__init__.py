@@ -16,6 +16,7 @@ from benchmarks.papers.fp8 import host_engine
 from benchmarks.papers.minun.facts import KINDS
 from benchmarks.papers.paper import Cell, Claim, Paper, Row, Rows, Verdict, table, under
 from tinyhil.assignment import Assignment
+from tinyhil.errors import HilError
 from tinyhil.evaluate import evaluate
 from tinyhil.harness import api
 from tinyhil.lower import lower
@@ -119,7 +120,11 @@ def _search(strategy: str, kind: str, limit: int) -> Row:
     program = lower(networks.graph(), found, networks.ranges())
     formats = {"default": found.default, "values": dict(found.values), "offsets": dict(found.offsets)}
     limits = {"limit": limit, "planned": networks.planned_apart(program)}
-    return {**_scored(program), **_widths(found), **limits, **_on_board(formats)}
+    row = {**_scored(program), **_widths(found), **limits}
+    try:
+        return {**row, **_on_board(formats)}
+    except HilError as error:  # a photo may take longer than the board's counter counts
+        return {**row, "not on the board": str(error)}
 
 
 def _widths(found: Assignment) -> Row:
@@ -256,11 +261,14 @@ def _boards(rows: Rows) -> str:
     ]
     said = (
         "## On the STM32H747\n\nOne photo, or the lines of one row of patches, on the emulated board, compared with "
-        "the reference (`--prefer ram`); cycles are modelled. RAM is everything: arena, input, output, "
-        "wire, stack; the arena holds the input where it arrives within it."
+        "the reference (`--prefer ram`); cycles are modelled. RAM is everything: arena, input, wire, stack and two "
+        "results, which the wire keeps; the arena holds the input where it arrives within it."
     )
     heads = ("What", "bit-exact", "million cycles", "ms", "AP50 %", "arena B", "stack B", "RAM B", "flash B")
-    return f"{said}\n\n{table(heads, lines)}" if lines else ""
+    missing = "".join(
+        f"\n\nNot run, {label}: {row['not on the board']}." for label, row in found.items() if "not on the board" in row
+    )
+    return f"{said}\n\n{table(heads, lines)}{missing}" if lines else ""
 
 
 def _judge(kind: str, rows: Rows) -> Verdict:
@@ -285,16 +293,15 @@ def _judge_shiftry(rows: Rows) -> Verdict:
     return Verdict("confirmed" if ours - theirs >= FAR else "refuted", said)
 
 
-def _judge_board(rows: Rows) -> Verdict:
-    """Whole photos in one format, and as searched."""
-    parts = {name: {key: row for key, row in under(rows, name).items() if "ram" in row} for name in ("board", "search")}
-    found = {**parts["board"], **parts["search"]}
-    if not parts["board"]:
+def _on_boards(rows: Rows, name: str, counted: str) -> Verdict:
+    """Whole photos under the key `name`/...: whether all are bit-exact, and RAM, as `counted`, within the limit."""
+    found = {key: row for key, row in under(rows, name).items() if "bit_exact" in row}
+    if not found:
         return Verdict("not testable here", "not measured yet")
-    said = ", ".join(f"{key} {row['ram']:,} B, {row['ms'] / 1e3:.1f} s" for key, row in found.items())
+    said = ", ".join(f"{key} {row[counted]:,} B, {row['ms'] / 1e3:.1f} s" for key, row in found.items())
     clock = ", ".join(dict.fromkeys(f"{row['mhz']} MHz" for row in found.values()))
     equal = "bit-exact" if all(row["bit_exact"] for row in found.values()) else "not all bit-exact"
-    fits = all(row["ram"] <= BOARD_BYTES and row["bit_exact"] for row in found.values())
+    fits = all(row[counted] <= BOARD_BYTES and row["bit_exact"] for row in found.values())
     return Verdict("confirmed" if fits else "refuted", f"whole photos, {equal}: {said} at {clock}")
 
 
@@ -305,7 +312,14 @@ PAPER = Paper(
     quick,
     body,
     (
-        Claim("A detector of faces with RNNPool runs within 256 KB of RAM", _judge_board),
+        Claim(
+            "A detector of faces with RNNPool runs within 256 KB of RAM (arena, photo, results, wire, stack)",
+            partial(_on_boards, name="board", counted="ram"),
+        ),
+        Claim(
+            "So it does in the formats searched at Face-A's, -B's and -C's limits (arena and photo)",
+            partial(_on_boards, name="search", counted="board arena"),
+        ),
         Claim(
             "Fixed point 8/16 at the limits of Face-A, -B and -C keeps the float model's precision",
             partial(_judge, "fixed"),
