@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
+# Compiled modules are kept, whatever the shell says: hundreds of processes would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 ifndef PYTHON
@@ -14,6 +16,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 BOARD ?= due
 MODEL ?= fastgrnn_har
+# A file's tests share what they build: all of them in one process.
+TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: setup setup-dev run check test test-slow mutate tables docs doctor clean packages emulators natives avr8js
@@ -29,14 +33,14 @@ check: setup-dev
 	$(BIN)/ruff format -q --check .
 	$(BIN)/mypy
 	.ci/lint-cpp
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(UNIT:%=tests/test_%.py)
+	$(TESTS) -q -m "not slow" $(UNIT:%=tests/test_%.py)
 
 test: setup-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(TESTS) -m "not slow"
 
 # Slow tests compare our learners with those of stable-baselines3.
 test-slow: setup-dev $(VENV)/.slow
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(TESTS) -m slow
 
 # Which small changes the tests notice: a sample of each module, minutes long. MODULE=memplan/bound.py SAMPLE=40
 mutate: setup-dev
@@ -80,7 +84,7 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
-	@$(PIP) install -c .ci/constraints.txt -e '.[dev]'
+	@$(PIP) install --no-compile -c .ci/constraints.txt -e '.[dev]' # modules are compiled when first imported: a third of them
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
@@ -90,8 +94,8 @@ $(VENV)/.slow: pyproject.toml $(VENV)/.dev | $(BIN)/python
 
 # For tests: a place in a farm. An environment of its own, because it brings a fork of pyserial.
 $(VENV)/.labgrid: | $(BIN)/python
-	@$(BIN)/python -m venv $(VENV)/labgrid
-	@$(VENV)/labgrid/bin/python -m pip --disable-pip-version-check --quiet install 'labgrid>=25.0'
+	@$(BIN)/python -m venv --without-pip $(VENV)/labgrid
+	@$(PIP) --python $(VENV)/labgrid/bin/python install --no-compile 'labgrid>=25.0'
 	@touch $@
 
 emulators: | $(BIN)/python

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.preference import LATENCY, LEAST, RAM, Wish
-from tinyhil.program import Program, Role
+from tinyhil.program import Program, Role, walk
 
 CHUNK_BYTES = 128  # payload of one frame: long enough for the wire, short enough to lose one now and then
 MAX_CHUNK_BYTES = 240  # the frame's length is counted in one byte
@@ -27,16 +27,22 @@ class Transfer:
     in_arena: bool = False
 
     @property
-    def is_one_sample(self) -> bool:
-        """Whether a single sample has a slot of its own: the arena could have it."""
-        return not self.streamed and self.slots == 1 and not self.in_arena
-
-    @property
     def input_bytes(self) -> int:
         """RAM the input takes beside the arena, all slots."""
         if self.in_arena:
             return 0
         return self.slots * (self.chunk_bytes if self.streamed else self.sample_bytes)
+
+
+def belongs_in_arena(program: Program, beside: Transfer | None) -> bool:
+    """Whether the sample goes into the arena: where it would have the only slot beside it, or where nothing fits
+    (`beside` None) and rows of it can not be streamed; not beside crossbars, which read it as a whole. `program` is
+    the one that was to be planned."""
+    if any(op.crossbar is not None for op in walk(program.body)):
+        return False
+    if beside is None:
+        return program.streamable_loop() is None
+    return not beside.streamed and beside.slots == 1 and not beside.in_arena
 
 
 def choose_transfer(

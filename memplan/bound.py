@@ -5,22 +5,22 @@ each pay for rounding up to g, but for the topmost one: the rounding is counted,
 joined by an alias may share bytes, all others live at the same time may not: the heaviest set in which no two are
 joined counts, and of each that is joined with one of it alone what must lie outside of that.
 
-Where alignments differ, two buffers may not stack without a gap whichever lies below. Up to MOST_STACKED buffers
-live at once are tried in every order; what the best one needs is a bound with these buffers as its witness.
+Where alignments differ, two buffers may not stack without a gap whichever lies below. What the best order of all that
+is live at once needs (pile.py) is a bound with these buffers as its witness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tinyhil.memplan.pile import least_pile, pile_of
 from tinyhil.memplan.problem import Buffer, Problem
 
 Joined = Mapping[str, set[str]]  # by name
 
 MOST_LISTED = 5000  # buffers, beyond which paddings are not looked at
-MOST_STACKED = 8  # buffers tried in every order
 EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest set is found exactly
 
 
@@ -70,36 +70,15 @@ def _most_live(problem: Problem) -> Bound:
 
 
 def _stacked(instant: int, live: list[Buffer], joined: Joined, best: Bound) -> Bound:
-    """The bound that trying every order of what is live gives, if it is a better one."""
+    """The bound that the best order of what is live gives, if it is a better one."""
     if all(buffer.alignment == 1 for buffer in live):
         return best
     apart = [buffer for buffer in heaviest_apart(live, joined) if buffer.size_bytes]
     by_alignment = sorted(apart, key=lambda buffer: -buffer.alignment)
-    if len(apart) > MOST_STACKED or stack_of(by_alignment) <= best.bytes:  # this order already needs no more
+    if pile_of(by_alignment) <= best.bytes:  # this order already needs no more
         return best
-    needed = lowest_stack(apart)
+    needed = least_pile(apart)
     return Bound(needed, "set", instant, tuple(b.name for b in apart)) if needed > best.bytes else best
-
-
-def stack_of(buffers: Iterable[Buffer], bottom: int = 0) -> int:
-    """The top of these buffers, one on the other."""
-    for buffer in buffers:
-        bottom = -(-bottom // buffer.alignment) * buffer.alignment + buffer.size_bytes
-    return bottom
-
-
-def lowest_stack(buffers: Sequence[Buffer]) -> int:
-    """The least top over all orders: of each subset the lowest one (a lower start never ends higher)."""
-    tops = {0: 0}
-    for _ in buffers:
-        higher: dict[int, int] = {}
-        for placed, top in tops.items():
-            for index, buffer in enumerate(buffers):
-                if not placed >> index & 1:
-                    key, end = placed | 1 << index, stack_of((buffer,), top)
-                    higher[key] = min(end, higher.get(key, end))
-        tops = higher
-    return min(tops.values())
 
 
 def load_bytes(problem: Problem, instant: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tinyhil.memplan.problem import Plan
 
+MOST_NAMED = 14  # buffers
+
 
 def describe(plan: Plan) -> str:
     """One or more lines: peak, bound, how far apart, and what proves it."""
@@ -22,7 +24,8 @@ def _reason(plan: Plan) -> str:
     if plan.how == "search":
         return plan.statement
     if plan.how == "set":
-        names = ", ".join(plan.witnesses)
+        many = f"the {len(plan.witnesses)} buffers live at instant {plan.witness}"
+        names = ", ".join(plan.witnesses) if len(plan.witnesses) <= MOST_NAMED else many
         return f"{names} can not lie within {plan.lower_bound_bytes - 1} B, in no order"
     if plan.how == "fixed":
         return f"a fixed offset reaches {plan.lower_bound_bytes} B"

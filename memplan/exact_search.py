@@ -100,8 +100,8 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
         if best.peak <= max(best.lower, enough) or account.spent():
             break
         for effort in EFFORTS_OF_ROUND.get(number, EFFORTS[-1:]):
-            best = improve(blocks, best, enough, step, effort, account)
             best = vary(blocks, best, enough, step, account)
+            best = improve(blocks, best, enough, step, effort, account)
         limit = FIRST_LIMIT * 5**number
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
     return best

@@ -17,7 +17,7 @@ typedef uint32_t u32;
 
 #define FAR ((i64)1 << 60)
 enum { FOUND = 1, EXHAUSTED = 0, STOPPED = -1, NO_MEMORY = -2 };
-enum { BLOCKS = 64, MEMBERS = 28, CLIQUES = 256, WORDS = CLIQUES / 64, MOST_LISTED = 4096, SETS_PER_LOOK_AT_THE_CLOCK = 4096, FIRST_NODES = 250, MOST_PAUSES = 7 };
+enum { BLOCKS = 64, MEMBERS = 28, CLIQUES = 256, WORDS = CLIQUES / 64, MOST_LISTED = 4096, SETS_PER_LOOK_AT_THE_CLOCK = 4096, FIRST_NODES = 250, MOST_PAUSES = 7, MOST_IDLE = 15 };
 
 typedef struct {
     i64 blocks;
@@ -48,7 +48,7 @@ typedef struct {
     State now;
     Set *sets;
     int32_t *table;
-    i64 set_count, work, depth, room;
+    i64 set_count, work, depth, room, changes;
     int bits;
     Level *levels;
     double stop;
@@ -67,6 +67,7 @@ static int not_below(Search *s, i64 i, i64 value) {
     value = round_up(value, s->in->alignment[i]);
     if (value <= s->now.lo[i]) return 1;
     s->now.lo[i] = value;
+    s->changes++;
     for (int k = 0; k < WORDS; k++) s->dirty[k] |= s->of[i][k];
     return value <= s->now.hi[i];
 }
@@ -75,6 +76,7 @@ static int not_above(Search *s, i64 i, i64 value) {
     value = round_down(value, s->in->alignment[i]);
     if (value >= s->now.hi[i]) return 1;
     s->now.hi[i] = value;
+    s->changes++;
     for (int k = 0; k < WORDS; k++) s->dirty[k] |= s->of[i][k];
     return value >= s->now.lo[i];
 }
@@ -84,6 +86,7 @@ static int put_below(Search *s, i64 i, i64 j) {
     State *now = &s->now;
     if (now->above[i] & bit(j)) return 1;
     if (now->above[j] & bit(i)) return 0;
+    s->changes++;
     now->above[i] |= bit(j);
     now->below[j] |= bit(i);
     for (int k = 0; k < WORDS; k++) s->dirty[k] |= s->of[i][k] & s->of[j][k];
@@ -182,6 +185,7 @@ static int list_sets(Search *s, const View *v) {
     s->sets[add_set(s, 0, members)].top = 0;
     for (i64 k = 0; k < s->set_count; k++) {
         if (k % SETS_PER_LOOK_AT_THE_CLOCK == SETS_PER_LOOK_AT_THE_CLOCK - 1 && is_over(s)) return 0;
+        if (s->work + s->set_count > s->in->most_work) return 0;
         if (!can_go_on(v, &s->sets[k], begin)) continue;
         u32 blocks = s->sets[k].blocks;
         for (u32 left = v->all & ~blocks; left; left &= left - 1) {
@@ -237,7 +241,8 @@ static void view(const Search *s, const Clique *c, View *v) {
     }
 }
 
-/* Rule out what no order of this clique has; one of too many orders is left as it is, and not looked at for a while. */
+/* Rule out what no order of this clique has; one of too many orders is left as it is. One that told nothing is not looked
+ * at for a while. */
 static int look_at_clique(Search *s, Clique *c) {
     View v;
     if (c->pause > 0) {
@@ -247,14 +252,15 @@ static int look_at_clique(Search *s, Clique *c) {
     view(s, c, &v);
     int listed = list_sets(s, &v), possible = !listed || read_sets(s, &v);
     clear_sets(s, c->count);
-    c->pauses = listed ? 0 : smaller(2 * c->pauses + 1, MOST_PAUSES);
-    c->pause = c->pauses;
-    if (!listed || !possible) return possible;
-    for (i64 a = 0; a < c->count; a++) {
+    i64 before = s->changes, most = listed ? MOST_IDLE : MOST_PAUSES;
+    if (!possible) return 0;
+    for (i64 a = 0; listed && a < c->count; a++) {
         if (!not_below(s, c->who[a], v.least[a]) || !not_above(s, c->who[a], v.most[a])) return 0;
         for (i64 b = 0; b < c->count; b++)
             if (a != b && !(v.over[a] >> b & 1) && !put_below(s, c->who[b], c->who[a])) return 0;
     }
+    c->pauses = s->changes == before ? smaller(2 * c->pauses + 1, most) : 0;
+    c->pause = c->pauses;
     return 1;
 }
 

@@ -4,6 +4,8 @@ Every plan can be pushed down until each buffer rests on the floor or on another
 offsets. So trying the buffers in every order, each on top of what it meets, finds the lowest plan there is. This is
 the whole search: no planner's code is used, and a set of buffers that it exhausts needs no trust in one.
 
+Where every two of them meet, what the best order needs at least is counted instead (pile.py), of any number.
+
 Leaving buffers out only makes a problem easier, so what a set needs the whole problem needs. Buffers joined by an alias
 may share bytes; here they are taken not to meet at all, which is easier still.
 """
@@ -11,7 +13,9 @@ may share bytes; here they are taken not to meet at all, which is easier still.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
+from tinyhil.memplan.pile import least_pile
 from tinyhil.memplan.problem import Buffer, Problem, first_shared_instant
 
 MOST_BUFFERS = 14
@@ -22,9 +26,15 @@ def can_stack(problem: Problem, names: Sequence[str], height: int) -> bool | Non
     """Whether these buffers can lie within `height` bytes of one region; None if that takes too long to tell."""
     wanted = set(names)
     buffers = [buffer for buffer in problem.buffers if buffer.name in wanted and buffer.size_bytes]
-    if len(buffers) > MOST_BUFFERS:
-        return None
-    return _Stack(buffers, problem.alias_pairs(), height).fits()
+    may_share = problem.alias_pairs()
+    if all(_meet(one, other, may_share) for one, other in combinations(buffers, 2)) and least_pile(buffers) > height:
+        return False
+    return _Stack(buffers, may_share, height).fits() if len(buffers) <= MOST_BUFFERS else None
+
+
+def _meet(one: Buffer, other: Buffer, may_share: frozenset[frozenset[str]]) -> bool:
+    """Whether they are live at once and may not share bytes then."""
+    return first_shared_instant(one, other) is not None and frozenset((one.name, other.name)) not in may_share
 
 
 class _Stack:
@@ -33,15 +43,7 @@ class _Stack:
         self.height = height
         self.states = 0
         self.seen: set[tuple[int, tuple[int, ...]]] = set()
-        self.meets = [
-            [
-                one is not other
-                and first_shared_instant(one, other) is not None
-                and frozenset((one.name, other.name)) not in may_share
-                for other in buffers
-            ]
-            for one in buffers
-        ]
+        self.meets = [[one is not other and _meet(one, other, may_share) for other in buffers] for one in buffers]
         self.cliques = self._cliques()
 
     def _cliques(self) -> list[list[int]]:

@@ -13,6 +13,7 @@ from test_emulator_cortexm import (
     ARMSIM,
     DUE,
     H747,
+    HANG_S,
     Chip,
     Start,
     build_dir,
@@ -124,6 +125,7 @@ def test_no_autoreset(start: Start) -> None:
     assert board.end()["resets"] == 1
 
 
+@pytest.mark.slow  # judged by the clock, which alone can say it
 def test_realtime_keeps_the_pace_of_the_wall(start: Start) -> None:
     board = start(DUE, "echo", "--realtime", "--uart", "true")
     data = bytes(2000)
@@ -142,7 +144,7 @@ def test_signals_end_it_cleanly(start: Start, ending: signal.Signals) -> None:
     assert board.link.is_symlink()
     board.process.send_signal(ending)
     assert board.wait_event("exit")["resets"] == 1
-    assert board.process.wait(5) == 0
+    assert board.process.wait(HANG_S) == 0
     assert not board.link.is_symlink()
 
 

@@ -122,9 +122,11 @@ def test_what_can_not_stack() -> None:
     assert "a, b can not lie within 15 B" in memplan.describe(plan)
     with pytest.raises(PlanError, match="several regions"):
         check(Problem(pair.buffers, (Region(), Region("more"))), replace(plan, peaks={}))
-    many = Problem(tuple(Buffer(str(k), 3, 0, 1) for k in range(20)))
+    many = Problem(tuple(Buffer(str(k), 3, k // 19, 1 + k // 19) for k in range(20)))  # the last one meets no other
     names = tuple(b.name for b in many.buffers)
-    assert can_stack(many, names, 59) is None
+    assert can_stack(many, names[:19], 56) is False
+    assert can_stack(many, names[:19], 57) is None
+    assert can_stack(many, names, 56) is None
     with pytest.raises(PlanError, match="may, as far as could be checked"):
         check(many, replace(memplan.plan(many), how="set", witnesses=names))
 

@@ -17,17 +17,18 @@ from onnx_models import node, simple
 from rich.console import Console
 
 import tinyhil
-from tinyhil.harness.build.pipeline import compile_model
+from tinyhil.harness.build.pipeline import arranged_for, compile_model
 from tinyhil.harness.cli import main
 from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
 from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
 from tinyhil.harness.offline.pass_list import ALL
+from tinyhil.harness.search.total import with_input
 from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
-from tinyhil.preference import RAM, Wish
+from tinyhil.preference import BALANCED, RAM, Wish
 
 SMALL = "id,lower,upper,size\na,0,3,4\nb,1,4,6\nc,3,5,4\n"  # 10 B at instants 1 to 3
 HARD = "id,lower,upper,size\n" + "".join(
@@ -218,6 +219,23 @@ def test_a_plan_for_a_board_has_the_scratch_of_its_blocks(capsys: pytest.Capture
     plain = record(capsys, *model, "--board", "h747", "--without", "arrange")
     assert gains["arrange"]["peak_without_bytes"] == plain["peak_bytes"] != planned["peak_bytes"]
     assert gains["arrange"]["peak_bytes"] == planned["peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "board"),
+    [*(("digits_cnn", board) for board in ("uno", "due", "h747")), ("lenet5_mnist", "due"), ("fastgrnn_har", "uno")],
+)
+def test_where_the_sample_lies_is_decided_once(name: str, board: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `hil plan` shows, what the build does and what the search counts."""
+    spec, opened = load_boards().board(board), open_model(name)
+    formats, ranges = opened.assignment(None, "fixed8"), opened.required_ranges(None)
+    lies = {}
+    for prefer in (BALANCED, RAM):
+        built = compile_model(opened.model, formats, ranges, [spec], {board}, wish=Wish(prefer))
+        lies[prefer] = built.transfers[board].in_arena
+        assert with_input(arranged_for(built.lowered, spec), spec, prefer).input_in_arena is lies[prefer]
+    _, out, _ = hil(capsys, "--model", name, "--format", "fixed8", "--board", board)
+    assert ("(in the arena)" in out) is lies[BALANCED]
 
 
 def test_what_dead_channels_win(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ from tinyhil.harness.wire.protocol import Ack, BadFrame, Damaged, Position, Refu
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "tests" / "firmware_wire"
+HANG_S = 120.0  # nothing is judged by it
 
 
 class Framer:
@@ -60,7 +61,7 @@ class Framer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        assert self._process.wait(10) == 0
+        assert self._process.wait(HANG_S) == 0
         self._process.stdout.close()
 
 

@@ -372,7 +372,7 @@ def test_folders_with_blanks(boards: Boards, tmp_path: Path, monkeypatch: pytest
     board = boards.board("uno").emulated_by("renode")
     with (
         renode.connect(board, Session(firmware.hex_path, folder)) as device,
-        serial.serial_for_url(device.port, timeout=10) as port,
+        serial.serial_for_url(device.port, timeout=600) as port,
     ):
         port.write(b"x")
         assert port.read(1) == b"x"

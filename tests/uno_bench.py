@@ -118,8 +118,3 @@ def run_to_end(firmware: Firmware, *options: str, answer: bytes = b"") -> tuple[
             text = port.read_until(b"END\n").decode()
         assert text.endswith("END\n"), f"no end within {DEADLINE_S} s: {text!r}"
         return text.splitlines()[:-1], uno.finish()
-
-
-def cpu_seconds(process: subprocess.Popen[str]) -> float:
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100  # utime, stime in USER_HZ

@@ -39,7 +39,8 @@ class Blocks:
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
     bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `left_out`: the other
-    operand's code of 0, whose products the kernel leaves out; None: it leaves out none.
+    operand's code of 0, whose products the kernel leaves out; None: it leaves out none. `part`: rows in turn are in
+    parts, in each of which the absolute elements of a row have at most this sum, its length in front; 0: they are not.
     """
 
     together: int
@@ -51,6 +52,7 @@ class Blocks:
     word: int = 0
     paired: bool = False
     left_out: int | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Op:
     `domain` is that of its operands; in the coded one sums live in a window of
     `accumulator_bits` whose lowest weighs 2**`low` and whose top `guard` bits no product reaches (0: none overflows).
     `crossbar`: how an accelerator holds a layer, on boards that are one.
+    `clips`: whether a result can be beyond its format; False where that is disproved (codegen/ranges.py).
     """
 
     kernel: str
@@ -106,6 +109,7 @@ class Op:
     low: int = 0
     guard: int = 0
     crossbar: Mapped | None = None
+    clips: bool = True
 
     @property
     def tensors(self) -> tuple[str, ...]:

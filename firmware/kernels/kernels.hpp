@@ -13,6 +13,7 @@
 #include "firmware/kernels/common/dense.hpp"
 #ifndef __AVR__
 #include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/arm/rescaled.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
@@ -23,6 +24,7 @@
 #include "firmware/kernels/common/limits.hpp"
 #include "firmware/kernels/common/move.hpp"
 #include "firmware/kernels/common/normalize.hpp"
+#include "firmware/kernels/common/pair.hpp"
 #include "firmware/kernels/common/piecewise.hpp"
 #include "firmware/kernels/common/quire.hpp"
 #include "firmware/kernels/common/single_ops.hpp"

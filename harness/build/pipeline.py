@@ -13,7 +13,7 @@ from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.constants import CONSTANTS
 from tinyhil.codegen.model import Source, Target, emit_model, join
-from tinyhil.codegen.transfer import Transfer, choose_transfer
+from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.assets import asset
@@ -125,20 +125,15 @@ def _compile(
 ) -> list[_Part]:
     """Programs for the boards, those of `required` boards in front: with slots beside the arena, or with the sample in
     the arena where it would have the only slot, or nothing fits."""
-    on_crossbars = any(board.hardware is not None for board in boards)
-    if on_crossbars:
+    if any(board.hardware is not None for board in boards):
         without = {*without, ROWS.name}  # an array holds whole windows
-    may_share = not (on_crossbars or wish.keeps_input)
-    is_last = not may_share or program.streamable_loop() is not None  # no other way takes less
+    is_last = wish.keeps_input or not belongs_in_arena(program, None)  # no other way takes less
     part = _planned(program, boards, required, without, wish, again=is_last)
-    alone = {name for name, transfer in part.transfers.items() if transfer.is_one_sample}
-    sample_bytes = program.tensors[program.input].size_bytes
-    rooms = {b.name: b.chip.static_ram_bytes for b in boards if not b.chip.regions}
-    hopeless = {name for name, room in rooms.items() if room is not None and sample_bytes > room}
-    alone |= set() if is_last else part.misfits.keys() - hopeless
-    parts = [part]
-    if may_share and alone:
-        sharing = [board for board in boards if board.name in alone]
+    parts, sharing = [part], []
+    if not wish.keeps_input:
+        able = [board for board in boards if _may_hold(program, board)]
+        sharing = [board for board in able if belongs_in_arena(program, part.transfers.get(board.name))]
+    if sharing:
         within = _planned(program.with_input_in_arena(), sharing, required, without, wish, again=True)
         parts = [within, part.without(within.transfers)]
     fitted = {name for part in parts for name in part.transfers}
@@ -148,6 +143,12 @@ def _compile(
                 raise one.misfits[name]
     parts.sort(key=lambda one: not required & set(one.transfers))
     return [one for one in parts if one.transfers] or parts[-1:]
+
+
+def _may_hold(program: Program, board: BoardSpec) -> bool:
+    """Whether the board's RAM is large enough for a sample."""
+    room = board.chip.static_ram_bytes
+    return bool(board.chip.regions) or room is None or program.tensors[program.input].size_bytes <= room
 
 
 def _planned(

@@ -10,6 +10,7 @@ from pathlib import Path
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, load_ranges
 from tinyhil.codegen.arrange import PASS
+from tinyhil.codegen.transfer import Transfer, belongs_in_arena
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
@@ -132,7 +133,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     source, assignment, arranged = arranged_program(wanted, name, board, say)
     began = time.perf_counter()
     placed, notes = _placed(wanted, arranged, board)
-    if board is not None and _is_shared(wanted, placed, board):
+    if board is not None and belongs_in_arena(arranged, _beside(wanted, placed, board)):
         arranged = arranged.with_input_in_arena()
         placed, notes = _placed(wanted, arranged, board)
     proof = _proof(wanted, arranged, placed)
@@ -168,13 +169,12 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
     )
 
 
-def _is_shared(wanted: Wanted, placed: Placement, board: BoardSpec) -> bool:
-    """Whether the sample goes into the arena: where it would have the only slot beside it, or nothing else fits."""
+def _beside(wanted: Wanted, placed: Placement, board: BoardSpec) -> Transfer | None:
+    """How the input gets into the board beside this arena; None if it does not fit."""
     try:
-        _, transfer = fit(placed, limited(board, wanted.ram or wanted.capacity), may_spread=wanted.ram is None)
+        return fit(placed, limited(board, wanted.ram or wanted.capacity), may_spread=wanted.ram is None)[1]
     except DoesNotFit:
-        return placed.program.streamable_loop() is None
-    return transfer.is_one_sample
+        return None
 
 
 def arranged_program(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhil.codegen.transfer import Transfer, choose_transfer
+from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit, ModelError
 from tinyhil.harness.config import BoardSpec
 from tinyhil.preference import RAM, Wish
@@ -14,12 +14,12 @@ from tinyhil.search.space import Candidate, Choice
 
 
 def with_input(program: Program, board: BoardSpec, prefer: str) -> Program:
-    """The program with the sample in the arena, where the board would have one slot beside it."""
+    """The program with the sample in the arena, where the board has it there."""
     try:
-        shares = _transfer(program, board, prefer).is_one_sample
+        beside = _transfer(program, board, prefer)
     except DoesNotFit:
-        shares = False
-    return program.with_input_in_arena() if shares else program
+        beside = None
+    return program.with_input_in_arena() if belongs_in_arena(program, beside) else program
 
 
 def _transfer(program: Program, board: BoardSpec, prefer: str) -> Transfer:
@@ -38,8 +38,9 @@ def wider_input(memory: Memory, board: BoardSpec, prefer: str = RAM) -> Callable
     def taken(candidate: Candidate) -> int:
         choice = candidate[index]
         if choice not in known:
-            transfer = _transfer(space.lower(candidate), board, prefer)
-            known[choice] = 0 if transfer.is_one_sample else transfer.input_bytes
+            program = space.lower(candidate)
+            transfer = _transfer(program, board, prefer)
+            known[choice] = 0 if belongs_in_arena(program, transfer) else transfer.input_bytes
         return known[choice]
 
     least = taken(memory.least())

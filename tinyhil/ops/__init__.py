@@ -23,12 +23,14 @@ from tinyhil.ops import (
     movement,
     norm,
     normalize,
+    pair,
     piecewise,
     pool,
     quantize,
     real_functions,
     reduce,
     repeat,
+    rescaled,
     residual,
     rows,
     scan,
@@ -67,6 +69,7 @@ OPERATORS: tuple[Operator, ...] = (
     *quantize.OPERATORS,
     *gathered.OPERATORS,
     *residual.OPERATORS,
+    *pair.OPERATORS,
     *top.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
@@ -99,8 +102,10 @@ KERNELS: tuple[Kernel, ...] = (
     *sparse.KERNELS,
     *gathered.KERNELS,
     *residual.KERNELS,
+    *pair.KERNELS,
     *top.KERNELS,
     *code_table.KERNELS,
+    *rescaled.KERNELS,
     *rows.KERNELS,
     *signs.KERNELS,
 )

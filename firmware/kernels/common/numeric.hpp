@@ -92,6 +92,8 @@ using BShift = Const<N>;
 template <int N>
 using BZero = Const<N>;
 template <int N>
+using Base = Const<N>;
+template <int N>
 using BiasShift = Const<N>;
 template <int N>
 using By = Const<N>;
@@ -102,6 +104,8 @@ using Centre = Const<N>;
 template <int N>
 using Count = Const<N>;
 template <int N>
+using Doubled = Const<N>;
+template <int N>
 using Drop = Const<N>;
 template <int N>
 using FractionBits = Const<N>;
@@ -111,6 +115,8 @@ template <int N>
 using Highest = Const<N>;
 template <int N>
 using Largest = Const<N>;
+template <int N>
+using Least = Const<N>;
 template <int N>
 using Lift = Const<N>;
 template <int N>
@@ -123,6 +129,8 @@ template <int N>
 using Mean = Const<N>;
 template <int N>
 using Mode = Const<N>;
+template <int N>
+using Most = Const<N>;
 template <int32_t N>
 using OMultiplier = LongConst<N>;
 template <int N>
