@@ -317,8 +317,8 @@ PAPER = Paper(
             partial(_on_boards, name="board", counted="ram"),
         ),
         Claim(
-            "In the formats searched at Face-A's, -B's and -C's limits arena and photo fit 256 KB, too (with the wire and "
-            "its two results it is more: see the table)",
+            "In the formats searched at Face-A's, -B's and -C's limits arena and photo fit 256 KB, too (with the wire "
+            "and its two results it is more: see the table)",
             partial(_on_boards, name="search", counted="board arena"),
         ),
         Claim(
