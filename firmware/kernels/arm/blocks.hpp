@@ -229,12 +229,13 @@ struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
     template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
         static_assert(!Twice, "this core needs no sum twice");
-        const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
+        const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4), *at = w;
+        w += 4 * rounded_up(inner, 4);
         while (x != end) {
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
         }
     }
 };
