@@ -66,7 +66,24 @@ GROUPS = (
         ("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
         "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_",
     ),
-    Group("memplan/arena", ("arena", "collapse", "preference", "regions", "rows", "schedules", "views", "verify")),
+    Group(
+        "memplan/arena",
+        (
+            *(
+                "arena_plans",
+                "arena",
+                "collapse",
+                "lag",
+                "preference",
+                "regions",
+                "rows",
+                "rows_strips",
+                "schedule_proof",
+            ),
+            *("schedules", "views", "verify"),
+        ),
+        "not natively and not boards and not sanitizers",
+    ),
 )
 
 
