@@ -1,5 +1,5 @@
 """What memory is planned for in small networks of every kind, as golden text: the operations as they will run, when
-each tensor lives, and why no schedule takes less. A change that means to change schedules shows here what it changed."""
+each tensor lives, and why no schedule takes less. A change that means to change schedules shows here what it does."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def told(program: Program) -> Iterator[str]:
     schedules = front(program)
     for one in schedules:
         more = products_again(one.placed.program, program)
-        yield f"-- {one.peak_bytes} B, {one.more_time:.4f} more time, {one.more_products:.4f} = {more:.4f} more products"
+        yield f"-- {one.peak_bytes} B, {one.more_time:.4f} more time, products {one.more_products:.4f} and {more:.4f}"
     yield from body(schedules[-1].placed.program.body)
 
 
