@@ -47,7 +47,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 OTHER_FORMATS = {"fire": "fixed16", "head": "fixed8pc", "windows": "int8"}
 
 
-RANGES = ("shift", "bias_shift", "low")  # what depends on ranges: not told
+RANGES = ("shift", "bias_shift", "a_shift", "b_shift", "low")  # what depends on ranges: not told
 
 
 def params(found: Mapping[str, int]) -> str:
