@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import limits, pruning, qnn
+from benchmarks import limits, pruning, qnn, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
@@ -57,8 +57,8 @@ def clusters() -> Iterator[Row]:
 
 PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
 FRACTIONS = (8, 10, 12, 14)
-COLORED = Schedule(epochs=6, batch=25, rate=0.1)
-COLORED_PICTURES, COLORED_TESTS = 2500, 2000
+COLORED = Schedule(epochs=10, batch=50, rate=0.15)
+COLORED_PICTURES, COLORED_TESTS = 5000, 5000
 
 
 def digits_bench(graph: Graph, count: int) -> Bench:
@@ -120,6 +120,7 @@ def halves() -> Iterator[Row]:
 
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "ram": limits.ram,
+    "ram_below": limits.ram_below,
     "schedules": limits.schedules,
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,
@@ -129,6 +130,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "arithmetic_cifar": arithmetic_cifar,
     "halves": halves,
     "pruning": pruning.rows,
+    "zeros": zeros.rows,
 }
 
 

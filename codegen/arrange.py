@@ -15,6 +15,9 @@ from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
+from tinyhil.codegen.constant_channels import without_constant_channels
+from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
+from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
 from tinyhil.compiler_pass import Pass
 from tinyhil.formats.fixed import Fixed
@@ -31,52 +34,60 @@ PASS = Pass(
 )
 WORD = Fixed(32, 0)
 SUM_BITS = 32
+BYTE_BITS = 8
 PAIRED_BITS = 24  # of the sum of a row that shares products with another
+NEVER = 2.0  # more than all
 MULTIPLE = 4  # of the elements of a row, padded with zeros
+CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
 BAND = 8  # rows of results of a depthwise layer at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """Rows and elements of the blocks of a core (firmware/kernels/arm/blocks.hpp, dense_blocks.hpp).
+    """Rows and elements of the blocks of a core (firmware/kernels/arm/blocks.hpp, halves.hpp, dense_blocks.hpp).
 
-    Bytes of scratch per element of the patches of two pixels: as blocks read them, and where they are copied first.
+    `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
-    `paired`: two rows are read as numbers of 16 bits where their sums permit it.
+    `paired`: two rows are read as numbers of 16 bits where their sums permit it; `doubles`: the sums of convolutions of
+    asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
+    layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
+    the elements of two pixels at once.
     """
 
     together: int
     step: int
-    expanded_bytes: int
-    copied_bytes: int
     dense: tuple[int, int, int, int]
+    halfwords: bool = False
     paired: bool = False
+    doubles: bool = False
+    zeros: tuple[float, float] = (NEVER, NEVER)
 
 
-DSP = Chip(together=2, step=4, expanded_bytes=4, copied_bytes=2, dense=(4, 4, 4, 4), paired=True)
+# On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
+DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=True, doubles=True)
 CHIPS = {
     "cortex-m4": DSP,
     "cortex-m7": DSP,
-    "cortex-m3": Chip(together=4, step=1, expanded_bytes=2, copied_bytes=0, dense=(8, 1, 1, 4)),
+    "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
-AVR = Chip(together=4, step=1, expanded_bytes=0, copied_bytes=0, dense=(4, 1, 1, 1))
-# From this share of zeros on a kernel that tests every element is the faster one: on the ATmega a test costs 2 to 3
-# cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
-ZEROS = 0.1
+# A test costs 2 to 3 cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
+AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine")
-DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine")
+CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
+DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
     if core not in CORES:
         return program
-    program, chip = with_tables(program), CHIPS.get(core, AVR)
+    program, chip = with_tables(without_constant_channels(program)), CHIPS.get(core, AVR)
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
+    else:
+        program = with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
     tensors = dict(program.tensors)
     for op in walk(program.body):
         if _is_binary(program, op):
@@ -85,29 +96,37 @@ def arrange(program: Program, core: str) -> Program:
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
         blocks = _blocks_of(program, op, chip)
-        if blocks is None:
+        if blocks is None or (
+            _template(op) in RESCALED and not (chip is AVR and sums_are_below(program, op, LARGEST_SUM))
+        ):
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
             blocks = replace(blocks, paired=True)
-        if chip is AVR:
-            blocks = replace(blocks, left_out=_left_out(program, op))
-            if "zero" in op.params:
-                stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
-                tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
+        if blocks.together > 1 and _is_of_bytes(program, op):
+            blocks = replace(blocks, left_out=_left_out(program, op, chip))
+        if chip is AVR and "zero" in op.params:
+            stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
+            tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
-        size = _line_bytes(op) if _is_depthwise(op) else _patch_bytes(op, chip)
+        size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
+def _template(op: Op) -> str:
+    return KERNEL_BY_NAME[op.kernel].template or op.kernel
+
+
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in CONVOLUTIONS + DENSE or not _is_of_bytes(program, op) or _others_read(program, op, op.inputs[0]):
+    template = _template(op)
+    if template not in CONVOLUTIONS + DENSE or _others_read(program, op, op.inputs[0]):
         return None
+    if not _is_of_bytes(program, op):
+        return _halves_of(program, op, chip) if template in CONVOLUTIONS and chip is not AVR else None
     if template in DENSE:
         together, step, multiple, rest = chip.dense
         axes = (op.params["outputs"], op.params["inner"])
@@ -120,25 +139,67 @@ def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
             return None
         return Blocks(chip.together, 1, 1, (outputs, w.channels * w.positions), (1,), 1)
     if _is_depthwise(op):
-        known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
-        return Blocks(1, 9, 1, (outputs, 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
+        return _blocks_of_depthwise(op)
     if groups != 1 or outputs < 2:
         return None
     return Blocks(chip.together, chip.step, MULTIPLE, (outputs, w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
 
 
-def _left_out(program: Program, op: Op) -> int | None:
-    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them."""
-    x = program.tensors[op.inputs[1]]
-    if x.zeros < ZEROS or x.format.grid is None or x.format.grid[1] not in LEFT_OUT:
+def _blocks_of_depthwise(op: Op) -> Blocks | None:
+    """One row per channel and all of it in turn, for windows of 3 x 3."""
+    w = window_of(op.params)
+    known = (w.kernel_y, w.kernel_x, w.dilation_y, w.dilation_x) == (3, 3, 1, 1)
+    return Blocks(1, 9, 1, (op.params["outputs"], 9), (1,)) if known and w.stride_x <= 2 and w.pad_x <= 2 else None
+
+
+def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
+    """The order of the weights of a convolution where they or its operand have more than 8 bits (arm/halves.hpp)."""
+    weights, x, out = (program.tensors[name] for name in (*op.inputs[:2], op.output))
+    integers = op.domain == INTEGER and all(
+        t.format.grid is not None and not t.format.is_sign for t in (weights, x, out)
+    )
+    if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
-    return x.format.grid[1]
+    if _template(op) in RESCALED or op.crossbar is not None:
+        return None
+    w, wide = window_of(op.params), op.accumulator_bits > SUM_BITS
+    if wide and (weights.format.bits == 8 or not _is_rounded_to_32_bits(op)):
+        return None
+    most = ((1 << SUM_BITS - 1) - 1) >> (x.format.bits - 1)
+    if _is_depthwise(op):
+        by_rows = np.abs(program.constants[op.inputs[0]].astype(np.int64)).reshape(-1, 3).sum(axis=1)
+        is_within = not wide or (x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most))
+        return _blocks_of_depthwise(op) if is_within else None
+    if op.params["groups"] != 1 or op.params["outputs"] < 2:
+        return None
+    step = 2 if chip.halfwords and weights.format.bits > 8 else chip.step
+    found = Blocks(chip.together, step, MULTIPLE, (op.params["outputs"], w.channels, w.kernel_y, w.kernel_x), (2, 1, 3))
+    if not wide or chip.halfwords:
+        return found
+    part = ((1 << SUM_BITS - 1) - 1 - CARRIED) >> (x.format.bits - 1)
+    codes = _rows_of(program.constants[op.inputs[0]], found)
+    return replace(found, part=part) if np.abs(codes).reshape(-1, 2).sum(axis=1).max() <= part else None
+
+
+def _is_rounded_to_32_bits(op: Op) -> bool:
+    """Whether a wide sum is shifted right until 32 bits hold it, and what joins it is a product with 2^30 at most."""
+    shift = op.params.get("shift", 0)
+    joins = max(op.params.get("bias_shift", 0), op.params.get("add_shift", 0))
+    return 1 <= shift <= 31 and op.accumulator_bits - shift <= SUM_BITS and joins <= 30
+
+
+def _left_out(program: Program, op: Op, chip: Chip) -> int | None:
+    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them. Kernels on ARM
+    know 0 alone."""
+    x, (of_dense, of_convolution) = program.tensors[op.inputs[1]], chip.zeros
+    if x.zeros < (of_dense if _template(op) in DENSE else of_convolution) or x.format.grid is None:
+        return None
+    return x.format.grid[1] if x.format.grid[1] in (LEFT_OUT if chip is AVR else LEFT_OUT[:1]) else None
 
 
 def _is_binary(program: Program, op: Op) -> bool:
     """Whether a layer has weights -s and s, which nobody else reads, and bytes beside them."""
-    template = KERNEL_BY_NAME[op.kernel].template or op.kernel
-    if template not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
+    if _template(op) not in SIGNED or op.accumulator_bits > SUM_BITS or op.crossbar is not None or op.domain != INTEGER:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
@@ -148,7 +209,7 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
     """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS or ("zero" in op.params and not sums_are_below(program, op, 1 << 30)):
+    if op.accumulator_bits > SUM_BITS:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
@@ -156,11 +217,13 @@ def _is_of_bytes(program: Program, op: Op) -> bool:
 
 def _can_be_paired(program: Program, op: Op) -> bool:
     """Whether weight + 256 * weight is a number of 16 bits, and the sum of a row one of PAIRED_BITS."""
-    if program.constants[op.inputs[0]].min() <= -(1 << 7):
+    weights = program.constants[op.inputs[0]]
+    if program.tensors[op.inputs[0]].format.bits > BYTE_BITS or weights.min() <= -(1 << 7):
         return False
-    if "zero" in op.params:
-        return sums_are_below(program, op, 1 << PAIRED_BITS - 1)
-    return op.accumulator_bits <= PAIRED_BITS
+    if "zero" not in op.params:
+        return op.accumulator_bits <= PAIRED_BITS
+    rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 
 def _is_depthwise(op: Op) -> bool:
@@ -177,36 +240,61 @@ def _others_read(program: Program, op: Op, name: str) -> bool:
     return any(name in other.inputs for other in walk(program.body) if other is not op)
 
 
-def _patch_bytes(op: Op, chip: Chip) -> int:
+def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
+    """The patches of two pixels: as blocks read them, and where they are copied first."""
     w = window_of(op.params)
+    weights, x = (program.tensors[name].format.storage_bytes for name in op.inputs[:2])
     inner = -(-w.channels * w.positions // MULTIPLE) * MULTIPLE
     pointwise = w.positions == 1 and w.pad_y == w.pad_x == 0
-    return inner * chip.expanded_bytes + (0 if pointwise else inner * chip.copied_bytes + 8)
+    patches = 2 * inner * (2 if chip.halfwords else max(weights, x))
+    if pointwise:
+        return patches
+    return patches + (2 * (inner + 4) * x if chip.halfwords else 8)
 
 
-def _line_bytes(op: Op) -> int:
+def _line_bytes(program: Program, op: Op) -> int:
     """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
     """The elements of a constant in the order of its blocks, flat; rows and elements beyond the last are 0."""
-    outputs = blocks.axes[0]
-    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(outputs, -1)
-    more = -rows.shape[1] % blocks.multiple
-    whole = outputs - outputs % blocks.together if blocks.rest else outputs
-    last = _in_turn(rows[whole:], blocks.rest or 1, blocks.step, more, blocks.paired)
-    return np.concatenate([_in_turn(rows[:whole], blocks.together, blocks.step, more, blocks.paired), last])
+    rows = _rows_of(codes, blocks)
+    if blocks.part:
+        return _in_parts(np.pad(rows, ((0, -len(rows) % blocks.together), (0, 0))), blocks)
+    whole = len(rows) - len(rows) % blocks.together if blocks.rest else len(rows)
+    last = _in_turn(rows[whole:], blocks.rest or 1, blocks.step, blocks.paired)
+    return np.concatenate([_in_turn(rows[:whole], blocks.together, blocks.step, blocks.paired), last])
 
 
-def _in_turn(rows: np.ndarray, together: int, step: int, more: int, paired: bool) -> np.ndarray:
-    """`together` rows in turn, `step` elements of each, after `more` zeros at the end of each row."""
-    padded = np.pad(rows, ((0, -len(rows) % together), (0, more)))
+def _rows_of(codes: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """Rows of weights, their elements in the order of the blocks, zeros up to a multiple behind them."""
+    rows = codes.reshape(blocks.axes).transpose(0, *blocks.order).reshape(blocks.axes[0], -1)
+    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % blocks.multiple)))
+
+
+def _in_turn(rows: np.ndarray, together: int, step: int, paired: bool) -> np.ndarray:
+    """`together` rows in turn, `step` elements of each."""
+    padded = np.pad(rows, ((0, -len(rows) % together), (0, 0)))
     if paired:
         return _in_pairs(padded, together)
     return padded.reshape(-1, together, padded.shape[1] // step, step).transpose(0, 2, 1, 3).reshape(-1)
+
+
+def _in_parts(rows: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """Elements of rows in turn, in parts of whole pairs as long as their sums permit, each behind its length."""
+    found: list[np.ndarray] = []
+    for group in rows.reshape(-1, blocks.together, rows.shape[1]):
+        pairs = np.abs(group.astype(np.int64)).reshape(blocks.together, -1, 2).sum(axis=2).T
+        first = 0
+        while first < len(pairs):
+            over = (np.cumsum(pairs[first:], axis=0) > blocks.part).any(axis=1)
+            count = int(over.argmax()) if over.any() else len(pairs) - first
+            found += [np.array([count]), group[:, 2 * first : 2 * (first + count)].T.reshape(-1)]
+            first += count
+    return np.concatenate(found)
 
 
 def _in_pairs(rows: np.ndarray, together: int) -> np.ndarray:

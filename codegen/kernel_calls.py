@@ -11,7 +11,7 @@ from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.rows import first_of
-from tinyhil.program import Op, Program, Role, Tensor
+from tinyhil.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.reram.array import Mapped
 
 LINE = 120  # characters of generated calls
@@ -31,10 +31,15 @@ def operand_of(tensor: Tensor, name: str) -> str:
         return f"hil::binary_rows({name}, {tensor.blocks.axes[1]}, {int(tensor.format.largest)})"
     if tensor.blocks is not None:
         blocks = tensor.blocks
-        step = "hil::in_pairs" if blocks.paired else blocks.step
-        step = step if blocks.left_out is None else LEFT_OUT[blocks.left_out]
-        return f"hil::blocks<{tensor.blocks.together}, {step}>({name})"
+        return f"hil::blocks<{blocks.together}, {_step_of(blocks)}>({name})"
     return f"hil::flash({name})" if tensor.role == Role.TABLE else tensor.format.flash_operand(name)
+
+
+def _step_of(blocks: Blocks) -> str:
+    """How many elements of a row lie in turn, or what else its kernel has to know (firmware/kernels/arm/blocks.hpp)."""
+    if blocks.left_out is not None:
+        return LEFT_OUT[blocks.left_out]
+    return "hil::in_pairs" if blocks.paired else "hil::in_parts" if blocks.part else str(blocks.step)
 
 
 def on_crossbar(mapped: Mapped, weights: str) -> str:

@@ -43,7 +43,7 @@ def run(problem: Problem, budget: Budget) -> Plan:
     reason = unsupported(problem)
     if reason:
         raise ProblemError(f"planner {NAME}: {reason}; the portfolio and the greedy planners can")
-    return checked_size(problem, search_plan(problem, budget, NAME))
+    return checked_size(problem, search_plan(problem, Account(budget), NAME))
 
 
 def unsupported(problem: Problem) -> str | None:
@@ -58,9 +58,8 @@ def unsupported(problem: Problem) -> str | None:
     return None
 
 
-def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
+def search_plan(problem: Problem, account: Account, planner: str) -> Plan:
     """The best plan in an arena without a limit, with its certificate."""
-    account = Account(budget)
     bound, claim = _bound_apart(problem, lower_bound(problem), account)
     variants = _variants(problem)
     best: Outcome | None = None
@@ -68,7 +67,7 @@ def search_plan(problem: Problem, budget: Budget, planner: str) -> Plan:
         outcome = _solve(problem, groups, bound.bytes, account)
         if best is None or outcome.peak < best.peak:
             best = outcome
-        if best.peak <= max(bound.bytes, budget.enough_bytes or 0):
+        if best.peak <= max(bound.bytes, account.budget.enough_bytes or 0):
             break
     assert best is not None
     if not problem.aliases and best.lower > bound.bytes:

@@ -1,5 +1,5 @@
-"""The default: simple planners until one meets the lower bound, then the exact search with the rest of the budget, then
-CP-SAT where it is installed.
+"""The default: simple planners until one meets the lower bound, then the exact searches and, where it is installed,
+CP-SAT; of very many buffers rounds that promote some.
 
 The same problem and budget of nodes give the same plan on every machine with the same solver, or all without.
 """
@@ -15,6 +15,7 @@ from tinyhil.memplan.account import Account
 from tinyhil.memplan.blocks import accepted_groups
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.branch_and_bound import checked_size, search_plan, unsupported
+from tinyhil.memplan.exact_search import MOST_BLOCKS
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
@@ -22,60 +23,90 @@ from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.several import fill_regions
 
 NAME = "portfolio"
-MOST_FOR_SOLVER, LEAST_NODES = 120, 100_000  # searches of widths, which plan by the thousand, give fewer nodes
-SOLVER_EFFORT = 2.0  # deterministic seconds, some more real ones
-SIMPLE = (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit)
+MOST_FOR_SOLVER = 120  # buffers
+SEARCHED_FIRST = 500_000  # nodes; searches of widths, which plan by the thousand, have fewer and never ask the solver
+SOLVER_EFFORT, SOLVER_NODES = 2.0, 500_000  # its deterministic seconds, and as many nodes
+SIMPLE = tuple(one.PLANNER for one in (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit))
 
 
 def run(problem: Problem, budget: Budget) -> Plan:
     """The best plan of several planners within the budget, over one region or several."""
+    return plan_within(problem, Account(budget))
+
+
+def plan_within(problem: Problem, account: Account) -> Plan:
+    """The same, charged to the account."""
     if len(problem.regions) > 1:
-        return replace(_several(problem, budget), planner=NAME)
+        return replace(_several(problem, account), planner=NAME)
     open_ended = problem.in_region(None, problem.regions[0].name)
-    account = Account(budget)
-    best = _best_simple(open_ended, budget)
-    done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
-    if not done and unsupported(problem) is not None:
-        bound = Bound(best.lower_bound_bytes, best.how, best.witness, best.witnesses)
-        best = promoted(open_ended, best, bound, account)
-    elif not done and not account.spent():
-        found = search_plan(open_ended, _share(problem, account.left()), NAME)
-        known = Bound(found.lower_bound_bytes, found.how, found.witness, found.witnesses)
-        best = found if found.peak_bytes <= best.peak_bytes else claim(open_ended, best, known, found.statement)
-        if _asks_solver(problem, budget, best, account):
-            best = cp_sat.improved(open_ended, best, account, SOLVER_EFFORT)
+    if len(problem.buffers) > MOST_BLOCKS:
+        best = _of_very_many(open_ended, account)
+    else:
+        best = _best_simple(open_ended, account, lower_bound(open_ended))
+        if not _is_done(best, account) and unsupported(problem) is None:
+            best = _exact(open_ended, best, account)
     return checked_size(problem, replace(best, planner=NAME))
 
 
-def _asks_solver(problem: Problem, budget: Budget, best: Plan, account: Account) -> bool:
-    """Where OR-Tools is installed, of few buffers that took the whole of an ample budget of nodes."""
-    done = best.proven or best.peak_bytes <= (budget.enough_bytes or 0)
-    seconds = account.seconds_left()
-    return not done and (seconds is None or seconds > 0) and _may_ask(problem, budget)
+def _of_very_many(problem: Problem, account: Account) -> Plan:
+    """By size first, then what promotes buffers, which needs the most time, then the other simple planners."""
+    bound = lower_bound(problem)
+    best = _best_simple(problem, account, bound, SIMPLE[:1])
+    one_s = account.elapsed()
+    if not _is_done(best, account):
+        best = promoted(problem, best, bound, account)
+    left = account.seconds_left()
+    if _is_done(best, account) or (left is not None and left < one_s):
+        return best
+    return _best_simple(problem, account, bound, SIMPLE[1:], best)
+
+
+def _exact(problem: Problem, best: Plan, account: Account) -> Plan:
+    """The exact searches; where OR-Tools is installed it is asked in between, of few buffers and in an ample budget."""
+    asks = _may_ask(problem, account.budget)
+    best = _searched(problem, best, account, SEARCHED_FIRST if asks else account.nodes_left())
+    if asks and not _is_done(best, account):
+        best = cp_sat.improved(problem, best, account, SOLVER_EFFORT)
+        account.nodes += SOLVER_NODES
+        best = _searched(problem, best, account, account.nodes_left())
+    return best
+
+
+def _searched(problem: Problem, best: Plan, account: Account, nodes: int) -> Plan:
+    """The lower one of this plan and what the exact searches find with so many nodes, with the better bound."""
+    if _is_done(best, account):
+        return best
+    share = Account(replace(account.left(), nodes=min(nodes, account.nodes_left())))
+    found = search_plan(problem, share, NAME)
+    account.nodes += share.nodes
+    low = found if found.peak_bytes <= best.peak_bytes else best
+    sure = found if found.lower_bound_bytes >= best.lower_bound_bytes else best
+    if low is sure:
+        return low
+    return claim(problem, low, Bound(sure.lower_bound_bytes, sure.how, sure.witness, sure.witnesses), sure.statement)
+
+
+def _is_done(best: Plan, account: Account) -> bool:
+    """Whether nothing better is wanted, possible or paid for."""
+    return best.proven or best.peak_bytes <= (account.budget.enough_bytes or 0) or account.spent()
 
 
 def _may_ask(problem: Problem, budget: Budget) -> bool:
-    return len(problem.buffers) <= MOST_FOR_SOLVER and budget.nodes >= LEAST_NODES and cp_sat.is_installed()
+    few = len(problem.buffers) <= MOST_FOR_SOLVER
+    return few and budget.nodes >= SEARCHED_FIRST + SOLVER_NODES and cp_sat.is_installed()
 
 
-def _share(problem: Problem, left: Budget) -> Budget:
-    """Of the seconds left half are the solver's."""
-    if left.seconds is None or not _may_ask(problem, left):
-        return left
-    return replace(left, seconds=left.seconds / 2)
-
-
-def _several(problem: Problem, budget: Budget) -> Plan:
+def _several(problem: Problem, account: Account) -> Plan:
     """The simple planners take the first region with room; where they fail or stay above the bound, fill by search."""
     best: Plan | None = None
     failure: DoesNotFit | None = None
     try:
-        best = _best_simple(problem, budget)
+        best = _best_simple(problem, account, lower_bound(problem))
     except DoesNotFit as error:
         failure = error
-    if best is not None and (best.proven or best.peak_bytes <= (budget.enough_bytes or 0)):
+    if best is not None and _is_done(best, account):
         return best
-    filled = fill_regions(problem, run, budget)
+    filled = fill_regions(problem, plan_within, account)
     if filled is not None and (best is None or filled.peak_bytes < best.peak_bytes):
         best = filled
     if best is None:
@@ -84,20 +115,23 @@ def _several(problem: Problem, budget: Budget) -> Plan:
     return best
 
 
-def _best_simple(problem: Problem, budget: Budget) -> Plan:
+def _best_simple(
+    problem: Problem,
+    account: Account,
+    bound: Bound,
+    planners: tuple[Planner, ...] = SIMPLE,
+    best: Plan | None = None,
+) -> Plan:
     """The lowest plan of the simple planners, with and without the permitted aliases."""
-    best: Plan | None = None
     failure: DoesNotFit | None = None
-    account = Account(budget)
-    bound = lower_bound(problem)
     variants = [problem]
     if problem.aliases and accepted_groups(problem):
         variants.append(Problem(problem.buffers, problem.regions))
     longest_s = 0.0
     for variant in variants:
-        for planner in SIMPLE:
+        for planner in planners:
             left = account.seconds_left()
-            if best is not None and (account.spent() or (left is not None and left < longest_s)):
+            if best is not None and (_is_done(best, account) or (left is not None and left < longest_s)):
                 return best  # cut short it would not be lower
             began = monotonic()
             try:
@@ -109,8 +143,6 @@ def _best_simple(problem: Problem, budget: Budget) -> Plan:
                 longest_s = max(longest_s, monotonic() - began)
             if best is None or plan.peak_bytes < best.peak_bytes:
                 best = plan
-            if best.proven or best.peak_bytes <= (budget.enough_bytes or 0):
-                return best
     if best is None:
         assert failure is not None
         raise failure

@@ -11,15 +11,15 @@ from tinyhil.memplan.problem import Buffer, Plan, Problem
 
 MOST_STALE = 12  # rounds without a lower plan
 NODES_PER_BUFFER = 4  # to place it: as much as some nodes of the exact search
-SIMPLE_PLANNERS = 5  # have taken the time so far
 SIZE_POWER = 8  # one of the first orders is by size to this power times duration
 
 
 def promoted(problem: Problem, best: Plan, bound: Bound, account: Account) -> Plan:
-    """The lowest plan of some rounds from each of two orders; no round that time would cut short."""
+    """The lowest plan of some rounds from each of two orders; no round that the budget would cut short. So far the
+    account has paid for one placing."""
     if not is_plain(problem):
         return best
-    longest_s = account.elapsed() / SIMPLE_PLANNERS
+    longest_s = account.elapsed()
     by_size = sorted(problem.buffers, key=lambda buffer: -buffer.size_bytes)
     for order in (sorted(by_size, key=_weight, reverse=True), _earlier(by_size, best, bound)):
         best, longest_s = _rounds(problem, order, best, bound, account, longest_s)
@@ -30,8 +30,8 @@ def _rounds(
     problem: Problem, order: list[Buffer], best: Plan, bound: Bound, account: Account, longest_s: float
 ) -> tuple[Plan, float]:
     """The lowest plan and the time of the longest round."""
-    goal, stale = max(bound.bytes, account.budget.enough_bytes or 0), 0
-    while stale < MOST_STALE and best.peak_bytes > goal and not account.spent():
+    goal, stale, nodes = max(bound.bytes, account.budget.enough_bytes or 0), 0, NODES_PER_BUFFER * len(order)
+    while stale < MOST_STALE and best.peak_bytes > goal and account.nodes_left() >= nodes:
         left, began = account.seconds_left(), monotonic()
         if left is not None and left < longest_s:
             break
@@ -39,7 +39,7 @@ def _rounds(
         stale = 0 if plan.peak_bytes < best.peak_bytes else stale + 1
         best = min(best, plan, key=lambda each: each.peak_bytes)
         order = _earlier(order, plan, bound)
-        account.nodes += NODES_PER_BUFFER * len(order)
+        account.nodes += nodes
         longest_s = max(longest_s, monotonic() - began)
     return best, longest_s
 

@@ -9,10 +9,11 @@ nothing here exhausts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tinyhil.errors import DoesNotFit
+from tinyhil.memplan.account import Account
 from tinyhil.memplan.bound import Bound, lower_bound
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget
@@ -22,7 +23,7 @@ MOST_BUFFERS = 400  # beyond: simple planners alone
 FIRST_SHARE, SHARE_GROWTH = 700, 4  # nodes of the search in one region
 MOST_DROPPED = 12  # buffers that a region gives up again because they do not pack
 
-Pack = Callable[[Problem, Budget], Plan]
+Pack = Callable[[Problem, Account], Plan]
 Key = Callable[[Buffer], tuple[int, ...]]
 
 ORDERS: tuple[Key, ...] = (
@@ -33,7 +34,7 @@ ORDERS: tuple[Key, ...] = (
 )
 
 
-def fill_regions(problem: Problem, pack: Pack, budget: Budget) -> Plan | None:
+def fill_regions(problem: Problem, pack: Pack, account: Account) -> Plan | None:
     """The plan of least total peak that filling finds; None if none fits. `pack` plans one region."""
     if len(problem.buffers) > MOST_BUFFERS:
         return None
@@ -41,37 +42,45 @@ def fill_regions(problem: Problem, pack: Pack, budget: Budget) -> Plan | None:
     best: Plan | None = None
     by_size = sorted(problem.regions, key=lambda r: -(r.size_bytes if r.size_bytes is not None else 1 << 62))
     turns = list(dict.fromkeys((problem.regions, tuple(by_size))))
-    for share in _shares(budget, len(turns) * len(ORDERS) * len(problem.regions)):
+    for share in _shares(account.left(), len(turns) * len(ORDERS) * len(problem.regions)):
         for regions, order in product(turns, ORDERS):
-            found = _fill(problem, regions, sorted(problem.buffers, key=order), pack, share)
+            found = _fill(problem, regions, sorted(problem.buffers, key=order), _Packing(pack, share, account))
             if found is None:
                 continue
             plan = _joined(problem, found, bound)
             if best is None or plan.peak_bytes < best.peak_bytes:
                 best = plan
-            if best.proven or best.peak_bytes <= (budget.enough_bytes or 0):
+            if best.proven or best.peak_bytes <= (account.budget.enough_bytes or 0):
                 return best
     return best
 
 
 def _shares(budget: Budget, parts: int) -> list[Budget]:
     """Of every part, small ones first: what a budget tries a larger one tries, too, so its plan is no worse."""
-    nodes = [FIRST_SHARE]
-    while sum(nodes) + nodes[-1] * SHARE_GROWTH <= budget.nodes // parts:
-        nodes.append(nodes[-1] * SHARE_GROWTH)
+    nodes, following = [0], FIRST_SHARE
+    while sum(nodes) + following <= budget.nodes // parts:
+        nodes.append(following)
+        following *= SHARE_GROWTH
     seconds = None if budget.seconds is None else budget.seconds / parts / len(nodes)
     return [Budget(each, seconds) for each in nodes]
 
 
-def _fill(
-    problem: Problem, regions: Sequence[Region], order: Sequence[Buffer], pack: Pack, budget: Budget
-) -> list[Plan] | None:
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """What plans one region, with how much work each may take, and the account that pays."""
+
+    pack: Pack
+    share: Budget
+    account: Account
+
+
+def _fill(problem: Problem, regions: Sequence[Region], order: Sequence[Buffer], packing: _Packing) -> list[Plan] | None:
     """One plan per region; None if something is left over."""
     left = list(order)
     plans = []
     for region in regions:
         taken = _take(problem, region, left)
-        plan = _packed(problem, region, taken, pack, budget)
+        plan = _packed(problem, region, taken, packing)
         if plan is None:
             return None
         plans.append(plan)
@@ -93,15 +102,21 @@ def _take(problem: Problem, region: Region, left: Sequence[Buffer]) -> list[Buff
     return taken
 
 
-def _packed(problem: Problem, region: Region, taken: list[Buffer], pack: Pack, budget: Budget) -> Plan | None:
-    """A plan of these buffers, or of all but the last few that may go elsewhere."""
+def _packed(problem: Problem, region: Region, taken: list[Buffer], packing: _Packing) -> Plan | None:
+    """A plan of these buffers, or of all but the last few that may go elsewhere; three quarters of what is left of the
+    share are for each try."""
+    share = Account(packing.share)
     for _ in range(MOST_DROPPED):
+        attempt = Account(replace(share.left(), nodes=-(-3 * share.nodes_left() // 4)))
         try:
-            return pack(_part(problem, region, taken), budget)
+            return packing.pack(_part(problem, region, taken), attempt)
         except DoesNotFit:
             if not taken or taken[-1].region is not None:
                 return None
             taken = taken[:-1]
+        finally:
+            share.nodes += attempt.nodes
+            packing.account.nodes += attempt.nodes
     return None
 
 

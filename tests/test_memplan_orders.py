@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_memplan_planners import SLOW_OK, aliased, buffers
+from test_memplan_planners import SLOW_OK, aliased, buffers, crowd
 
 from benchmarks.hard_planning import instance
 from tinyhil import memplan
-from tinyhil.memplan import Budget, Buffer, Problem, Region, cp_sat, orders
+from tinyhil.memplan import Alias, Budget, Buffer, Problem, Region, cp_sat, orders, portfolio
 from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, STOPPED, Block, Result, accepted_groups, make_blocks
 from tinyhil.memplan.csv import read_problem
@@ -141,6 +142,33 @@ def test_many_buffers_of_different_alignments_are_proven(kind: str, seed: int, m
     assert plan.proven
     assert plan.how == "set"
     assert plan.lower_bound_bytes == memplan.lower_bound(problem).bytes
+
+
+def of_kind(kind: str) -> Problem:
+    """Hard instances, some over several regions, with permitted aliases or of very many buffers."""
+    if kind == "many":
+        return crowd(4500)
+    found = instance(7, "both" if kind == "gapped" else "aligned", (30, 54)).buffers
+    if kind == "regions":
+        half = memplan.lower_bound(Problem(found)).bytes // 2
+        return Problem(found, (Region("dtcm", half), Region("axi", half), Region("slow")))
+    aliases = [Alias(one.name, other.name) for one, other in pairwise(found) if one.size_bytes % 3 == 0]
+    return Problem(found, aliases=tuple(aliases) if kind == "aliases" else ())
+
+
+@pytest.mark.parametrize("kind", ["aligned", "gapped", "aliases", "regions", "many"])
+def test_nodes_bind_and_more_of_them_never_give_a_worse_plan(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
+    problem, peaks, bounds = of_kind(kind), [], []
+    for nodes in (1, 60, 3000, 20_000, 45_000):
+        account = Account(Budget(nodes))
+        plan = portfolio.plan_within(problem, account)
+        memplan.check(problem, plan)
+        assert account.nodes <= nodes + MOST_OVER
+        peaks.append(plan.peak_bytes)
+        bounds.append(plan.lower_bound_bytes)
+    assert peaks == sorted(peaks, reverse=True)
+    assert bounds == sorted(bounds)
 
 
 @pytest.mark.parametrize("seed", range(4))

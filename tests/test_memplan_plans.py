@@ -133,7 +133,7 @@ def test_searches_towards_the_optimum(golden: Golden) -> None:
             plan = promoted(problem, first, bound, account)
             lines.append(f"{name}: promoted {account.nodes} {plan.peak_bytes}")
     for name in ("regions 0", "regions 1", "regions 2"):
-        filled = fill_regions(PROBLEMS[name], portfolio.run, Budget(100_000))
+        filled = fill_regions(PROBLEMS[name], portfolio.plan_within, Account(Budget(100_000)))
         assert filled is not None
         lines.append(f"{name}: {filled.peak_bytes} {dict(filled.offsets)} {dict(filled.regions)}")
     golden.check("plans-optimum.txt", "\n".join(lines) + "\n")

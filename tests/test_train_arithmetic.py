@@ -52,6 +52,31 @@ def test_what_saturates_has_no_gradient() -> None:
     assert x.grad.tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
 
 
+def test_gradients_of_fixed_point_are_scaled_and_updates_are_not() -> None:
+    """With 8 bits of fraction most gradients of a mean would be 0; with 16, the scale of the loss changes nothing."""
+    given = job(1)
+    graph, x, y = (
+        given.judge.graph,
+        torch.tensor(given.samples.x[:64]),
+        torch.as_tensor(given.samples.y[:64].astype(int)),
+    )
+    alive = []
+    for scale in (1.0, Limited(8, 8, False).scale):
+        net = network(graph)
+        scores = net.forward(x.reshape(64, *graph.shapes[graph.inputs[0]]), holder(Limited(8, 8, False), (0,)))
+        (loss_of(scores, y) * scale).backward()
+        gradients = [weights.grad for weights in net.weights.values() if weights.grad is not None]
+        alive.append(sum(int((gradient != 0).sum()) for gradient in gradients))
+    assert alive[1] > 3 * alive[0]
+    found = [
+        train(replace(given, arithmetic=Limited(24 - fraction, fraction, False), schedule=Schedule(1, rate=0.01)))
+        for fraction in (16, 20)
+    ]
+    assert Limited(8, 16, False).scale == 16 * Limited(4, 20, False).scale
+    for name, array in found[0].constants.items():
+        assert array == pytest.approx(found[1].constants[name], abs=1e-3)
+
+
 def test_layers_behind_tiny_weights_learn_with_a_scaled_loss_alone() -> None:
     """Gradients of the first layer lie below 2^-24: float16 loses them, unless the loss is scaled."""
     given = job(1)

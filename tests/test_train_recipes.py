@@ -11,12 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from onnx_models import onnxruntime_outputs  # noqa: E402
+from onnx_models import load, onnxruntime_outputs, samples_for  # noqa: E402
+from test_rows import Chain  # noqa: E402
 from test_train import DIGITS, graph_of  # noqa: E402
 
 from tinyhil.assignment import Assignment  # noqa: E402
 from tinyhil.errors import ConfigError, DataError  # noqa: E402
-from tinyhil.formats.fixed import Fixed  # noqa: E402
+from tinyhil.graph import Graph  # noqa: E402
 from tinyhil.search.evaluator import NumpyExecutor  # noqa: E402
 from tinyhil.train.checkpoint import Checkpoint, save_checkpoint  # noqa: E402
 from tinyhil.train.clusters import clustered, share_gradients  # noqa: E402
@@ -26,7 +27,7 @@ from tinyhil.train.loss import loss_of  # noqa: E402
 from tinyhil.train.network import network  # noqa: E402
 from tinyhil.train.quantizers import quantizers  # noqa: E402
 from tinyhil.train.samples import divide  # noqa: E402
-from tinyhil.train.scales import held, ranges_with, started  # noqa: E402
+from tinyhil.train.scales import ends_of, held, ranges_with, started  # noqa: E402
 from tinyhil.train.schedule import Epoch, Job, Schedule  # noqa: E402
 from tinyhil.train.stages import by_sensitivity, released, rounded_at  # noqa: E402
 
@@ -94,22 +95,31 @@ def test_steps_have_the_gradient_of_lsq() -> None:
     assert x.grad.tolist() == [1, 1, 0, 0, 1]
 
 
-@pytest.mark.parametrize("shift", [-2, -1, 1, 2])
-def test_the_program_has_the_exponents_that_were_learned(shift: int) -> None:
-    given = job("fixed4")
-    graph = given.judge.graph
-    judge = replace(given.judge, assignment=Assignment("fixed4", {}, {"relu1": -1}))
-    used = quantizers(graph, judge.assignment, judge.ranges({}))
-    steps = started(used, network(graph).weights)
-    moved = held(used, {n: torch.tensor(float(used.values[n].exponent + shift)) for n in steps if n in used.values})
-    ends = {n: 2.0 ** (f.bits - 1 + f.exponent) for n, f in moved.values.items() if n in moved.steps}
-    again = quantizers(graph, judge.assignment, ranges_with(judge.ranges({}), graph, ends, judge.assignment))
-    assert len(ends) >= 3
-    assert "relu1" in ends
-    for name in ends:
-        fmt, wanted = again.values[name], used.values[name]
-        assert isinstance(fmt, Fixed)
-        assert fmt.exponent == wanted.exponent + shift, name
+def residual(folder: Path) -> Graph:
+    """An addition, a maximum that is a part of a whole, a mean, and a view."""
+    chain = Chain(2, 8).conv(6, 3, pad=1).add("Relu")
+    begin = chain.last
+    chain.conv(6, 3, pad=1).add("Add", begin).pool("MaxPool", 2, 2)
+    part = chain.last
+    chain.conv(6, 3, pad=1).add("Concat", part, axis=1).pool("AveragePool", 2, 2).add("Flatten")
+    chain.constants["fc"] = np.random.default_rng(0).normal(size=(48, 5)).astype(np.float32) / 7
+    return load(chain.add("MatMul", "fc").model(), folder)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_program_has_the_exponents_that_were_learned(seed: int, tmp_path: Path) -> None:
+    """Whatever each of them is; one that was moved by the assignment, too."""
+    graph, random = residual(tmp_path), np.random.default_rng(seed)
+    assignment = Assignment("fixed4", {}, {"v1": -1})
+    judge = Judge(graph, assignment, samples_for(graph.shapes["x"]), NumpyExecutor())
+    used = quantizers(graph, assignment, judge.ranges({}))
+    begun = {name: float(step.detach()) for name, step in started(used, network(graph).weights).items()}
+    moved = held(used, {name: torch.tensor(step + float(random.integers(-2, 3))) for name, step in begun.items()})
+    again = quantizers(graph, assignment, ranges_with(judge.ranges({}), graph, ends_of(moved), assignment))
+    values = {used.leaders[name] for name in used.values}
+    assert values <= begun.keys()
+    assert len(values) == 5  # of seven: what is joined has one scale with its parts
+    assert {n: f.exponent for n, f in again.values.items()} == {n: f.exponent for n, f in moved.values.items()}
 
 
 @pytest.mark.parametrize("way", ["scales", "progressive"])

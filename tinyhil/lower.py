@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tinyhil.ops.integral import integral_formats
 from tinyhil.ops.operator import Operator
 from tinyhil.pins import asymmetric_weights, pinned_formats
 from tinyhil.program import Program, Role
-from tinyhil.shared_scales import ranges_together, share_scales
+from tinyhil.shared_scales import leaders_of, ranges_together, share_scales
 from tinyhil.verify import checked
 
 
@@ -85,9 +85,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     constants = graph.all_constants()
     result: dict[str, Format] = {}
     groups = tied_values(graph)
-    fixed: dict[str, Format] = {**integral_formats(graph, groups, ranges.values)}
-    pins = pinned_formats(graph, groups)
-    fixed.update({**pins, **asymmetric_weights(graph, pins)})
+    fixed = _fixed(graph, groups, ranges)
     together = ranges_together(graph, groups, _asymmetric(groups, assignment, {*fixed, *constants}))
     for group in groups:
         chosen = named(assignment.format_of(group))
@@ -113,8 +111,24 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         for name in group:
             result[name] = fmt
     result.update(fixed)
-    movable = [n for group in groups if not assignment.offset_of(group) for n in group if n not in fixed]
-    return share_scales(graph, groups, result, movable)
+    return share_scales(graph, groups, result, _movable(groups, assignment, fixed))
+
+
+def scale_leaders(graph: Graph, assignment: Assignment, ranges: Ranges, chosen: Mapping[str, Format]) -> dict[str, str]:
+    """For every value the one that stands for all that have its scale in `chosen`, which `formats` made."""
+    groups = tied_values(graph)
+    return leaders_of(graph, groups, chosen, _movable(groups, assignment, _fixed(graph, groups, ranges)))
+
+
+def _fixed(graph: Graph, groups: list[tuple[str, ...]], ranges: Ranges) -> dict[str, Format]:
+    """What no assignment changes: values that are whole numbers, and formats that the model itself states."""
+    pins = pinned_formats(graph, groups)
+    return {**integral_formats(graph, groups, ranges.values), **pins, **asymmetric_weights(graph, pins)}
+
+
+def _movable(groups: Iterable[tuple[str, ...]], assignment: Assignment, fixed: Collection[str]) -> list[str]:
+    """Values whose scale nobody asked for."""
+    return [name for group in groups if not assignment.offset_of(group) for name in group if name not in fixed]
 
 
 def _asymmetric(groups: Iterable[tuple[str, ...]], assignment: Assignment, others: Collection[str]) -> set[str]:

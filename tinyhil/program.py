@@ -39,7 +39,8 @@ class Blocks:
     `axes`: the shape of the weights, outputs in front; `order`: that of the axes within a row. `rest`: rows of
     the blocks after the last whole one; 0: as many. `word`: bits of a word of binary weights, each row whole words of
     bits; 0: weights are elements. `paired`: elements of two rows are numbers of 16 bits. `left_out`: the other
-    operand's code of 0, whose products the kernel leaves out; None: it leaves out none.
+    operand's code of 0, whose products the kernel leaves out; None: it leaves out none. `part`: rows in turn are in
+    parts, in each of which the absolute elements of a row have at most this sum, its length in front; 0: they are not.
     """
 
     together: int
@@ -51,6 +52,7 @@ class Blocks:
     word: int = 0
     paired: bool = False
     left_out: int | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,18 @@ def share_scales(
 ) -> dict[str, Format]:
     """`formats` with the scales of parts and wholes made equal. `groups`: values that share storage already;
     `movable`: the values whose scale nobody asked for."""
+    leaders = leaders_of(graph, groups, formats, movable)
+    exponents: dict[str, int] = {}
+    for group in groups:
+        top = leaders[group[0]]
+        exponents[top] = max(exponents.get(top, formats[group[0]].exponent), formats[group[0]].exponent)
+    return {name: formats[name].scaled(exponents[top]) for name, top in leaders.items()}
+
+
+def leaders_of(
+    graph: Graph, groups: Sequence[tuple[str, ...]], formats: Mapping[str, Format], movable: Iterable[str]
+) -> dict[str, str]:
+    """For every value the one that stands for all that `share_scales` gives the same scale."""
     group_of = {name: group for group in groups for name in group}
     constants = graph.all_constants()
     free = {name for name in movable if name not in constants}
@@ -54,11 +66,7 @@ def share_scales(
         a, b = (find(group_of[name][0]) for name in (whole, part))
         if {whole, part} <= free and a != b and formats[whole].scaled(0) == formats[part].scaled(0):
             leader[b] = a
-    exponents: dict[str, int] = {}
-    for group in groups:
-        top = find(group[0])
-        exponents[top] = max(exponents.get(top, formats[group[0]].exponent), formats[group[0]].exponent)
-    return {name: formats[name].scaled(exponents[find(group[0])]) for group in groups for name in group}
+    return {name: find(group[0]) for group in groups for name in group}
 
 
 def _pairs(graph: Graph) -> Iterator[tuple[str, str]]:

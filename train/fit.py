@@ -269,9 +269,10 @@ def _update(run: _Run, used: Holder) -> None:
     """Adam; plain descent where updates are rounded, as its small steps are the point."""
     moved = [weights for weights in run.moved.values() if weights.grad is not None]
     if isinstance(used, Arithmetical) and isinstance(used.arithmetic, Limited):
+        share = run.optimizer.param_groups[0]["share"] / run.scale.factor
         for weights in moved:
             assert weights.grad is not None
-            step = used.converted(run.optimizer.param_groups[0]["share"] * used.converted(weights.grad))
+            step = used.converted(share * used.converted(weights.grad))
             weights.copy_(used.converted(weights - step))
         return
     for weights in moved:

@@ -1,8 +1,9 @@
 """Training in limited precision: what every value, gradient and update is rounded to.
 
 Fixed point <IL, FL> (Gupta et al. 2015): IL bits with the sign before the point and FL behind it; sums are wide and
-rounded once, results saturate. FP16 (Micikevicius et al. 2018): weights, values and gradients are float16, sums and the
-weights that are updated float32; the loss is scaled so that small gradients stay above 2**-24.
+rounded once, results saturate; the loss is scaled to a part of the range. FP16 (Micikevicius et al. 2018): weights,
+values and gradients are float16, sums and the weights that are updated float32; the loss is scaled so that small
+gradients stay above 2**-24.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ class Limited:
     integer: int
     fraction: int
     stochastic: bool
+
+    @property
+    def scale(self) -> float:
+        """Of the loss, a quarter of the range: the loss is a mean, and its gradients would be few units. Updates are
+        taken out of it again before they are rounded."""
+        return max(1.0, self.end / 4)
 
     @property
     def end(self) -> float:
@@ -142,6 +149,6 @@ class LossScale:
 
 def first_scale(arithmetic: Arithmetic | None) -> LossScale:
     """The scale of the loss that training begins with."""
-    if not isinstance(arithmetic, Half):
+    if arithmetic is None:
         return LossScale()
     return LossScale(FIRST_SCALE if arithmetic.scale is None else arithmetic.scale)

@@ -20,7 +20,7 @@ from tinyhil.formats.single import FLOAT32
 from tinyhil.fuse import LEFT_OUT, fuse_graph
 from tinyhil.fuse.sparse import SPARSE
 from tinyhil.graph import Graph, Node
-from tinyhil.lower import formats, lower
+from tinyhil.lower import formats, lower, scale_leaders
 from tinyhil.lowering_context import loaded
 from tinyhil.ops import affine
 from tinyhil.ops.channels import scaled_rows
@@ -118,7 +118,8 @@ class RowWise:
 @dataclass(frozen=True, slots=True)
 class Quantizers:
     """Of one lowering: `values` and `constants` by the format in which the program holds them, `rows` of weights with a
-    scale per output. What is named nowhere is held exactly, or not at all."""
+    scale per output. What is named nowhere is held exactly, or not at all. `leaders`: for every value the one that
+    stands for all that have one scale (parts and wholes, views, states of a loop)."""
 
     program: Program
     values: Mapping[str, Format]
@@ -126,6 +127,7 @@ class Quantizers:
     rows: Mapping[str, RowWise]
     biases: Mapping[str, RowWise]  # the rows that each bias joins
     ranges: Ranges
+    leaders: Mapping[str, str]
 
     def value(self, name: str, x: Tensor) -> Tensor:
         """Value `name` as the program holds it, if it does."""
@@ -160,6 +162,7 @@ def quantizers(graph: Graph, assignment: Assignment, ranges: Ranges) -> Quantize
         rows,
         biases,
         scaled.ranges,
+        scale_leaders(scaled.graph, scaled.assignment, scaled.ranges, chosen),
     )
 
 

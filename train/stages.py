@@ -15,7 +15,6 @@ from tinyhil.assignment import Assignment
 from tinyhil.train.loss import loss_of
 from tinyhil.train.network import Network
 from tinyhil.train.quantizers import Quantizers
-from tinyhil.train.scales import LearnedQuantizers
 
 Tensor = torch.Tensor
 
@@ -34,16 +33,13 @@ def by_sensitivity(
 
 def released(used: Quantizers, names: Collection[str]) -> Quantizers:
     """`used` where what is not among `names` is not rounded. A bias is where its weights are."""
-    rounded = replace(
+    return replace(
         used,
         values={name: fmt for name, fmt in used.values.items() if name in names},
         constants={name: fmt for name, fmt in used.constants.items() if name in names},
         rows={name: row for name, row in used.rows.items() if name in names},
         biases={name: row for name, row in used.biases.items() if row.node.inputs[1] in names},
     )
-    if isinstance(rounded, LearnedQuantizers):
-        return replace(rounded, steps={name: step for name, step in rounded.steps.items() if name in names})
-    return rounded
 
 
 def rounded_at(order: Collection[str], epoch: int, epochs: int) -> frozenset[str]:

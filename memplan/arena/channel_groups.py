@@ -18,7 +18,9 @@ from tinyhil.ops import rows
 from tinyhil.ops.movement import PLACE, PLACE_MORE, straight
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
-LAYERS = frozenset(kernel.name for kernel in (*rows.conv.KERNELS, *rows.CHANNEL_CONV, *rows.ASYMMETRIC_CONV))
+LAYERS = frozenset(
+    kernel.name for kernel in (*rows.conv.KERNELS, *rows.CHANNEL_CONV, *rows.ASYMMETRIC_CONV, *rows.RESCALED_CONV)
+)
 MAPPED = frozenset(kernel.name for kernel, _ in rows.MAPPED)
 LEAST = 8  # channels of a group
 

@@ -5,8 +5,9 @@ A row of a layer costs, besides its products, a call, a table's entry, a ring's 
 `--prefer latency` and `--prefer ram` (58.4k and 61.3k instructions on an M7, 75.1k and 78.0k on an M3). A depthwise
 layer whose weights are arranged for an ARM core goes channel by channel and copies its lines: per channel and row as
 much as CHANNEL_PRODUCTS products, by MobileNetV1 0.25 on 96 x 96 in int8 (17.40M and 18.74M cycles on an M7). Layers of
-16 bits have no blocks and go output by output: each begins anew in every row, 280 instructions on an M7 by DS-CNN in
-fixed16 (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one; 25 rows). Two groups
+more than 8 bits without blocks go output by output: each begins anew in every row, 280 instructions on an M7 by DS-CNN
+in fixed16 before it had blocks (1.20M and 1.65M in a pointwise layer of 64 outputs, 1.24M and 1.47M in a depthwise one;
+25 rows). Two groups
 of channels cost 369 more per pixel by MobileNetV1 0.25 in fixed16 (24.10M and 24.95M).
 """
 
@@ -52,7 +53,7 @@ def _is_depthwise(op: Op) -> bool:
 
 
 def _is_wide(program: Program, op: Op) -> bool:
-    """Whether a layer's operands have more than 8 bits: there are no blocks of sums for these."""
+    """Whether a layer's operands have more than 8 bits, and it has no blocks of sums."""
     is_wide = any(program.tensors[name].format.bits > NARROW_BITS for name in op.inputs[:2])
     return op.domain == INTEGER and is_wide and not any(program.tensors[name].blocks for name in op.inputs)
 

@@ -31,17 +31,17 @@ void try_all(Difference difference) {
     tell(found);
 }
 
-template <hil::Size Rows>
-bool differ(const hil::Sums<Rows> &a, const hil::Sums<Rows> &b) { return __builtin_memcmp(&a, &b, sizeof a) != 0; }
+template <hil::Size Rows, class Acc>
+bool differ(const hil::Sums<Rows, Acc> &a, const hil::Sums<Rows, Acc> &b) { return __builtin_memcmp(&a, &b, sizeof a) != 0; }
 
-template <hil::Size Rows, class X, class Chip, class Portable>
+template <hil::Size Rows, class X, class W = int8_t, class Acc = int32_t, class Chip, class Portable>
 void try_step(Chip chip, Portable portable) {
     try_all([&](uint32_t first, uint32_t second, uint32_t third) {
         uint32_t words[6] = {first, second, third, random_word(), first ^ second, third};
-        hil::Sums<Rows> a, b;
-        for (hil::Size n = 0; n < 2 * Rows; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
+        hil::Sums<Rows, Acc> a, b;
+        for (hil::Size n = 0; n < 2 * Rows; ++n) a.of[n / 2][n % 2] = static_cast<Acc>(static_cast<int64_t>(random_word()) << 12);
         b = a;
-        const int8_t *w = reinterpret_cast<const int8_t *>(words + 4), *v = w;
+        const W *w = reinterpret_cast<const W *>(words + 4), *v = w;
         const X *x = reinterpret_cast<const X *>(words), *y = x;
         chip(a, w, x);
         portable(b, v, y);
@@ -56,6 +56,7 @@ void try_column(Chip chip, Portable portable) {
         uint32_t words[24];
         const uint32_t some[] = {first, second, third, random_word()};
         for (uint32_t n = 0; n < 24; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        for (uint32_t n = 20; n < 24 && first % 3 == 0; ++n) words[n] &= random_word() & 0xFF00FF00;  // half of them and more are 0
         hil::Column<Rows> a, b;
         for (hil::Size n = 0; n < Rows; ++n) a.of[n] = static_cast<int32_t>(random_word());
         b = a;
@@ -82,26 +83,32 @@ __attribute__((noinline)) void words_of_pairs(hil::Column<4> &sums, const int8_t
 #endif
 
 // A sum below 2^30 as blocks round it, and in the arithmetic of 64 bits
-template <class Out, bool Once>
+template <class Out, bool Once, bool Doubled, int Zero>
 bool differ_rounded(uint32_t sum, uint32_t multiplier, uint32_t more) {
-    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30;
-    const hil::Rescale<Once> by = {static_cast<int32_t>(multiplier >> 2 | 0x40000000), 1 - static_cast<int>(more % 33), static_cast<int8_t>(more >> 16)};
+    const int32_t value = static_cast<int32_t>(sum << 1) >> 1 >> (more >> 8) % 30, right = static_cast<int32_t>(more % 23);
+    const int32_t record[] = {static_cast<int32_t>(more) >> 8, static_cast<int32_t>(multiplier >> 2 | 0x40000000), right};
+    using Records = hil::Records<Once, Doubled, Zero>;
+    const auto by = prepared(Records{record});
+    using Rounded = hil::Together<Out, hil::PreparedOf<Records>>;
+    const int32_t known = Doubled ? 2 * value - record[0] : value;
     hil::saturations = 0;
-    using Rounded = hil::Together<Out, hil::Scaling<Once>>;
     int32_t seen = 0;
-    Out a = Rounded::of(value, prepared(by), seen);
-    if (Rounded::any(seen)) a = Rounded::again(value, prepared(by));
+    Out a = Rounded::of(known, by, seen);
+    if (Rounded::any(seen)) a = Rounded::again(known, by);
     const uint32_t counted = hil::saturations;
     hil::saturations = 0;
-    const Out b = hil::requantize<Out>(value, by);
+    const Out b = hil::requantize<Out>(value, hil::Rescale<Once>{record[1], -static_cast<int>(right) - (Doubled ? 1 : 2), Zero});
     return __builtin_memcmp(&a, &b, sizeof a) != 0 || counted != hil::saturations;
 }
-template <bool Once>
+template <bool Once, bool Doubled>
 void try_rounding() {
     try_all([](uint32_t a, uint32_t b, uint32_t c) {
-        return differ_rounded<int8_t, Once>(a, b, c) || differ_rounded<hil::NonNegative<int8_t>, Once>(a, b, c) ||
-               differ_rounded<hil::Within<int8_t, -128, 90>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -128, 127>, Once>(a, b, c) ||
-               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once>(a, b, c) || differ_rounded<hil::Within<int8_t, -3, 2000>, Once>(a, b, c);
+        return differ_rounded<int8_t, Once, Doubled, 5>(a, b, c) || differ_rounded<int16_t, Once, Doubled, 0>(a, b, c) ||
+               differ_rounded<hil::NonNegative<int8_t>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 90>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 127>, Once, Doubled, 127>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -128, 0x7FFFFFFF>, Once, Doubled, -128>(a, b, c) ||
+               differ_rounded<hil::Within<int8_t, -3, 2000>, Once, Doubled, -3>(a, b, c);
     });
 }
 
@@ -122,6 +129,15 @@ void run_cases() {
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_pairs(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+    try_step<2, uint32_t, int16_t>([](auto &s, auto &w, auto &x) { add_two(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
+    try_step<2, uint32_t, int16_t, int64_t>([](auto &s, auto &w, auto &x) { add_two(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
+    try_step<4, int16_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+    try_step<4, int16_t, int16_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+    try_all([](uint32_t a, uint32_t b, uint32_t sum) {
+        const int64_t start = static_cast<int64_t>(static_cast<int32_t>(sum)) << 20;
+        return add_products(start, a, b) != portable::add_products(start, a, b);
+    });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
@@ -130,6 +146,8 @@ void run_cases() {
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_paired_words(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #endif
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<2>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
     try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });
@@ -137,6 +155,12 @@ void run_cases() {
         const int32_t value = static_cast<int32_t>(a) >> b % 32;
         return clamped_to_unsigned_byte(value) != portable::clamped_to_unsigned_byte(value);
     });
-    try_rounding<false>();
-    try_rounding<true>();
+    try_all([](uint32_t a, uint32_t b, uint32_t c) {
+        const int32_t x = static_cast<int32_t>(a), y = static_cast<int32_t>(b), sum = static_cast<int32_t>(c);
+        return add_upper(sum, x, y) != portable::add_upper(sum, x, y) || add_upper_rounded(sum, x, y) != portable::add_upper_rounded(sum, x, y) ||
+               upper_of_sum(sum, a ^ b, x, y) != portable::upper_of_sum(sum, a ^ b, x, y);
+    });
+    try_rounding<true, false>();
+    try_rounding<false, false>();
+    try_rounding<false, true>();
 }

@@ -29,6 +29,7 @@ from tinyhil.ops import (
     real_functions,
     reduce,
     repeat,
+    rescaled,
     residual,
     rows,
     scan,
@@ -101,6 +102,7 @@ KERNELS: tuple[Kernel, ...] = (
     *residual.KERNELS,
     *top.KERNELS,
     *code_table.KERNELS,
+    *rescaled.KERNELS,
     *rows.KERNELS,
     *signs.KERNELS,
 )

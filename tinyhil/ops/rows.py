@@ -30,6 +30,7 @@ from tinyhil.ops import (
     movement,
     piecewise,
     pool,
+    rescaled,
     residual,
     window,
 )
@@ -44,13 +45,14 @@ SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 ASYMMETRIC_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
 CHANNEL_CONV = tuple(kernel for kernel in channels.KERNELS if kernel.name.startswith(channels.CONV.name))
+RESCALED_CONV = tuple(kernel for kernel in rescaled.KERNELS if kernel.name.startswith(rescaled.CONV.name))
 ASYMMETRIC_MEAN = tuple(kernel for kernel in affine_moves.KERNELS if kernel.name.startswith(affine_moves.MEAN.name))
 SUMS = tuple(kernel for kernel in residual.KERNELS if kernel.name.startswith(conv.CONV.name))
 ASYMMETRIC_PAIRS = tuple(
     kernel for kernel in affine.KERNELS if kernel.name.startswith((affine.SUM.name, affine.PRODUCT.name))
 )
 # position of the operand that goes by rows; elsewhere the last one
-X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *ASYMMETRIC_CONV, *SUMS)}
+X_AT = {kernel.name: 1 for kernel in (*conv.KERNELS, *CHANNEL_CONV, *ASYMMETRIC_CONV, *RESCALED_CONV, *SUMS)}
 
 # with the number of their inputs
 WINDOWED: tuple[tuple[Kernel, int], ...] = (
@@ -62,6 +64,7 @@ WINDOWED: tuple[tuple[Kernel, int], ...] = (
     (pool.AVERAGE_POOL_INSIDE, 2),
     *((kernel, 4) for kernel in CHANNEL_CONV),
     *((kernel, 5) for kernel in ASYMMETRIC_CONV),
+    *((kernel, 3) for kernel in RESCALED_CONV),
     *((kernel, 4 if "bias" in kernel.name else 3) for kernel in SUMS),
     *((kernel, 3) for kernel in ASYMMETRIC_MEAN),
     (affine_moves.MAX_POOL, 1),

@@ -13,17 +13,23 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
+template <Size Rows, Size Step, int Bits>
+inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *p) { return {&p->code}; }
 // As a step: elements 0, 2, 1, 3 of a row and of the next one as numbers of 16 bits, row + 256 * next. One product with such a
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
 constexpr Size in_pairs = 0;
+// As a step: one element, whose products are left out where it is 0 (Cortex-M3; codegen/arrange.py).
+constexpr Size unless_zero = ~Size(0);
+// As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
+constexpr Size in_parts = ~Size(1);
 
 constexpr Size rounded_up(Size count, Size step) { return (count + step - 1) / step * step; }
 
 // Sums of `Rows` outputs for two pixels
-template <Size Rows>
+template <Size Rows, class Acc = int32_t>
 struct Sums {
-    int32_t of[Rows][2];
+    Acc of[Rows][2];
 };
 
 namespace portable {
@@ -108,12 +114,14 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portab
 #endif
 
 #ifndef __AVR__
-// The sum of a row and of the next one in pairs, and what the next one is of both; sums wrap around
+constexpr int32_t twice(int32_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum) << 1); }
+// The sum of a row and of the next one in pairs, and what the next one is of both, or twice that; sums wrap around
 inline int32_t paired(int32_t row, int32_t next) {
     return static_cast<int32_t>(static_cast<uint32_t>(row) + (static_cast<uint32_t>(next) << 8));
 }
+template <bool Twice = false>
 inline int32_t unpaired(int32_t row, int32_t both) {
-    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> 8;
+    return static_cast<int32_t>(static_cast<uint32_t>(both) - static_cast<uint32_t>(row)) >> (Twice ? 7 : 8);
 }
 #endif
 
@@ -123,31 +131,55 @@ inline int32_t unpaired(int32_t row, int32_t both) {
     "ldrsb %[factor], [%[w]], #1\n" \
     "mla %[" a "], %[factor], %[p], %[" a "]\n" \
     "mla %[" b "], %[factor], %[q], %[" b "]\n"
+#define HIL_ROW_BEHIND(a, b, bytes) \
+    "ldrsb %[factor], [%[w], #-" bytes "]\n" \
+    "mla %[" a "], %[factor], %[p], %[" a "]\n" \
+    "mla %[" b "], %[factor], %[q], %[" b "]\n"
+#define HIL_EIGHT_SUMS \
+    [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]), \
+    [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1])
 __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
     int32_t p, q, factor;
     asm("ldrsb %[p], [%[x]], #1\n"
         "ldrsb %[q], [%[x]], #1\n"
         HIL_ROW_OF_TWO("a", "b") HIL_ROW_OF_TWO("c", "d") HIL_ROW_OF_TWO("e", "f") HIL_ROW_OF_TWO("g", "h")
-        : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]),
-          [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1]), [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q),
-          [factor] "=&r"(factor)
+        : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q), [factor] "=&r"(factor)
         :
         : "memory");
 }
+// The same: two elements that are 0 cost 3 instructions, others 16
+__attribute__((always_inline)) inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
+    int32_t p, q, factor;
+    asm("ldrh %[p], [%[x]], #2\n"
+        "add %[w], %[w], #4\n"
+        "cbz %[p], 1f\n"
+        "sxtb %[q], %[p], ror #8\n"
+        "sxtb %[p], %[p]\n"
+        HIL_ROW_BEHIND("a", "b", "4") HIL_ROW_BEHIND("c", "d", "3") HIL_ROW_BEHIND("e", "f", "2") HIL_ROW_BEHIND("g", "h", "1")
+        "1:\n"
+        : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&l"(p), [q] "=&r"(q), [factor] "=&r"(factor)
+        :
+        : "memory");
+}
+#undef HIL_EIGHT_SUMS
+#undef HIL_ROW_BEHIND
 #undef HIL_ROW_OF_TWO
 #elif !defined(__AVR__)
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
+inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 #endif
 
-template <class Weights> struct TwoPixels;
+// Blocks of these weights and operands of type X in sums of type Acc: `add` adds what the weights of a block and two patches give and
+// moves on by those; all sums doubled then if Twice
+template <class Weights, class X, class Acc> struct TwoPixels;
 
-// Cortex-M7: 2 x 2 sums
-template <>
-struct TwoPixels<Blocks<int8_t, 2, 4>> {
+// Cortex-M7: 2 x 2 sums; patches are halfwords, whatever the operand is
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         if (steps & 4) add_four(sums, w, x);
@@ -155,16 +187,18 @@ struct TwoPixels<Blocks<int8_t, 2, 4>> {
             add_four(sums, w, x);
             add_four(sums, w, x);
         }
+        if (!Twice) return;
+        for (Size p = 0; p < 2; ++p) sums.of[0][p] = twice(sums.of[0][p]), sums.of[1][p] = twice(sums.of[1][p]);
     }
 };
 
 // The same in pairs
-template <>
-struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
+template <class X>
+struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     static constexpr Size rows = 2;
-    static Size weights_of(Size inner) { return 2 * rounded_up(inner, 4); }
 
-    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *w, const uint32_t *x, Size inner) {
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
         const Size steps = rounded_up(inner, 4);
         const uint32_t *const end = x + steps;
         for (Size p = 0; p < 2; ++p) sums.of[1][p] = paired(sums.of[0][p], sums.of[1][p]);
@@ -173,23 +207,36 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>> {
             add_pairs(sums, w, x);
             add_pairs(sums, w, x);
         }
-        for (Size p = 0; p < 2; ++p) sums.of[1][p] = unpaired(sums.of[0][p], sums.of[1][p]);
+        for (Size p = 0; p < 2; ++p) {
+            sums.of[1][p] = unpaired<Twice>(sums.of[0][p], sums.of[1][p]);
+            if (Twice) sums.of[0][p] = twice(sums.of[0][p]);
+        }
     }
 };
 
-// Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
+template <Size Step>
+struct Element {
+    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one(s, w, x); }
+};
 template <>
-struct TwoPixels<Blocks<int8_t, 4, 1>> {
-    static constexpr Size rows = 4;
-    static Size weights_of(Size inner) { return 4 * rounded_up(inner, 4); }
+struct Element<unless_zero> {
+    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_unless_zero(s, w, x); }
+};
 
-    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *w, const uint32_t *words, Size inner) {
+// Cortex-M3: 4 x 2 sums; the elements of the two patches in turn
+template <Size Step>
+struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
+    static constexpr Size rows = 4;
+
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
+        static_assert(!Twice, "this core needs no sum twice");
         const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
         while (x != end) {
-            add_one(sums, w, x);
-            add_one(sums, w, x);
-            add_one(sums, w, x);
-            add_one(sums, w, x);
+            Element<Step>::add(sums, w, x);
+            Element<Step>::add(sums, w, x);
+            Element<Step>::add(sums, w, x);
+            Element<Step>::add(sums, w, x);
         }
     }
 };

@@ -7,62 +7,62 @@
 namespace hil {
 
 // The outputs of a block of which one was clipped
-template <class Rounded, Size Rows, class Out, class Shift>
-__attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows> &sums, Size n, Size count,
+template <class Rounded, Size Rows, class Acc, class Out, class Shift>
+__attribute__((noinline, noclone, cold)) void block_again(Out *out, Position apart, Size plane, const Sums<Rows, Acc> &sums, Size count,
                                                           const Shift &shift) {
     for (Size r = 0; r < count; ++r, out += plane) {
-        const auto &by = prepared(of_channel(shift, n + r));
+        const auto &by = prepared(of_channel(shift, r));
         out[0] = Rounded::again(sums.of[r][0], by);
         out[apart] = Rounded::again(sums.of[r][1], by);
     }
 }
 
-// Outputs [n, n + count) of two pixels, at `out` and `out + apart`
-template <class Tile, class Out, class B, class Shift, class BiasShift>
-__attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const int8_t *w, const uint32_t *patches,
+// `count` outputs from the n-th of two pixels on, at `out` and `out + apart`; w moves on, `shift` is that of the n-th
+template <class Tile, class Acc, class Out, class W, class B, class Shift, class BiasShift>
+__attribute__((always_inline)) inline void block_of_outputs(Out *out, Position apart, Size plane, const W *&w, const uint32_t *patches,
                                                             Size inner, const B &first, const B &second, Size n, Size count,
                                                             const Shift &shift, BiasShift bias_shift) {
-    using Rounded = Together<Out, PreparedOf<Shift>>;
-    Sums<Tile::rows> sums;
+    using Rounded = RoundedBlock<Acc, Out, PreparedOf<Shift>>;
+    Sums<Tile::rows, Acc> sums;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r) {
-        const Size of = n + (r < count ? r : 0);
+        const Size of = r < count ? r : 0;
         const int32_t before = Rounded::before(prepared(of_channel(shift, of)));
-        sums.of[r][0] = start_of<int32_t>(first, of, bias_shift) + before;
-        sums.of[r][1] = VariesByPixel<B>::value ? start_of<int32_t>(second, of, bias_shift) + before : sums.of[r][0];
+        sums.of[r][0] = start_of<Acc>(first, n + of, bias_shift) + before;
+        sums.of[r][1] = VariesByPixel<B>::value ? start_of<Acc>(second, n + of, bias_shift) + before : sums.of[r][0];
     }
-    Tile::add(sums, w, patches, inner);
+    Tile::template add<Rounded::takes_twice>(sums, w, patches, inner);
     int32_t seen = 0;
     Out *at = out;
 #pragma GCC unroll 4
     for (Size r = 0; r < Tile::rows; ++r, at += plane) {
         if (r >= count) break;
-        const auto &by = prepared(of_channel(shift, n + r));
+        const auto &by = prepared(of_channel(shift, r));
         at[0] = Rounded::of(sums.of[r][0], by, seen);
         at[apart] = Rounded::of(sums.of[r][1], by, seen);
     }
     if (__builtin_expect(!Rounded::any(seen), 1)) return;
-    const Sums<Tile::rows> held = sums;  // in memory here alone
-    block_again<Rounded>(out, apart, plane, held, n, count, shift);
+    const Sums<Tile::rows, Acc> held = sums;  // in memory here alone
+    block_again<Rounded>(out, apart, plane, held, count, shift);
 }
 
-template <class Weights, class Out, class B, class Shift, class BiasShift>
+template <class Acc, class X, class Weights, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apart, Size plane, Weights weights, const uint32_t *patches,
                                                           Size inner, B first, B second, Size outputs, Shift shift, BiasShift bias_shift) {
-    using Tile = TwoPixels<Weights>;
-    const int8_t *w = weights.at;
-    const Size whole = outputs - outputs % Tile::rows;
-    for (Size n = 0; n < whole; n += Tile::rows, out += Tile::rows * plane, w += Tile::weights_of(inner)) {
-        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, shift, bias_shift);
+    using Tile = TwoPixels<Weights, X, Acc>;
+    auto w = weights.at;
+    Size n = 0;
+    for (; n + Tile::rows <= outputs; n += Tile::rows, out += Tile::rows * plane) {
+        block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, from_channel(shift, n), bias_shift);
     }
-    if (whole < outputs) {
-        block_of_outputs<Tile>(out, apart, plane, w, patches, inner, first, second, whole, outputs - whole, shift, bias_shift);
+    if (n < outputs) {
+        block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, outputs - n, from_channel(shift, n), bias_shift);
     }
 }
 
 // The output rows [begin, end), two pixels at a time
-template <class T, class Weights, class Out, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights weights, const int8_t *x, const B &bias, const RowWindow &l,
+template <class Acc, class T, class Weights, class X, class Out, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights weights, const X *x, const B &bias, const RowWindow &l,
                      Size outputs, const Shift &shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size inner = w.channels * w.kernel_y * w.kernel_x;
@@ -72,9 +72,9 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
     const auto after = [&](Pixel p) { return p.column + 1 == w.out_width ? Pixel{p.y + 1, 0} : Pixel{p.y, p.column + 1}; };
     for (Pixel a = {begin, 0}; a.y < end;) {
         const Pixel next = after(a), b = next.y < end ? next : a;
-        PatchesOf<Weights>::fill(patches, x, l, a, b, static_cast<int8_t>(PadCode<T>::value));
+        PatchesOf<Weights, X>::fill(patches, x, l, a, b, static_cast<X>(PadCode<T>::value));
         const uint32_t before = saturations;
-        outputs_of_pixels(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
+        outputs_of_pixels<Acc, X>(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
                           at_pixel(bias, a.y * w.out_width + a.column), at_pixel(bias, b.y * w.out_width + b.column), outputs, by, add);
         if (next.y >= end) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
         a = after(b);
@@ -82,25 +82,24 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
 }
 
 // A depthwise layer has one row of weights per channel, and all of it in turn.
-template <class T, class Out, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<int8_t, 1, 9> weights, const int8_t *x, const B &bias,
+template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, const X *x, const B &bias,
                      const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
-    depthwise<T>(out, reinterpret_cast<int8_t *>(scratch), begin, end, weights.at, x, bias, l, shift, bias_shift);
+    depthwise<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x, bias, l, shift, bias_shift);
 }
 
-template <class Acc, class Out, class T, Size Rows, Size Step, class B, class Shift, class BiasShift>
-void convolve(Out *out, T *patch, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x, B bias, const Window &w, Size, Size outputs,
+template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
+void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Ram<X> x, B bias, const Window &w, Size, Size outputs,
               Shift shift, BiasShift bias_shift) {
-    static_assert(sizeof(Acc) == 4, "only layers with sums of 32 bits are arranged");
-    convolve_blocks<T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift,
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift,
                        bias_shift);
 }
 
-template <class Acc, class Out, class T, class Rows, Size Together, Size Step, class B, class Shift, class BiasShift>
-void convolve_rows(Out *out, T *patch, Rows rows, Blocks<int8_t, Together, Step> weights, Ram<int8_t> x, B bias, const RowWindow &l, Size,
+template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, class B, class Shift,
+          class BiasShift>
+void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weights, Ram<X> x, B bias, const RowWindow &l, Size,
                    Size outputs, Shift shift, BiasShift bias_shift) {
-    static_assert(sizeof(Acc) == 4, "only layers with sums of 32 bits are arranged");
-    convolve_blocks<T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x.at, bias, l, outputs, shift, bias_shift);
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x.at, bias, l, outputs, shift, bias_shift);
 }
 
 }  // namespace hil

@@ -133,40 +133,51 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
 #define HIL_FOUR_ROWS HIL_TWO_ROWS HIL_NEXT_ROW("c") HIL_NEXT_ROW("d")
 #define HIL_EIGHT_ROWS HIL_FOUR_ROWS HIL_NEXT_ROW("e") HIL_NEXT_ROW("f") HIL_NEXT_ROW("g") HIL_NEXT_ROW("h")
 #define HIL_LOOP(step) ".balign 8\n1:\n" step step step step "cmp %[at], %[end]\nbne 1b\n"
-#define HIL_FIRST_SUMS [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
-#define HIL_SUMS HIL_FIRST_SUMS, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
-#define HIL_MORE_SUMS [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
-#define HIL_READS [w] "+r"(w), [at] "+r"(x), [x] "=&r"(value), [factor] "=&r"(factor)
-__attribute__((always_inline)) inline void add_elements(Column<8> &s, const int8_t *&w, const int8_t *x, Size count) {
-    int32_t value, factor;
-    const int8_t *const end = x + (count & ~Size(3));
-    if (x != end) asm(HIL_LOOP(HIL_EIGHT_ROWS) : HIL_SUMS, HIL_MORE_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
-    for (count &= 3; count > 0; --count) asm(HIL_EIGHT_ROWS : HIL_SUMS, HIL_MORE_SUMS, HIL_READS : : "memory");
-}
-__attribute__((always_inline)) inline void add_elements(Column<4> &s, const int8_t *&w, const int8_t *x, Size count) {
-    int32_t value, factor;
-    const int8_t *const end = x + (count & ~Size(3));
-    if (x != end) asm(HIL_LOOP(HIL_FOUR_ROWS) : HIL_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
-    for (count &= 3; count > 0; --count) asm(HIL_FOUR_ROWS : HIL_SUMS, HIL_READS : : "memory");
-}
-__attribute__((always_inline)) inline void add_elements(Column<2> &s, const int8_t *&w, const int8_t *x, Size count) {
-    int32_t value, factor;
-    const int8_t *const end = x + (count & ~Size(3));
-    if (x != end) asm(HIL_LOOP(HIL_TWO_ROWS) : HIL_FIRST_SUMS, HIL_READS : [end] "r"(end) : "cc", "memory");
-    for (count &= 3; count > 0; --count) asm(HIL_TWO_ROWS : HIL_FIRST_SUMS, HIL_READS : : "memory");
-}
+#define HIL_SUMS_2 [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
+#define HIL_SUMS_4 HIL_SUMS_2, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
+#define HIL_SUMS_8 HIL_SUMS_4, [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
+#define HIL_ADD_ELEMENTS(name, rows, step, element) \
+    __attribute__((always_inline)) inline void name(Column<rows> &s, const int8_t *&w, const int8_t *x, Size count) { \
+        int32_t value, factor; \
+        const int8_t *const end = x + (count & ~Size(3)); \
+        if (x != end) { \
+            asm(HIL_LOOP(step) : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : [end] "r"(end) \
+                : "cc", "memory"); \
+        } \
+        for (count &= 3; count > 0; --count) { \
+            asm(step : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "memory"); \
+        } \
+    }
+HIL_ADD_ELEMENTS(add_elements, 8, HIL_EIGHT_ROWS, "=&r")
+HIL_ADD_ELEMENTS(add_elements, 4, HIL_FOUR_ROWS, "=&r")
+HIL_ADD_ELEMENTS(add_elements, 2, HIL_TWO_ROWS, "=&r")
+// The same, but an element that is 0 costs 3 instructions, every other one 2 more
+#define HIL_ROW_BEHIND(sum, bytes) \
+    "ldrsb %[factor], [%[w], #-" bytes "]\n" \
+    "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
+#define HIL_UNLESS_ZERO(bytes, rows) "ldrsb %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\ncbz %[x], 2f\n" rows "2:\n"
+#define HIL_LAST_FOUR(a, b, c, d) HIL_ROW_BEHIND(a, "4") HIL_ROW_BEHIND(b, "3") HIL_ROW_BEHIND(c, "2") HIL_ROW_BEHIND(d, "1")
+#define HIL_FIRST_FOUR HIL_ROW_BEHIND("a", "8") HIL_ROW_BEHIND("b", "7") HIL_ROW_BEHIND("c", "6") HIL_ROW_BEHIND("d", "5")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_UNLESS_ZERO("8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h")), "=&l")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_UNLESS_ZERO("4", HIL_LAST_FOUR("a", "b", "c", "d")), "=&l")
 #undef HIL_NEXT_ROW
 #undef HIL_TWO_ROWS
-#undef HIL_FIRST_SUMS
 #undef HIL_FOUR_ROWS
 #undef HIL_EIGHT_ROWS
 #undef HIL_LOOP
-#undef HIL_SUMS
-#undef HIL_MORE_SUMS
-#undef HIL_READS
+#undef HIL_SUMS_2
+#undef HIL_SUMS_4
+#undef HIL_SUMS_8
+#undef HIL_ADD_ELEMENTS
+#undef HIL_ROW_BEHIND
+#undef HIL_UNLESS_ZERO
+#undef HIL_LAST_FOUR
+#undef HIL_FIRST_FOUR
 #elif !defined(__AVR__)
 template <Size Rows>
 inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
+template <Size Rows>
+inline void add_elements_unless_zero(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
 #endif
 
 template <class Weights> struct OnePixel;
@@ -215,6 +226,18 @@ struct OnePixel<Blocks<int8_t, 8, 1>> {
     static bool ends_in_twos(Size outputs) { return outputs % 4 == 1 || outputs % 4 == 2; }
     template <Size Rows>
     __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_elements(sums, w, x, inner);
+    }
+};
+
+// The same without the products of zeros; in two rows a test would cost what it saves
+template <>
+struct OnePixel<Blocks<int8_t, 8, unless_zero>> : OnePixel<Blocks<int8_t, 8, 1>> {
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_elements_unless_zero(sums, w, x, inner);
+    }
+    __attribute__((always_inline)) static inline void add(Column<2> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_elements(sums, w, x, inner);
     }
 };

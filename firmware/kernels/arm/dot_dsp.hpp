@@ -12,13 +12,9 @@ inline Pairs split(const int8_t *p) { return split(word_at(p)); }
 // Four halfwords in the same order as split bytes
 inline Pairs split(const int16_t *p) {
     const uint32_t low = word_at(p), high = word_at(p + 2);
-    return {(low & 0xFFFF) | (high << 16), (low >> 16) | (high & 0xFFFF0000)};
+    return {lower_halves(low, high), upper_halves(low, high)};
 }
 inline Pairs in_order(const int16_t *p) { return {word_at(p), word_at(p + 2)}; }
-
-inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
-    return __smlald(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
-}
 
 template <class W, class X>
 struct Order {  // of the operands of one row

@@ -33,6 +33,9 @@ inline int32_t wrapped(int32_t sum, int64_t more) { return static_cast<int32_t>(
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
     return wrapped(sum, int64_t(low_half(a)) * low_half(b) + int64_t(high_half(a)) * high_half(b));
 }
+inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
+    return sum + int64_t(low_half(a)) * low_half(b) + int64_t(high_half(a)) * high_half(b);
+}
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, low_half(pair) * factor); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return wrapped(sum, high_half(pair) * factor); }
 
@@ -55,6 +58,9 @@ inline uint32_t odd_bytes(uint32_t word) {
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) {
     return __smlad(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
 }
+inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) {
+    return __smlald(static_cast<int16x2_t>(a), static_cast<int16x2_t>(b), sum);
+}
 // sum + one half of a pair times a factor of 16 bits
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return __smlabb(static_cast<int32_t>(pair), factor, sum); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return __smlatb(static_cast<int32_t>(pair), factor, sum); }
@@ -72,12 +78,19 @@ inline int32_t upper_product(int32_t a, int32_t b) {
 inline uint32_t even_bytes(uint32_t word) { return portable::even_bytes(word); }
 inline uint32_t odd_bytes(uint32_t word) { return portable::odd_bytes(word); }
 inline int32_t add_products(int32_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }
+inline int64_t add_products(int64_t sum, uint32_t a, uint32_t b) { return portable::add_products(sum, a, b); }
 inline int32_t add_low(int32_t sum, uint32_t pair, int32_t factor) { return portable::add_low(sum, pair, factor); }
 inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return portable::add_high(sum, pair, factor); }
 #endif
 
 #ifndef __AVR__
+// The same for sums of 64 bits: compilers know these instructions
+inline int64_t add_low(int64_t sum, uint32_t pair, int32_t factor) { return sum + int64_t(static_cast<int16_t>(pair)) * static_cast<int16_t>(factor); }
+inline int64_t add_high(int64_t sum, uint32_t pair, int32_t factor) { return sum + int64_t(static_cast<int16_t>(pair >> 16)) * static_cast<int16_t>(factor); }
 inline Pairs split(uint32_t word) { return {even_bytes(word), odd_bytes(word)}; }
+// The lower halves of two words, and the upper ones
+inline uint32_t lower_halves(uint32_t first, uint32_t second) { return (first & 0xFFFF) | (second << 16); }
+inline uint32_t upper_halves(uint32_t first, uint32_t second) { return (first >> 16) | (second & 0xFFFF0000); }
 #endif
 
 }  // namespace hil

@@ -1,7 +1,7 @@
 // The patches of two pixels as blocks read them (blocks.hpp). Elements are in the order kernel row, channel, kernel
 // column, in which codegen/arrange.py has put the weights.
 #pragma once
-#include "firmware/kernels/arm/blocks.hpp"
+#include "firmware/kernels/arm/halves.hpp"
 #include "firmware/kernels/common/window.hpp"
 
 namespace hil {
@@ -9,21 +9,26 @@ namespace hil {
 struct Pixel { Size y, column; };
 
 // `channels` stretches of `count` elements, `plane` apart, one after another; `Step` between the elements they become
-template <Size Step>
-inline int8_t *copy_stretches(int8_t *to, const int8_t *from, Size channels, Size plane, Size count) {
+template <Size Step, class E, class X>
+inline E *copy_stretches(E *to, const X *from, Size channels, Size plane, Size count) {
     for (; channels > 0; --channels, from += plane) {
         for (Size n = 0; n < count; ++n, to += Step) *to = from[n];
     }
     return to;
 }
-// Three elements as a word of four: one more than there is room for is read and written, and written over.
-inline int8_t *copy_words(int8_t *to, const int8_t *from, Size channels, Size plane) {
-    for (; channels > 0; --channels, from += plane, to += 3) __builtin_memcpy(to, from, 4);
+// Three elements as whole words of four: one more than there is room for is read and written, and written over.
+template <class X>
+inline X *copy_words(X *to, const X *from, Size channels, Size plane) {
+    for (; channels > 0; --channels, from += plane, to += 3) __builtin_memcpy(to, from, 4 * sizeof(X));
     return to;
 }
+template <class E, class X>
+inline E *copy_words(E *to, const X *from, Size channels, Size plane) {
+    return copy_stretches<1>(to, from, channels, plane, 3);
+}
 
-template <Size Step>
-inline int8_t *copy_at_edge(int8_t *to, const int8_t *row, Position column, const RowWindow &l, int8_t pad) {
+template <Size Step, class E, class X>
+inline E *copy_at_edge(E *to, const X *row, Position column, const RowWindow &l, X pad) {
     const Window &w = l.window;
     for (Size c = 0; c < w.channels; ++c, row += l.x_plane) {
         Position at = column;
@@ -35,8 +40,8 @@ inline int8_t *copy_at_edge(int8_t *to, const int8_t *row, Position column, cons
 }
 
 // The window of one pixel; room for one element more
-template <Size Step>
-__attribute__((noinline, noclone)) void copy_window(int8_t *to, const int8_t *x, const RowWindow &l, Pixel pixel, int8_t pad) {
+template <Size Step, class E, class X>
+__attribute__((noinline, noclone)) void copy_window(E *to, const X *x, const RowWindow &l, Pixel pixel, X pad) {
     const Window &w = l.window;
     const Position column = origin(pixel.column, w.stride_x, w.pad_x), width = static_cast<Position>(w.width);
     const Position right = column + static_cast<Position>((w.kernel_x - 1) * w.dilation_x);
@@ -44,7 +49,7 @@ __attribute__((noinline, noclone)) void copy_window(int8_t *to, const int8_t *x,
     Position y = origin(pixel.y, w.stride_y, w.pad_y);
     const bool is_whole = y >= 0 && y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height) && w.dilation_y == 1;
     if (within && is_whole && w.kernel_x == 3 && l.x_ring == w.height) {  // nothing hangs over, no slot comes again
-        const int8_t *row = x + static_cast<Size>(y) * l.x_row + column;
+        const X *row = x + static_cast<Size>(y) * l.x_row + column;
         const bool by_words = Step == 1 && column + 3 < width;
         for (Size k = w.kernel_y; k > 0; --k, row += l.x_row) {
             if (by_words) to = copy_words(to, row, w.channels, l.x_plane);
@@ -58,7 +63,7 @@ __attribute__((noinline, noclone)) void copy_window(int8_t *to, const int8_t *x,
             for (Size n = 0; n < count; ++n, to += Step) *to = pad;
             continue;
         }
-        const int8_t *const row = x + static_cast<Size>(y) % l.x_ring * l.x_row;
+        const X *const row = x + static_cast<Size>(y) % l.x_ring * l.x_row;
         if (!within) to = copy_at_edge<Step>(to, row, column, l, pad);
         else if (Step == 1 && w.kernel_x == 3 && column + 3 < width) to = copy_words(to, row + column, w.channels, l.x_plane);
         else if (w.kernel_x == 3) to = copy_stretches<Step>(to, row + column, w.channels, l.x_plane, 3);
@@ -67,74 +72,105 @@ __attribute__((noinline, noclone)) void copy_window(int8_t *to, const int8_t *x,
 }
 
 inline bool is_pointwise(const Window &w) { return w.kernel_y == 1 && w.kernel_x == 1 && w.pad_y == 0 && w.pad_x == 0; }
-inline const int8_t *element_at(const int8_t *x, const RowWindow &l, Pixel p) {
+template <class X>
+inline const X *element_at(const X *x, const RowWindow &l, Pixel p) {
     return x + p.y * l.window.stride_y % l.x_ring * l.x_row + p.column * l.window.stride_x;
 }
 
-template <class Weights>
-struct PatchesOf;
-
+// Four elements of two patches as halfwords, in the order in which weights are split: bytes (0, 2) and (1, 3), others as they are
+template <class W>
+struct InTurn;
 template <>
-struct PatchesOf<Blocks<int8_t, 2, 4>> {
-    static uint32_t pair(int8_t low, int8_t high) {
-        return (static_cast<uint32_t>(int32_t(low)) & 0xFFFF) | (static_cast<uint32_t>(int32_t(high)) << 16);
+struct InTurn<int8_t> {
+    static constexpr Size second = 2, third = 1;  // elements of the first word's upper half and the second's lower one
+    static Pairs of(const int8_t *x) { return split(word_at(x)); }
+    static Pairs of(const int16_t *x) {
+        const uint32_t low = word_at(x), high = word_at(x + 2);
+        return {lower_halves(low, high), upper_halves(low, high)};
     }
+};
+template <>
+struct InTurn<int16_t> {
+    static constexpr Size second = 1, third = 2;
+    static Pairs of(const int8_t *x) {
+        const Pairs s = split(word_at(x));
+        return {lower_halves(s.first, s.second), upper_halves(s.first, s.second)};
+    }
+    static Pairs of(const int16_t *x) { return {word_at(x), word_at(x + 2)}; }
+};
+
+// Cortex-M7: the patches as halfwords
+template <class W>
+struct HalfwordPatches {
+    static uint32_t pair(int32_t low, int32_t high) { return (static_cast<uint32_t>(low) & 0xFFFF) | (static_cast<uint32_t>(high) << 16); }
     // One element per channel, straight to halfwords; what is beyond the last meets weights of 0
-    __attribute__((noinline, noclone)) static void columns(uint32_t *to, const int8_t *a, const int8_t *b, Size channels, Size plane) {
-        const Size two = 2 * plane, three = 3 * plane;
+    template <class X>
+    __attribute__((noinline, noclone)) static void columns(uint32_t *to, const X *a, const X *b, Size channels, Size plane) {
+        const Size second = InTurn<W>::second * plane, third = InTurn<W>::third * plane, last = 3 * plane;
         Size c = 0;
         for (; c + 4 <= channels; c += 4, a += 4 * plane, b += 4 * plane, to += 4) {
-            to[0] = pair(a[0], a[two]);
-            to[1] = pair(b[0], b[two]);
-            to[2] = pair(a[plane], a[three]);
-            to[3] = pair(b[plane], b[three]);
+            to[0] = pair(a[0], a[second]);
+            to[1] = pair(b[0], b[second]);
+            to[2] = pair(a[third], a[last]);
+            to[3] = pair(b[third], b[last]);
         }
         if (c == channels) return;
-        const auto element = [&](const int8_t *x, Size n) { return c + n < channels ? x[n * plane] : int8_t(0); };
-        to[0] = pair(a[0], element(a, 2));
-        to[1] = pair(b[0], element(b, 2));
-        to[2] = pair(element(a, 1), 0);
-        to[3] = pair(element(b, 1), 0);
+        const auto element = [&](const X *x, Size n) { return c + n < channels ? x[n * plane] : X(0); };
+        to[0] = pair(a[0], element(a, InTurn<W>::second));
+        to[1] = pair(b[0], element(b, InTurn<W>::second));
+        to[2] = pair(element(a, InTurn<W>::third), 0);
+        to[3] = pair(element(b, InTurn<W>::third), 0);
     }
-    __attribute__((noinline, noclone)) static void expand(uint32_t *to, const int8_t *a, const int8_t *b, Size count) {
+    template <class X>
+    __attribute__((noinline, noclone)) static void expand(uint32_t *to, const X *a, const X *b, Size count) {
         for (Size k = 0; k < count; k += 4, to += 4) {
-            const uint32_t x = word_at(a + k), y = word_at(b + k);
-            to[0] = even_bytes(x);
-            to[1] = even_bytes(y);
-            to[2] = odd_bytes(x);
-            to[3] = odd_bytes(y);
+            const Pairs x = InTurn<W>::of(a + k), y = InTurn<W>::of(b + k);
+            to[0] = x.first;
+            to[1] = y.first;
+            to[2] = x.second;
+            to[3] = y.second;
         }
     }
-    static void fill(uint32_t *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b, int8_t pad) {
+    template <class X>
+    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
         const Window &w = l.window;
         if (is_pointwise(w)) return columns(to, element_at(x, l, a), element_at(x, l, b), w.channels, l.x_plane);
         const Size inner = rounded_up(w.channels * w.kernel_y * w.kernel_x, 4);
-        int8_t *const first = reinterpret_cast<int8_t *>(to + inner), *const second = first + inner + 4;
-        __builtin_memset(first + inner - 4, 0, 4);
-        __builtin_memset(second + inner - 4, 0, 4);
+        X *const first = reinterpret_cast<X *>(to + inner), *const second = first + inner + 4;
+        __builtin_memset(first + inner - 4, 0, 4 * sizeof(X));
+        __builtin_memset(second + inner - 4, 0, 4 * sizeof(X));
         copy_window<1>(first, x, l, a, pad);
         copy_window<1>(second, x, l, b, pad);
         expand(to, first, second, inner);
     }
 };
 
-template <>
-struct PatchesOf<Blocks<int8_t, 2, in_pairs>> : PatchesOf<Blocks<int8_t, 2, 4>> {};
-
-template <>
-struct PatchesOf<Blocks<int8_t, 4, 1>> {
-    __attribute__((noinline, noclone)) static void columns(int8_t *to, const int8_t *a, const int8_t *b, Size channels, Size plane) {
+// Cortex-M3: the elements in turn, bytes where weights and operand are bytes
+template <class E>
+struct ElementPatches {
+    template <class X>
+    __attribute__((noinline, noclone)) static void columns(E *to, const X *a, const X *b, Size channels, Size plane) {
         for (; channels > 0; --channels, a += plane, b += plane, to += 2) {
             to[0] = *a;
             to[1] = *b;
         }
     }
-    static void fill(uint32_t *words, const int8_t *x, const RowWindow &l, Pixel a, Pixel b, int8_t pad) {
-        int8_t *const to = reinterpret_cast<int8_t *>(words);
+    template <class X>
+    static void fill(uint32_t *words, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
+        E *const to = reinterpret_cast<E *>(words);
         if (is_pointwise(l.window)) return columns(to, element_at(x, l, a), element_at(x, l, b), l.window.channels, l.x_plane);
         copy_window<2>(to, x, l, a, pad);
         copy_window<2>(to + 1, x, l, b, pad);
     }
 };
+
+template <class Weights, class X>
+struct PatchesOf;
+template <class W, Size Step, class X>
+struct PatchesOf<Blocks<W, 2, Step>, X> : HalfwordPatches<W> {};
+template <class W, Size Step, class X>
+struct PatchesOf<Blocks<W, 4, Step>, X> : ElementPatches<int16_t> {};
+template <Size Step>
+struct PatchesOf<Blocks<int8_t, 4, Step>, int8_t> : ElementPatches<int8_t> {};
 
 }  // namespace hil

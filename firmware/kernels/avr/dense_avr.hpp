@@ -67,7 +67,7 @@ inline int8_t round_row(__int24 sum, int shift, bool limited) {
     }
 HIL_ROUTINE(add_rows_24, HIL_FOUR_OF_24("muls"))
 HIL_ROUTINE(add_rows_32, HIL_FOUR_OF_32("muls"))
-// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py, ZEROS).
+// The same, but a zero costs 9 cycles instead of some 40; every other element 2 or 3 more (codegen/arrange.py).
 #define HIL_SPARSE_ROUTINE(name, test, element) \
     __attribute__((naked, noinline)) inline void name() { \
         asm volatile("sbrc r22, 0\n" \

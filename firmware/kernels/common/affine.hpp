@@ -43,45 +43,6 @@ inline Out requantize(Number sum, Rescale<Once> r) {
 }  // namespace hil
 #include "firmware/kernels/avr/affine_rows_avr.hpp"
 namespace hil {
-#else
-// The same for sums below 2^30 (codegen/arrange.py) and factors between 2^-23 and 1/4, as nearly all are: zero and the last half
-// join before the last shift. What others become is beyond every format, so that they are rounded `again`.
-template <bool Once>
-struct Scaling {
-    int32_t multiplier, addend, right, beyond;
-    Rescale<Once> whatever;
-};
-constexpr int32_t most_right = 22;
-template <bool Once>
-__attribute__((always_inline)) inline Scaling<Once> prepared(const Rescale<Once> &r) {
-    const int32_t right = -r.shift - (Once ? 1 : 0);  // one of them halves a number that is rounded already
-    if (static_cast<uint32_t>(right - 1) >= most_right) return {0, 1 << 30, 1, 128, r};
-    return {r.multiplier, (2 * r.zero + 1) * (int32_t(1) << (right - 1)), right, 0, r};
-}
-inline int32_t scaled_sum(int32_t sum, const Scaling<false> &by) {
-    const int32_t high = upper_product(2 * sum, by.multiplier);
-    return (high + (high >> 31) + by.addend) >> by.right;
-}
-inline int32_t scaled_sum(int32_t sum, const Scaling<true> &by) {
-    return (static_cast<int32_t>((static_cast<int64_t>(sum) * by.multiplier) >> 32) + by.addend) >> by.right;
-}
-template <class Out, bool Once>
-inline Out rounded(int32_t sum, const Scaling<Once> &by) {
-    return requantize<Out>(sum, by.whatever);
-}
-template <class Out, bool Once>
-struct Together<Out, Scaling<Once>, true> {
-    static int32_t before(const Scaling<Once> &) { return 0; }
-    static Out of(int32_t sum, const Scaling<Once> &by, int32_t &seen) {
-        const int32_t value = scaled_sum(sum, by);
-        if (!Noted<Out>::all) seen |= by.beyond;
-        return Noted<Out>::of(value, seen);
-    }
-    static bool any(int32_t seen) { return seen > 127; }
-    __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const Scaling<Once> &by) {
-        return requantize<Out>(sum, by.whatever);
-    }
-};
 #endif
 
 template <class Acc, class Out, class W, class X, class B, class M, class S, class Zero>

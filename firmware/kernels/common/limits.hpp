@@ -64,12 +64,20 @@ struct Limited<int8_t> {
     static int8_t of(int32_t value) { return static_cast<int8_t>(value) == value ? static_cast<int8_t>(value) : saturated<int8_t>(value); }
 };
 template <>
-struct Limited<NonNegative<int8_t>> {
-    static NonNegative<int8_t> of(int32_t value) {
+struct Limited<int16_t> {
+    static int16_t of(int32_t value) { return static_cast<int16_t>(value) == value ? static_cast<int16_t>(value) : saturated<int16_t>(value); }
+};
+template <class T>
+struct LimitedBelow {
+    static NonNegative<T> of(int32_t value) {
         value &= ~(value >> 31);
-        return value < 128 ? NonNegative<int8_t>{static_cast<int8_t>(value)} : saturated<NonNegative<int8_t>>(value);
+        return value <= Limits<T>::highest ? NonNegative<T>{static_cast<T>(value)} : saturated<NonNegative<T>>(value);
     }
 };
+template <>
+struct Limited<NonNegative<int8_t>> : LimitedBelow<int8_t> {};
+template <>
+struct Limited<NonNegative<int16_t>> : LimitedBelow<int16_t> {};
 namespace portable {
 inline int32_t clamped_to_byte(int32_t value) { return value < -128 ? -128 : value > 127 ? 127 : value; }
 inline int32_t clamped_to_unsigned_byte(int32_t value) { return value < 0 ? 0 : value > 255 ? 255 : value; }

@@ -102,6 +102,8 @@ using Centre = Const<N>;
 template <int N>
 using Count = Const<N>;
 template <int N>
+using Doubled = Const<N>;
+template <int N>
 using Drop = Const<N>;
 template <int N>
 using FractionBits = Const<N>;

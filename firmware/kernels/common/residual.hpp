@@ -67,7 +67,7 @@ inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedShifts<BiasShift, 
 struct JoinedFactors { int32_t bias, addend; };
 template <class Acc, class B, class A>
 inline Acc start_of(const Joined<B, A> &joined, Size n, JoinedFactors by) {
-    return joined.bias[n] * by.bias + joined.addend[n * joined.stride] * by.addend;
+    return static_cast<Acc>(joined.bias[n]) * by.bias + static_cast<Acc>(joined.addend[n * joined.stride]) * by.addend;
 }
 template <class BiasShift, class AddShift>
 inline JoinedFactors bias_factor(JoinedShifts<BiasShift, AddShift> shifts) {

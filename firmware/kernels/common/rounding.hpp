@@ -62,6 +62,11 @@ inline Out rounded(int32_t sum, const int &shift) {
 inline const RightRounding &prepared(const RightRounding &r) { return r; }
 inline const Rounding &prepared(const Rounding &r) { return r; }
 inline int prepared(int shift) { return shift; }
+// One whose sums start at all that joins them: most do
+template <class Shift>
+inline const Shift &early(const Shift &shift) {
+    return shift;
+}
 
 template <class T>
 struct Plainly {
@@ -109,9 +114,11 @@ struct Noted<Within<int8_t, Low, High>> {
 };
 
 // The sums of a block, rounded together: what none of them needs is asked once. `before` joins a sum where it starts, `of` makes a
-// code of a sum and notes in `seen` what it has to say; if `any` of them was clipped all are rounded anew by `again`.
+// code of a sum and notes in `seen` what it has to say; if `any` of them was clipped all are rounded anew by `again`. Of sums that
+// it `takes_twice` products count double.
 template <class Out, class Shift, bool IsKnown = Noted<Out>::is_known>
 struct Together {
+    static constexpr bool takes_twice = false;
     static int32_t before(const Shift &) { return 0; }
     static Out of(int32_t sum, const Shift &shift, int32_t &) { return rounded<Out>(sum, shift); }
     static bool any(int32_t) { return false; }
@@ -119,6 +126,7 @@ struct Together {
 };
 template <class Out>
 struct Together<Out, RightRounding, true> {
+    static constexpr bool takes_twice = false;
     static int32_t before(const RightRounding &r) { return r.half; }
     static Out of(int32_t sum, const RightRounding &r, int32_t &seen) { return Noted<Out>::of(sum >> r.right, seen); }
     static bool any(int32_t seen) { return seen > 127; }
@@ -128,18 +136,45 @@ struct Together<Out, RightRounding, true> {
 // Clipping the results of recurrent cells is common: each is asked for itself, which costs no more where nothing else limits it.
 template <>
 struct Together<int8_t, RightRounding, true> {
+    static constexpr bool takes_twice = false;
     static int32_t before(const RightRounding &r) { return r.half; }
     static int8_t of(int32_t sum, const RightRounding &r, int32_t &) { return limited<int8_t>(sum >> r.right); }
     static bool any(int32_t) { return false; }
     static int8_t again(int32_t sum, const RightRounding &r) { return limited<int8_t>(sum >> r.right); }
 };
 
+// Sums of 64 bits, of which 32 are left after a shift of 1 to 31 (codegen/arrange.py)
+template <class Out>
+struct TogetherWide {
+    static constexpr bool takes_twice = false;
+    static int32_t before(const RightRounding &r) { return r.half; }
+    static Out of(int64_t sum, const RightRounding &r, int32_t &) {
+        const uint32_t low = static_cast<uint32_t>(sum), high = static_cast<uint32_t>(sum >> 32);
+        return limited<Out>(static_cast<int32_t>(low >> r.right | high << (32 - r.right)));
+    }
+    static bool any(int32_t) { return false; }
+    static Out again(int64_t sum, const RightRounding &r) {
+        int32_t seen = 0;
+        return of(sum, r, seen);
+    }
+};
+template <class Acc, class Out, class Shift>
+struct RoundingBlock {
+    using type = Together<Out, Shift>;
+};
+template <class Out>
+struct RoundingBlock<int64_t, Out, RightRounding> {
+    using type = TogetherWide<Out>;
+};
+template <class Acc, class Out, class Shift>
+using RoundedBlock = typename RoundingBlock<Acc, Out, Shift>::type;
+
 // bias * 2^shift as a product; a bias moved beyond the sum is 0
 struct BiasFactor { int32_t by; };
 constexpr int32_t factor_of(int shift) { return shift < 31 ? int32_t(1) << shift : 0; }
 template <class Acc, class B>
 inline Acc start_of(const B &bias, Size n, BiasFactor factor) {
-    return bias[n] * factor.by;
+    return static_cast<Acc>(bias[n]) * factor.by;
 }
 template <int N>
 inline BiasFactor bias_factor(Const<N>) {

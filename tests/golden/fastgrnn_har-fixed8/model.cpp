@@ -346,8 +346,8 @@ void run(const uint8_t *input, uint8_t *output) {
         hil::dense<hil::Sum<18>>(uh_low, hil::blocks<8, 1>(U1_), hil::ram(h), /*rows*/ 1, /*outputs*/ 8, /*inner*/ 32,
             hil::Shift<9>());
         // wx: every intermediate value fits 17 bits
-        hil::dense<hil::Sum<17>>(wx, hil::blocks<8, 1>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32, /*inner*/ 9,
-            hil::Shift<5>());
+        hil::dense<hil::Sum<17>>(wx, hil::blocks<8, hil::unless_zero>(W), hil::ram(x_t), /*rows*/ 1, /*outputs*/ 32,
+            /*inner*/ 9, hil::Shift<5>());
         // uh: every intermediate value fits 18 bits
         hil::dense_sum<hil::Sum<18>>(c, hil::blocks<8, 1>(U2_), hil::ram(uh_low), hil::ram(wx), /*rows*/ 1,
             /*outputs*/ 32, /*inner*/ 8, hil::Shift<8>(), hil::AddShift<8>());

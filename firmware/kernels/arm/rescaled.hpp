@@ -1,0 +1,157 @@
+// Layers of asymmetric integers whose bias, multiplier and shift are a record of each output (codegen/rescalings.py). Zero
+// point and rounding half join before the shift, which leaves twice the result and its last bit; both roundings of TensorFlow
+// Lite's arithmetic (rescale.hpp) are inside of one sum: high + half is rounded down where high is 0 or above, and one less
+// where it is below 0. Where an activation clamps everything below the zero point that one does not count.
+#pragma once
+#include "firmware/kernels/arm/conv_blocks.hpp"
+#include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/common/affine.hpp"
+
+namespace hil {
+
+namespace portable {
+
+// sum + a * b / 2^32, rounded down, and to nearest with ties towards plus infinity
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return wrapped(sum, (int64_t(a) * b) >> 32); }
+inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) { return wrapped(sum, (int64_t(a) * b + (int64_t(1) << 31)) >> 32); }
+// the upper half of (upper, lower) + a * b
+inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b) {
+    const uint64_t start = uint64_t(static_cast<uint32_t>(upper)) << 32 | lower;
+    return static_cast<int32_t>((start + static_cast<uint64_t>(int64_t(a) * b)) >> 32);
+}
+
+}  // namespace portable
+
+#ifdef __ARM_FEATURE_DSP
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) {
+    int32_t made;
+    asm("smmla %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
+    return made;
+}
+inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) {
+    int32_t made;
+    asm("smmlar %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
+    return made;
+}
+#else
+inline int32_t add_upper(int32_t sum, int32_t a, int32_t b) { return sum + static_cast<int32_t>((int64_t(a) * b) >> 32); }
+inline int32_t add_upper_rounded(int32_t sum, int32_t a, int32_t b) { return portable::add_upper_rounded(sum, a, b); }
+#endif
+#ifdef __ARM_ARCH_ISA_THUMB
+inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b) {
+    asm("smlal %0, %1, %2, %3" : "+r"(lower), "+r"(upper) : "r"(a), "r"(b));
+    return upper;
+}
+#else
+inline int32_t upper_of_sum(int32_t upper, uint32_t lower, int32_t a, int32_t b) { return portable::upper_of_sum(upper, lower, a, b); }
+#endif
+
+// The records of a layer in the place of a kernel's shift. `Once`: one rounding, what fully connected layers do.
+template <bool Once, bool Doubled, int Zero>
+struct Records {
+    const int32_t *at;
+};
+constexpr Size words_of_a_record = 3;
+template <bool Once, bool Doubled, int Zero>
+inline Records<Once, Doubled, Zero> from_channel(const Records<Once, Doubled, Zero> &r, Size n) {
+    return {r.at + words_of_a_record * n};
+}
+template <bool Once, bool Doubled, int Zero>
+inline Records<Once, Doubled, Zero> of_channel(const Records<Once, Doubled, Zero> &r, Size n) {
+    return from_channel(r, n);
+}
+
+// `Early`: sums start at the bias; else it joins a sum when that is doubled
+template <bool Once, bool Doubled, int Zero, bool Early>
+struct Rescaled {
+    int32_t bias, multiplier, right, addend;
+};
+template <bool Once, bool Doubled, int Zero>
+__attribute__((always_inline)) inline Rescaled<Once, Doubled, Zero, !Doubled> prepared(const Records<Once, Doubled, Zero> &r) {
+    return {r.at[0], r.at[1], r.at[2], (2 * Zero + 1) * (int32_t(1) << r.at[2])};
+}
+template <bool Once, int Zero>
+inline Rescaled<Once, true, Zero, true> early(const Rescaled<Once, true, Zero, false> &by) {
+    return {by.bias, by.multiplier, by.right, by.addend};
+}
+
+// Whether a result is never below Zero
+template <class Out, int Zero>
+struct IsFrom {
+    static constexpr bool value = false;
+};
+template <int32_t Low, int32_t High, int Zero>
+struct IsFrom<Within<int8_t, Low, High>, Zero> {
+    static constexpr bool value = Low >= Zero;
+};
+
+// Twice the result, rounded down; `sum` with its bias, and doubled if Doubled
+template <class Out, bool Once, bool Doubled, int Zero, bool Early>
+__attribute__((always_inline)) inline int32_t twice_rescaled(int32_t sum, const Rescaled<Once, Doubled, Zero, Early> &by) {
+    if (Once) return add_upper(by.addend, sum, by.multiplier) >> by.right;
+    const int32_t sign = IsFrom<Out, Zero>::value ? 0 : sum >> 31;
+    if (Doubled) return add_upper_rounded(by.addend + sign, sum, by.multiplier) >> by.right;
+    const uint32_t half = (uint32_t(1) << 30) ^ (static_cast<uint32_t>(sign) & 0x80000000u);  // 2^31 less below 0, with `sign`
+    return upper_of_sum(by.addend + sign, half, sum, by.multiplier) >> by.right;
+}
+
+// Noted<Out>::of of half a number
+template <class Out, bool IsKnown = Noted<Out>::is_known>
+struct NotedHalf {
+    static Out of(int32_t twice, int32_t &) { return saturate<Out>(twice >> 1); }
+};
+template <class Out>
+struct NotedHalf<Out, true> {
+    static Out of(int32_t twice, int32_t &seen) { return Noted<Out>::of(twice >> 1, seen); }
+};
+#ifdef __ARM_ARCH_ISA_THUMB
+template <int32_t High>
+struct NotedHalf<Within<int8_t, -128, High>, true> {
+    static Within<int8_t, -128, High> of(int32_t twice, int32_t &seen) {
+        int32_t value;
+        if (High > 127) {
+            asm("usat %0, #8, %1, asr #1" : "=r"(value) : "r"(twice));
+            seen |= value;
+        }
+        asm("ssat %0, #8, %1, asr #1" : "=r"(value) : "r"(twice));
+        if (High < 127 && value > High) value = High;
+        return {static_cast<int8_t>(value)};
+    }
+};
+#endif
+
+template <class Out, bool Once, bool Doubled, int Zero, bool Early>
+struct Together<Out, Rescaled<Once, Doubled, Zero, Early>, true> {
+    using By = Rescaled<Once, Doubled, Zero, Early>;
+    static constexpr bool takes_twice = Doubled;
+    static int32_t before(const By &by) { return Early ? by.bias : 0; }
+    static int32_t twice(int32_t sum, const By &by) { return twice_rescaled<Out>(Early ? sum : sum + by.bias, by); }
+    static Out of(int32_t sum, const By &by, int32_t &seen) { return NotedHalf<Out>::of(twice(sum, by), seen); }
+    static bool any(int32_t seen) { return seen > 127; }
+    __attribute__((noinline, noclone, cold)) static Out again(int32_t sum, const By &by) { return saturate<Out>(twice(sum, by) >> 1); }
+};
+template <class Out, bool Once, bool Doubled, int Zero, bool Early>
+struct Together<Out, Rescaled<Once, Doubled, Zero, Early>, false> : Together<Out, Rescaled<Once, Doubled, Zero, Early>, true> {};
+
+template <class Acc, class Out, class W, class X, int Zero, int Twice>
+void dense_rescaled(Out *out, W weights, X x, Flash<int32_t> records, Size rows, Size outputs, Size inner, Const<Zero>, Const<Twice>) {
+    dense_bias<Acc>(out, weights, x, NoBias(), rows, outputs, inner, Records<true, Twice != 0, Zero>{records.at}, Const<0>());
+}
+
+template <class Acc, class Out, class T, class W, class X, int Zero, int Pad, int Twice>
+void conv_rescaled(Out *out, T *patch, W weights, X x, Flash<int32_t> records, const Window &w, Size groups, Size outputs, Const<Zero>,
+                   Const<Pad>, Const<Twice>) {
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
+    const Records<false, Twice != 0, Zero> channels = {records.at};
+    convolve<Acc>(out, padded, weights, x, NoChannelBias(), w, groups, outputs, channels, Const<0>());
+}
+
+template <class Acc, class Out, class T, class Rows, class W, class X, class Y, int Zero, int Pad, int Twice>
+void conv_rescaled_rows(Out *out, T *patch, Rows rows, W weights, X x, Flash<int32_t> records, Y, const RowWindow &l, Size groups,
+                        Size outputs, Const<Zero>, Const<Pad>, Const<Twice>) {
+    AffineCode<T, Pad> *const padded = reinterpret_cast<AffineCode<T, Pad> *>(patch);
+    const Records<false, Twice != 0, Zero> channels = {records.at};
+    convolve_rows<Acc>(out, padded, rows, weights, x, NoChannelBias(), l, groups, outputs, channels, Const<0>());
+}
+
+}  // namespace hil

@@ -1,0 +1,90 @@
+"""Records of outputs (codegen/rescalings.py): the same results as the constants they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_models import extreme_inputs
+from test_arm_kernels import program_of
+from test_rows import Chain, mobile
+
+from tinyhil.codegen.arrange import CHIPS, arrange
+from tinyhil.codegen.constant_channels import without_constant_channels
+from tinyhil.codegen.rescalings import FARTHEST, LARGEST_SUM, _as_step
+from tinyhil.formats.affine import rescale, rescale_once
+from tinyhil.program import Op, Program, walk
+from tinyhil.reference import run_reference
+
+
+def random_step(rng: np.random.Generator, products: int) -> tuple[int, int, int]:
+    """Bias, multiplier and shift of an output that hardly changes, if at all."""
+    m, shift = int(rng.integers(1 << 30, 1 << 31)), -int(rng.integers(22, 31))
+    if rng.random() < 0.5:
+        change = (rng.integers(-100, 100) + 0.5) * 2.0 ** (31 - shift) / m
+        return int(np.clip(change - rng.integers(-products, products + 1), 1 - (1 << 30), (1 << 30) - 1)), m, shift
+    return int(rng.choice([-1, 1]) * 2 ** rng.uniform(0, 29.9)), m, shift
+
+
+@pytest.mark.parametrize("rounded", [rescale, rescale_once])
+def test_a_small_factor_becomes_a_larger_one_that_gives_the_same(rounded: Callable[..., np.ndarray]) -> None:
+    rng, found, changing = np.random.default_rng(5), 0, 0
+    for _ in range(800):
+        products = int(2 ** rng.uniform(0, 19.9))
+        bias, m, shift = random_step(rng, products)
+        made = _as_step(products, bias, m, shift, rounded)
+        if made is None:
+            continue
+        sums = np.unique(np.r_[rng.integers(-products, products + 1, 300), -products, products])
+        wanted = np.clip(rounded(sums + bias, m, shift), -FARTHEST, FARTHEST)
+        assert np.array_equal(np.clip(rounded(sums + made[0], *made[1:]), -FARTHEST, FARTHEST), wanted), (
+            bias,
+            m,
+            shift,
+        )
+        assert abs(made[0]) + products < LARGEST_SUM
+        found, changing = found + 1, changing + (wanted[0] != wanted[-1])
+    assert found > 700
+    assert changing > 40
+
+
+def first_layer(program: Program) -> Op:
+    return next(op for op in walk(program.body) if op.kernel.startswith("conv"))
+
+
+def with_shifts(program: Program, shift: int) -> Program:
+    """The same with this shift in the first layer's first two outputs."""
+    name = first_layer(program).inputs[4]
+    shifts = program.constants[name].copy()
+    shifts[:2] = shift
+    return replace(program, constants={**program.constants, name: shifts})
+
+
+@pytest.mark.parametrize("core", CHIPS)
+@pytest.mark.parametrize(
+    ("shift", "kernel"), [(None, "rescaled"), (-27, "rescaled"), (-31, "rescaled"), (0, "affine"), (2, "affine")]
+)
+def test_the_reference_computes_the_same(core: str, shift: int | None, kernel: str, tmp_path: Path) -> None:
+    program = program_of(mobile(), tmp_path, "int8")
+    if shift is not None:
+        program = with_shifts(program, shift)
+    arranged = arrange(program, core)
+    assert kernel in first_layer(arranged).kernel
+    inputs = extreme_inputs(program, 3)
+    wanted, found = run_reference(without_constant_channels(program), inputs), run_reference(arranged, inputs)
+    assert np.array_equal(found.outputs, wanted.outputs)
+    assert np.array_equal(found.saturations, wanted.saturations)
+
+
+def test_a_large_bias_does_not_hinder_pairs(tmp_path: Path) -> None:
+    """Only the products of rows are told apart, their biases join later."""
+    program = program_of(Chain(4, 3).conv(4, 1), tmp_path, "int8")
+    name = first_layer(program).inputs[2]
+    bias = np.full_like(program.constants[name], 1 << 25)
+    arranged = arrange(replace(program, constants={**program.constants, name: bias}), "cortex-m7")
+    blocks = arranged.tensors[first_layer(arranged).inputs[0]].blocks
+    assert blocks is not None
+    assert blocks.paired

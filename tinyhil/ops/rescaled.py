@@ -1,0 +1,52 @@
+"""Layers of asymmetric integers with what each output needs after its products in one record (codegen/rescalings.py).
+
+A record is bias, multiplier and how far to shift to the right, three words of 32 bits. It says the same as the three
+constants of tinyhil/ops/affine.py: `doubled` layers hold twice the bias, and their shift is one less than theirs is to
+the right; elsewhere it is two less. So a shifted number is twice the result, and the last bit rounds it
+(firmware/kernels/arm/rescaled.hpp).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.format import Format
+from tinyhil.kernel import Arrays, Kernel
+from tinyhil.ops import affine
+from tinyhil.ops.limits import forms
+from tinyhil.program import Op
+
+WORDS = 3
+
+
+def records(bias: np.ndarray, multipliers: np.ndarray, shifts: np.ndarray, doubled: bool) -> np.ndarray:
+    """(outputs, WORDS) records of three constants of `affine`."""
+    right = -shifts.reshape(-1) - (1 if doubled else 2)
+    return np.stack([bias.reshape(-1) << int(doubled), multipliers.reshape(-1), right], axis=1)
+
+
+def _constants(op: Op, array: np.ndarray) -> list[np.ndarray]:
+    bias, multipliers, right = array.reshape(-1, WORDS).T
+    doubled = op.params["doubled"]
+    return [bias >> doubled, multipliers, doubled - 2 - right]
+
+
+def _rescaled(base: Kernel) -> Kernel:
+    def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+        return base.execute(op, [*arrays[:2], *_constants(op, arrays[2])], out)
+
+    return replace(
+        base,
+        name=base.name.replace("affine", "rescaled"),
+        summary=f"{base.name}, bias, multiplier and shift of each output as one record",
+        execute=execute,
+        params=(*base.params, "doubled"),
+        static_params=(*base.static_params, "doubled"),
+        codes=(0, 1, 2),
+    )
+
+
+DENSE, CONV = _rescaled(affine.DENSE), _rescaled(affine.CONV)
+KERNELS = (DENSE, CONV, *forms((DENSE, CONV), only_clip=True))
