@@ -16,6 +16,8 @@ from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
+from tinyhil.codegen.folded import folded
+from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
 from tinyhil.codegen.rescalings import LAYERS as RESCALED
 from tinyhil.codegen.streams import with_streams
@@ -75,6 +77,7 @@ AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
+PAIRS = ("dense_pair", "dense_bias_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
@@ -83,6 +86,7 @@ def arrange(program: Program, core: str) -> Program:
     if core not in CORES:
         return program
     program, chip = with_tables(without_constant_channels(program)), CHIPS.get(core, AVR)
+    program = without_needless_clipping(folded(program))
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)
@@ -95,6 +99,9 @@ def arrange(program: Program, core: str) -> Program:
             rows = Blocks(1, 1, 1, axes, (1,), word=8 if chip is AVR else 32)
             tensors[op.inputs[0]] = replace(tensors[op.inputs[0]], blocks=rows)
     for op in walk(program.body):
+        if _is_pair(op):
+            tensors |= _pair_in_blocks(program, op, chip)
+            continue
         blocks = _blocks_of(program, op, chip)
         if blocks is None or (
             _template(op) in RESCALED and not (chip is AVR and sums_are_below(program, op, LARGEST_SUM))
@@ -120,10 +127,31 @@ def _template(op: Op) -> str:
     return KERNEL_BY_NAME[op.kernel].template or op.kernel
 
 
+def _is_pair(op: Op) -> bool:
+    return _template(op) in PAIRS
+
+
+def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
+    """The weights of both products of a pair, arranged alike; none if one of them can not be."""
+    p, made = op.params, dict[str, Tensor]()
+    for at, inner in ((0, p["inner"]), (len(op.inputs) - 2, p["more_inner"])):
+        names = op.inputs[at : at + 2]
+        alone = replace(op, kernel=DENSE[0], inputs=names, params={**p, "inner": inner})
+        blocks = _blocks_of(program, alone, chip) if names[0] not in made else None
+        if blocks is None:
+            return {}
+        if chip is AVR:
+            blocks = replace(blocks, left_out=_left_out(program, alone, chip))
+        made[names[0]] = replace(program.tensors[names[0]], blocks=blocks)
+    if chip.paired and all(_can_be_paired(program, replace(op, inputs=(name,))) for name in made):
+        made = {name: replace(t, blocks=replace(t.blocks, paired=True)) for name, t in made.items() if t.blocks}
+    return made
+
+
 def _blocks_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of an operation; None if its chip has no blocks for it, or somebody else reads them."""
     template = _template(op)
-    if template not in CONVOLUTIONS + DENSE or _others_read(program, op, op.inputs[0]):
+    if template not in CONVOLUTIONS + DENSE or _is_shared(program, op.inputs[0]):
         return None
     if not _is_of_bytes(program, op):
         return _halves_of(program, op, chip) if template in CONVOLUTIONS and chip is not AVR else None
@@ -204,7 +232,7 @@ def _is_binary(program: Program, op: Op) -> bool:
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     terms = weights.count // op.params["outputs"]
     fits = op.params.get("groups", 1) == 1 and terms <= MOST_TERMS
-    return fits and is_binary(weights) and _is_byte(x) and not _others_read(program, op, op.inputs[0])
+    return fits and is_binary(weights) and _is_byte(x) and not _is_shared(program, op.inputs[0])
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
@@ -236,8 +264,8 @@ def _is_byte(tensor: Tensor, *, full: bool = False) -> bool:
     return fmt.grid is not None and (fmt.bits == 8 or (fmt.bits < 8 and not full))
 
 
-def _others_read(program: Program, op: Op, name: str) -> bool:
-    return any(name in other.inputs for other in walk(program.body) if other is not op)
+def _is_shared(program: Program, name: str) -> bool:
+    return sum(name in op.inputs for op in walk(program.body)) > 1
 
 
 def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:

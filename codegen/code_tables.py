@@ -27,24 +27,27 @@ ELEMENT_PARAMS = {"count", "power", "first", "second", "shift"}  # of a function
 
 def with_tables(program: Program) -> Program:
     """`program` with the functions of 8-bit operands as look-ups; the same object if there are none."""
-    made = _Tables(program)
+    made = Tables(program)
     body = made.changed(program.body)
-    if not made.tables:
-        return program
-    used = {name for op in walk(body) for name in op.tensors} | {name for name, _ in _slices(body)}
-    gone = {t.name for t in program.tensors.values() if t.role == Role.TABLE and t.name not in used}
-    tensors = {name: tensor for name, tensor in program.tensors.items() if name not in gone}
-    constants = {name: array for name, array in program.constants.items() if name not in gone}
-    return replace(program, tensors=tensors | made.tensors, constants=constants | made.tables, body=body)
+    return made.within(body) if made.tables else program
 
 
-class _Tables:
+class Tables:
     """Tables that were made, equal ones once."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.tensors: dict[str, Tensor] = {}
         self.tables: dict[str, np.ndarray] = {}
+
+    def within(self, body: tuple[Op | Loop, ...]) -> Program:
+        """The program of `body` with these tables, without the tensors and constants that nobody reads any more."""
+        program = self._program
+        used = {name for op in walk(body) for name in op.tensors} | {name for name, _ in _slices(body)}
+        used |= {name for pair in _slices(body) for name in pair} | {program.input, program.output}
+        tensors = {name: tensor for name, tensor in {**program.tensors, **self.tensors}.items() if name in used}
+        constants = {name: array for name, array in {**program.constants, **self.tables}.items() if name in used}
+        return replace(program, tensors=tensors, constants=constants, body=body)
 
     def changed(self, body: tuple[Op | Loop, ...]) -> tuple[Op | Loop, ...]:
         return tuple(
@@ -53,33 +56,37 @@ class _Tables:
         )
 
     def _looked_up(self, op: Op) -> Op:
-        operand = _operand(self._program, op)
+        operand = operand_of(self._program, op)
         if operand is None:
             return op
-        fmt, out = operand.format, self._program.tensors[op.output].format
-        codes = codes_of(fmt)
-        results, clipped = _evaluated(self._program, op, operand, codes)
-        limits = _limits(codes, clipped)
-        if limits is None:
-            return op
-        table = np.zeros(codes.size, np.int64)
-        table[codes & (codes.size - 1)] = results & ((1 << 8 * out.storage_bytes) - 1)
-        params = {"count": op.params["count"], "mask": codes.size - 1, "lowest": limits[0], "highest": limits[1]}
-        return Op(CODE_TABLE.name, op.name, (self._named(op, table, out), operand.name), op.output, params)
+        return self.look_up(op, operand, *evaluated(self._program, op, operand)) or op
 
-    def _named(self, op: Op, table: np.ndarray, out: Format) -> str:
+    def look_up(self, op: Op, operand: Tensor, results: np.ndarray, clipped: np.ndarray) -> Op | None:
+        """The look-up in the place of `op`: `results` of all codes of `operand`; None if clips have no limits."""
+        out, codes = self._program.tensors[op.output].format, codes_of(operand.format)
+        limits = limits_of(codes, clipped)
+        if limits is None:
+            return None
+        table = np.zeros(codes.size, np.int64)
+        table[codes & (codes.size - 1)] = results
+        params = {"count": op.params["count"], "mask": codes.size - 1, "lowest": limits[0], "highest": limits[1]}
+        return Op(CODE_TABLE.name, op.name, (self.named(op.output, table, out), operand.name), op.output, params)
+
+    def named(self, of: str, table: np.ndarray, out: Format) -> str:
+        """The name of a table `of` something in flash, of codes of `out`."""
+        table = table & ((1 << 8 * out.storage_bytes) - 1)
         for name, other in self.tables.items():
             if np.array_equal(other, table) and self.tensors[name].format.storage_bytes == out.storage_bytes:
                 return name
-        name = f"{op.output}_codes"
-        while name in self._program.tensors:
+        name = f"{of}_codes"
+        while name in self._program.tensors or name in self.tensors:
             name += "_"
         self.tensors[name] = Tensor(name, table.size, Fixed(8 * out.storage_bytes, 0), Role.TABLE)
         self.tables[name] = table
         return name
 
 
-def _operand(program: Program, op: Op) -> Tensor | None:
+def operand_of(program: Program, op: Op) -> Tensor | None:
     """The one operand of a function that a table can replace, if it is stored in a byte."""
     run_time = [name for name in op.inputs if program.tensors[name].role not in (Role.TABLE, Role.CONSTANT)]
     if not _is_function(program, op, run_time) or program.tensors[op.output].format.storage_bytes > 2:
@@ -104,8 +111,9 @@ def codes_of(fmt: Format) -> np.ndarray:
     return np.arange(fmt.lowest, fmt.highest + 1)
 
 
-def _evaluated(program: Program, op: Op, operand: Tensor, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the operation's reference makes of each code, and which results are clipped."""
+def evaluated(program: Program, op: Op, operand: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """What the operation's reference makes of each code of its operand, and which results are clipped."""
+    codes = codes_of(operand.format)
     source = Tensor(operand.name, codes.size, operand.format, Role.INPUT)
     result = replace(program.tensors[op.output], count=codes.size)
     tables = {name: program.tensors[name] for name in op.inputs if name != operand.name}
@@ -133,7 +141,7 @@ def _sizes(op: Op, operand: Tensor, count: int) -> dict[str, int]:
     }
 
 
-def _limits(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:
+def limits_of(codes: np.ndarray, clipped: np.ndarray) -> tuple[int, int] | None:
     """The lowest and the highest code whose result is not clipped; None if codes between them are clipped, too."""
     unclipped = codes[~clipped]
     if unclipped.size == 0 or unclipped[-1] - unclipped[0] + 1 != unclipped.size:

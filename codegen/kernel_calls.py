@@ -138,7 +138,9 @@ def result_of(op: Op, name: str) -> str:
     limit = KERNEL_BY_NAME[op.kernel].limit
     name = f"{name} + {op.params['out_first']}" if op.params.get("out_first") else name
     ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
-    return f"hil::{limit}{ends}({name})" if limit else name
+    if limit:
+        return f"hil::{limit}{ends}({name})"
+    return name if op.clips else f"hil::unclipped({name})"
 
 
 def _accumulator(program: Program, op: Op) -> str:

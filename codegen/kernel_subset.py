@@ -21,6 +21,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _MENTION = re.compile(
     r"(?<![.\w])[A-Za-z_]\w*(?:\s*\(|<)?"
 )  # no member of an object; with what follows a function's name
+_ROUTINE = re.compile(r'"i"\((\w+)\)')  # that assembler calls
 _CONDITION = re.compile(r"#(if|ifdef|ifndef|else|elif|endif)\b")
 _OPENS = re.compile(r"#(if|ifdef|ifndef)\b")
 _CLASS = re.compile(r"(?:struct|class|union|enum class)\s+(?:alignas\(\w+\)\s+)?(\w+)")
@@ -180,6 +181,7 @@ def _words(lines: Iterable[str]) -> frozenset[str]:
     for line in lines:
         if line.startswith("using ") and "=" not in line:  # of a function, from a namespace within ours
             found |= {f"{_WORD.findall(line)[-1]}{end}" for end in "(<"}
+        found |= {f"{name}(" for name in _ROUTINE.findall(line)}
         for mention in _MENTION.findall(line.split("//")[0]):
             name = mention.rstrip("(< \t")
             found |= {name, *(f"{name}{end}" for end in CALLS.get(mention[-1], ""))}

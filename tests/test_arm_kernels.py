@@ -36,7 +36,7 @@ from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 FORMATS = ("fixed8", "int8", "fixed8pc")
-INSTRUCTIONS = 26
+INSTRUCTIONS = 28
 
 
 def clipped(chain: Chain) -> Chain:

@@ -109,7 +109,7 @@ def inputs_of(graph: Graph, count: int = 6) -> np.ndarray:
 EXPECTED = {
     "prototypes": (prototypes(), ["dense_bias", "squared_distance", "exp", "dense"]),
     "prototypes of a power": (prototypes(keepdims=1, power=True), ["dense_bias", "squared_distance", "exp", "dense"]),
-    "recurrent": (recurrent(), ["fill", "dense_bias", "dense_sum", "tanh", "copy", "dense"]),
+    "recurrent": (recurrent(), ["fill", "dense_bias_pair", "tanh", "copy", "dense"]),
     "sparse": (sparse(False), ["sparse_dense"]),
     "sparse with a bias": (sparse(True), ["sparse_dense_bias"]),
     "sparse rows": (sparse(True, 3), ["sparse_dense_bias"]),

@@ -31,7 +31,7 @@ from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
-PARTS = ("activation", "residual")
+PARTS = ("activation", "pair", "residual")
 FIXED = ("fixed8", "fixed16")
 OTHERS = ("int8", "int16x8", "posit8es0", "posit16es1", "fp8e4m3", "float16", "float32", "fixed8pc", "fp8e4m3pc")
 
@@ -53,6 +53,10 @@ SKIP = [
 ]
 # Every layer with every activation: what comes before, the layer's nodes from x to z, the shape of x, constants, kernel
 SIDE = [node("Tanh", "x", "t")]
+SECOND = {**MATRICES, "p": rnd(20, 7, scale=0.2), "v": rnd(7, 20, seed=4, scale=0.2)}
+PRODUCTS = [
+    node("MatMul", "x p", "s"), node("Tanh", "s", "t"), node("MatMul", "t v", "m"), node("MatMul", "x w", "n"),
+]  # fmt: skip
 LAYERS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], list[str]]] = {
     "conv bias": ([node("Conv", "x w b", "z", **SAME)], IMAGE, PLANES, ["conv_bias"]),
     "conv": ([node("Conv", "x w", "z", **SAME)], IMAGE, PLANES, ["conv"]),
@@ -74,6 +78,13 @@ LAYERS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], l
         ROWS,
         MATRICES,
         ["tanh", "dense_bias_sum"],
+    ),
+    "pair": ([*PRODUCTS, node("Add", "m n", "z")], ROWS, SECOND, ["dense", "tanh", "dense_pair"]),
+    "bias pair": (
+        [*PRODUCTS[:-1], node("Gemm", "x w b", "n"), node("Add", "m n", "z")],
+        ROWS,
+        SECOND,
+        ["dense", "tanh", "dense_bias_pair"],
     ),
 }
 ENDS = {"relu": node("Relu", "z", "y"), "clip": node("Clip", "z low high", "y")}
@@ -138,6 +149,7 @@ MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], l
         MATRICES,
         ["dense_bias", "tanh", "dense_bias_sum"],
     ),
+    "pair": ([*PRODUCTS, node("Add", "m n", "y")], ROWS, SECOND, ["dense", "tanh", "dense_pair"]),
     "residual of what it reads": (
         [node("Tanh", "x", "t"), node("MatMul", "t w", "n"), node("Add", "t n", "y")],
         ROWS,

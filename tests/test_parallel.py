@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pytest
-from boards_under_test import EVERY
+from boards_under_test import EVERY, by_compiler
 from hil_command import check_failure, finished_samples, hil, record_of, start_hil, wait_until
 
 import tinyhil
@@ -19,19 +20,24 @@ from tinyhil.harness.commands.run import run
 from tinyhil.harness.measure import expected
 from tinyhil.harness.measure.parallel import SHARED, as_arguments, run_all, worst_code
 
-BOARDS = tuple(word for board in EVERY for word in ("--board", board))
+ONE_OF_EACH_COMPILER = tuple(name for name in by_compiler(EVERY) if isinstance(name, str))
 MODEL = ("--model", "fastgrnn_har")
 
 
-def test_every_board_is_measured_as_if_it_were_alone(tmp_path: Path) -> None:
-    done = hil("run", *BOARDS, *MODEL, "--samples", 4, "--json", cwd=tmp_path)
+def named(boards: Iterable[str]) -> list[str]:
+    return [word for board in boards for word in ("--board", board)]
+
+
+@pytest.mark.parametrize("boards", [ONE_OF_EACH_COMPILER, pytest.param(EVERY, marks=pytest.mark.slow)])
+def test_every_board_is_measured_as_if_it_were_alone(boards: tuple[str, ...], tmp_path: Path) -> None:
+    done = hil("run", *named(boards), *MODEL, "--samples", 4, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = json.loads(done.stdout)
-    assert [record["board"] for record in records] == [*EVERY]
+    assert [record["board"] for record in records] == [*boards]
     assert all(record["bit_exact"] for record in records)
     alone = record_of(hil("run", "--board", "due", *MODEL, "--samples", 4, "--json", cwd=tmp_path))
-    assert alone["raw"] == records[EVERY.index("due")]["raw"]
-    assert len(list((tmp_path / "results").glob("*/*/*.json"))) == len(EVERY) + 1
+    assert alone["raw"] == records[boards.index("due")]["raw"]
+    assert len(list((tmp_path / "results").glob("*/*/*.json"))) == len(boards) + 1
 
 
 def test_one_failure_leaves_the_others_their_results(tmp_path: Path) -> None:
@@ -103,7 +109,9 @@ def test_an_interruption_ends_all_and_keeps_their_samples(tmp_path: Path) -> Non
 
 
 def test_a_port_is_for_one_board(tmp_path: Path) -> None:
-    check_failure(hil("run", *BOARDS, *MODEL, "--port", "/dev/ttyACM0", cwd=tmp_path), 2, "--port is for one board")
+    check_failure(
+        hil("run", *named(EVERY), *MODEL, "--port", "/dev/ttyACM0", cwd=tmp_path), 2, "--port is for one board"
+    )
 
 
 @pytest.mark.parametrize(

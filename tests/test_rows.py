@@ -322,7 +322,12 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("board", "names"), [("uno", ["digits"]), ("due", ["digits", "odd", "residual", "fire", "excite"])]
+    ("board", "names"),
+    [
+        ("uno", ["digits"]),
+        ("due", ["odd", "residual"]),
+        pytest.param("due", ["digits", "fire", "excite"], marks=pytest.mark.slow),
+    ],
 )
 def test_on_boards(board: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, inputs = placements(tmp_path, *names)

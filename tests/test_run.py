@@ -53,7 +53,7 @@ def check_all_equal(record: dict[str, Any], samples: int) -> None:
         ("fixed16", "host", WINDOWS),
         ("fixed16", "due", WINDOWS),
         ("fixed8", "host", WINDOWS),
-        ("fixed8", "h747", 200),
+        ("fixed8", "h747", 60),
         pytest.param("fixed16", "h747", WINDOWS, marks=pytest.mark.slow),
         pytest.param("fixed8", "due", WINDOWS, marks=pytest.mark.slow),
         pytest.param("fixed8", "h747", WINDOWS, marks=pytest.mark.slow),

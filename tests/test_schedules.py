@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from tinyhil.memplan import check
 from tinyhil.memplan.arena.placement import Placement, place
 from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.row_costs import layer_products
-from tinyhil.memplan.arena.schedules import cheapest_within, front
+from tinyhil.memplan.arena.schedules import Scheduled, cheapest_within, front
 from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
 from tinyhil.program import Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
@@ -42,6 +44,22 @@ def program_of(proto: onnx.ModelProto, folder: Path, default: str) -> tuple[Prog
     return program, quantize_inputs(program, x)[0]
 
 
+Made = tuple[Program, np.ndarray, list[Scheduled]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Made]:
+    """Program, inputs and schedules of a small network, arranged for `core` unless that is None: made once."""
+
+    @functools.cache
+    def make(name: str, default: str, core: str | None = None) -> Made:
+        program, inputs = program_of(SMALL[name], tmp_path_factory.mktemp(name), default)
+        arranged = program if core is None else arrange(program, core)
+        return arranged, inputs, make(name, default)[2] if core is not None and arranged == program else front(arranged)
+
+    return make
+
+
 def sizes_of(name: str, folder: Path) -> Program:
     """A published network whose ranges nobody knows: its sizes are the same."""
     path = folder / "network.onnx"
@@ -52,10 +70,9 @@ def sizes_of(name: str, folder: Path) -> Program:
 
 @pytest.mark.parametrize("default", ["fixed8", "int8"])
 @pytest.mark.parametrize("name", SMALL)
-def test_every_schedule_computes_the_same(name: str, default: str, tmp_path: Path) -> None:
-    program, inputs = program_of(SMALL[name], tmp_path, default)
+def test_every_schedule_computes_the_same(name: str, default: str, made: Callable[..., Made]) -> None:
+    program, inputs, found = made(name, default)
     wanted = run_reference(program, inputs).outputs
-    found = front(program)
     assert len(found) >= 6
     assert [one.peak_bytes for one in found] == sorted((one.peak_bytes for one in found), reverse=True)
     assert [one.more_time for one in found] == sorted(one.more_time for one in found)
@@ -68,26 +85,25 @@ def test_every_schedule_computes_the_same(name: str, default: str, tmp_path: Pat
     assert np.array_equal([machine.run(sample) for sample in inputs], wanted)
 
 
-def some(folder: Path, core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
+def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
     """The least RAM, and half the way to it."""
     placed, given = list[Placement](), list[np.ndarray]()
     for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8")):
-        program, inputs = program_of(SMALL[name], folder, default)
-        found = front(arrange(program, core))
+        _, inputs, found = made(name, default, core)
         placed += [found[len(found) // 2].placed, found[-1].placed]
         given += [inputs[:1]] * 2
     return placed, given
 
 
-def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = compiled_cases(*some(tmp_path), monkeypatch)
+def test_natively_with_sanitizers(tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = compiled_cases(*some(made), monkeypatch)
     assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
 
 
 @pytest.mark.parametrize("board", ["due", "h747"])
-def test_on_boards(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_boards(board: str, tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_boards().board(board)
-    cases = compiled_cases(*some(tmp_path, spec.chip.core), monkeypatch)
+    cases = compiled_cases(*some(made, spec.chip.core), monkeypatch)
     assert first_difference(cases, run_on_board(cases, spec, tmp_path / "cache")) == ""
 
 
@@ -104,9 +120,8 @@ def test_published_tables_are_beaten(tmp_path: Path) -> None:
         assert 0 < again == round(found.more_products * layer_products(program))
 
 
-def test_the_cheapest_that_fits(tmp_path: Path) -> None:
-    program, _ = program_of(SMALL["mobilenet_v2"], tmp_path, "fixed8")
-    found = front(program)
+def test_the_cheapest_that_fits(made: Callable[..., Made]) -> None:
+    program, _, found = made("mobilenet_v2", "fixed8")
     for one in found:
         within = cheapest_within(program, one.peak_bytes)
         assert within.peak_bytes <= one.peak_bytes
@@ -126,9 +141,11 @@ def test_a_head_of_many_channels_goes_in_groups(tmp_path: Path) -> None:
     assert layer_products(placed.program) == layer_products(program)
 
 
-def test_halos_are_computed_again_where_nothing_else_fits_or_where_that_is_wished_for(tmp_path: Path) -> None:
-    program, _ = program_of(SMALL["mobilenet_v2"], tmp_path, "fixed8")
-    rows, least, beside = place(program).plan.peak_bytes, front(program)[-1].peak_bytes, input_bytes(program)
+def test_halos_are_computed_again_where_nothing_else_fits_or_where_that_is_wished_for(
+    made: Callable[..., Made],
+) -> None:
+    program, _, found = made("mobilenet_v2", "fixed8")
+    rows, least, beside = place(program).plan.peak_bytes, found[-1].peak_bytes, input_bytes(program)
     cases = [
         (Wish(RAM), None, True, rows),
         (Wish(RAM), rows + beside, True, rows),

@@ -95,6 +95,7 @@ class Op:
     `domain` is that of its operands; in the coded one sums live in a window of
     `accumulator_bits` whose lowest weighs 2**`low` and whose top `guard` bits no product reaches (0: none overflows).
     `crossbar`: how an accelerator holds a layer, on boards that are one.
+    `clips`: whether a result can be beyond its format; False where that is disproved (codegen/ranges.py).
     """
 
     kernel: str
@@ -108,6 +109,7 @@ class Op:
     low: int = 0
     guard: int = 0
     crossbar: Mapped | None = None
+    clips: bool = True
 
     @property
     def tensors(self) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from tools.measured import clocks, read
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
-    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerSum", "MatMulAt", "Normalize"}
-    | {"Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
+    {"BatchMatMul", "FakeQuantize", "FromCodes", "GatherAt", "Interpolate", "LayerPair", "LayerSum", "MatMulAt"}
+    | {"Normalize", "Repeat", "SquaredDistance", "ToCodes", "TopIndices", "TopValues"}
     | {"Truncate"}
 )
 

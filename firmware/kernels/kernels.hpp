@@ -24,6 +24,7 @@
 #include "firmware/kernels/common/limits.hpp"
 #include "firmware/kernels/common/move.hpp"
 #include "firmware/kernels/common/normalize.hpp"
+#include "firmware/kernels/common/pair.hpp"
 #include "firmware/kernels/common/piecewise.hpp"
 #include "firmware/kernels/common/quire.hpp"
 #include "firmware/kernels/common/single_ops.hpp"

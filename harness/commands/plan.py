@@ -19,7 +19,7 @@ from tinyhil.harness.commands.common import (
 )
 
 # The compiler's own lists are not imported here: help must not load the compiler. A test holds these against them.
-FUSIONS = ("bias", "distance", "exponent", "gathered", "residual", "activation", "clamp", "sparse", "direct")
+FUSIONS = ("bias", "distance", "exponent", "gathered", "pair", "residual", "activation", "clamp", "sparse", "direct")
 MEMORY_PASSES = ("in-place", "views", "gaps", "order", "rows")
 OTHER_PASSES = ("dead-channels", "arrange")
 

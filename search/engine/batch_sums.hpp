@@ -194,6 +194,7 @@ struct Layer {
         }
         if (op.reals[3] == 1 && !std::is_same<T, float>::value) add_to(sums, count, at, step);
         all_products<T, false, false>(op.constants<T>(0) + first * inner, inner, 1, x, count, inner, sums);
+        if (op.reals[3] == 2 && !std::is_same<T, float>::value) add_products_of(sums, first, count, at / outputs);
         for (int64_t n = 0; n < count; ++n) {
             if (non_negative()) keep_non_negative(sums + n * BATCH);
             if constexpr (std::is_same<T, float>::value) {
@@ -216,6 +217,14 @@ struct Layer {
         for (int64_t n = 0; n < count; ++n) {
             for (int l = 0; l < BATCH; ++l) sums[n * BATCH + l] += addend[(at + n * step) * BATCH + l] * factor;
         }
+    }
+
+    // Rows of another layer join the exact sums of integers (reals[3] is 2): reals[2] elements, data[2] its weights in their unit.
+    template <class T>
+    void add_products_of(T *sums, int64_t first, int64_t count, int64_t row) {
+        const int64_t more = static_cast<int64_t>(op.reals[2]);
+        const T *x = m.operand<T>(op, 2) + row * more * BATCH;
+        all_products<T, false, false>(op.constants<T>(2) + first * more, more, 1, x, count, more, sums);
     }
 
     // reals: largest sum of |w| of a row, largest |start|, largest |w|, all in units; limit of a product, 0 without.

@@ -136,6 +136,21 @@ def _layer_sum(flat: Operands, op: Op) -> Call:
     return call
 
 
+def _layer_pair(flat: Operands, op: Op) -> Call:
+    """Two layers in one sum: the weights of the second one are moved left to the unit of the first one's sums."""
+    p = op.params
+    weights = flat.scalars(op, 0).reshape(p["outputs"], -1)
+    call = _layer(flat, op, weights, flat.scalars(op, 2) if len(op.inputs) == 5 else None)
+    (more,), _ = flat.batched(op, len(op.inputs) - 1)
+    if more < 0:
+        raise Unsupported("a layer of a constant")
+    moved = scaled(flat.scalars(op, len(op.inputs) - 2).reshape(p["outputs"], -1), p["lift"])
+    call.inputs = (*call.inputs, more)
+    call.data = (*call.data[:2], flat.keep(moved, WEIGHTS[call.mode]), *call.data[3:])
+    call.reals = (*(*call.reals, 0.0, 0.0)[:2], float(p["more_inner"]), 2.0)
+    return call
+
+
 def _sparse_layer(flat: Operands, op: Op) -> Call:
     """As a dense layer: in a batch a zero costs less than an index."""
     p = op.params
@@ -208,12 +223,13 @@ LIMITED = frozenset(
         *("dense", "dense_bias", "conv", "conv_bias", "sparse_dense", "sparse_dense_bias", "dense_channels"),
         *("conv_channels", "dense_channels_coded", "conv_channels_coded", "dense_affine", "conv_affine"),
         *("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum", "sum_affine", "mul_affine"),
-        "average_pool_affine",
+        *("average_pool_affine", "dense_pair", "dense_bias_pair"),
     )
 )
 MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("dense", "dense_bias", "conv", "conv_bias"), _plain_layer),
     **dict.fromkeys(("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum"), _layer_sum),
+    **dict.fromkeys(("dense_pair", "dense_bias_pair"), _layer_pair),
     **dict.fromkeys(("sparse_dense", "sparse_dense_bias"), _sparse_layer),
     **dict.fromkeys(("dense_channels", "conv_channels"), _channel_layer),
     **dict.fromkeys(("dense_channels_coded", "conv_channels_coded"), _channel_layer),

@@ -68,6 +68,28 @@ void try_column(Chip chip, Portable portable) {
     });
 }
 
+// Two products in one block; elements of a row are whole words and one more, or whatever number
+template <hil::Size Rows, class Chip, class Portable>
+void try_products(hil::Size step, Chip chip, Portable portable) {
+    try_all([&](uint32_t first, uint32_t second, uint32_t third) {
+        uint32_t words[40];
+        const uint32_t some[] = {first, second, third, random_word()};
+        for (uint32_t n = 0; n < 40; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        const int8_t *const bytes = reinterpret_cast<const int8_t *>(words);
+        hil::Factor2 a[2], b[2];
+        for (hil::Size n = 0; n < 2; ++n) {
+            const int8_t *const x = bytes + 3 * n + random_word() % 9;
+            const hil::Size count = random_word() % (20 / step) * step;
+            a[n] = {bytes + 4 * n, x, x + count, random_word() % 2 && step > 1 ? bytes + 2 : nullptr, n == 0 ? static_cast<int32_t>(random_word() % 9) : -1};
+            b[n] = a[n];
+        }
+        hil::Column<Rows> left, right;
+        chip(left, a);
+        portable(right, b);
+        return __builtin_memcmp(&left, &right, sizeof left) != 0 || a[0].w != b[0].w || a[1].w != b[1].w;
+    });
+}
+
 #ifdef __ARM_FEATURE_DSP
 // All registers are for the loop, as in their kernels.
 __attribute__((noinline)) void words_of_rows(hil::Column<4> &sums, const int8_t *&w, const int8_t *x, hil::Size words) {
@@ -129,6 +151,8 @@ void run_cases() {
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_four(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
     try_step<2, uint32_t>([](auto &s, auto &w, auto &x) { add_pairs(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+    try_products<4>(4, [](auto &s, auto *f) { add_paired_products(s, f); }, [](auto &s, auto *f) { portable::add_paired_products(s, f); });
+    try_products<8>(1, [](auto &s, auto *f) { add_products_of(s, f); }, [](auto &s, auto *f) { portable::add_products_of(s, f); });
     try_step<2, uint32_t, int16_t>([](auto &s, auto &w, auto &x) { add_two(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
     try_step<2, uint32_t, int16_t, int64_t>([](auto &s, auto &w, auto &x) { add_two(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
     try_step<4, int16_t>([](auto &s, auto &w, auto &x) { add_one(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });

@@ -124,11 +124,42 @@ uint16_t squares_that_differ() {
     return wrong;
 }
 
+int16_t some_word(uint8_t kind) {
+    const int16_t ends[] = {-32768, 32767, -1, 0, 1, -32767, 32766, 255};
+    return kind ? ends[random_byte() & 7] : static_cast<int16_t>(random_byte() | some(0) * 256);
+}
+
+// Of words, beside the same kernel for words that both lie in RAM
+template <int AShift, int Drop>
+uint16_t squares_of_words_that_differ() {
+    static const int16_t words[16] HIL_FLASH = {-32768, 32767, 12345, -1, 0, 1, 2, -2, -32767, 32766, 255, 256, -256, -30000, 31999, 7};
+    int16_t x[16], w[16];
+    uint16_t wrong = 0;
+    for (hil::Size count = 0; count <= 16; ++count) {
+        for (uint8_t round = 0; round < 40; ++round) {
+            for (hil::Size k = 0; k < count; ++k) {
+                x[k] = some_word(round & 1);
+                w[k] = hil::Flash<int16_t>{words}[k];
+            }
+            hil::Acc40 one(some(0)), other = one;
+            hil::saturations = 0;
+            hil::add_squares(one, hil::ram(x), hil::Flash<int16_t>{words}, count, hil::Const<AShift>(), hil::Const<0>(), hil::Const<Drop>());
+            const uint32_t counted = hil::saturations;
+            hil::saturations = 0;
+            hil::add_squares(other, hil::ram(x), hil::ram(w), count, hil::Const<AShift>(), hil::Const<0>(), hil::Const<Drop>());
+            wrong += one.low != other.low || one.high != other.high || counted != hil::saturations;
+        }
+    }
+    return wrong;
+}
+
+int16_t elements[600];
+
 // Steps of the stream are whatever the weights are: at most 255 each, the elements lie anywhere in RAM
 uint16_t streams_that_differ() {
     uint16_t wrong = 0;
-    static int8_t x[1200];
-    for (hil::Size k = 0; k < sizeof x; ++k) x[k] = some(k % 5 ? 0 : 3);
+    int8_t *const x = reinterpret_cast<int8_t *>(elements);
+    for (hil::Size k = 0; k < sizeof elements; ++k) x[k] = some(k % 5 ? 0 : 3);
     for (uint8_t count = 0; count < 8; ++count) {
         for (uint8_t first = 0; first < 60; ++first) {
             hil::Flash<uint8_t> w = {weights + first}, v = w;
@@ -141,8 +172,45 @@ uint16_t streams_that_differ() {
     return wrong;
 }
 
+__attribute__((noinline)) uint16_t streams_of_words_that_differ() {
+    static const uint8_t stream[] HIL_FLASH = {0, 0, 128, 1, 255, 127, 255, 1, 128, 0, 255, 255, 3, 0, 0, 7, 128, 0, 2, 57, 48, 90, 199, 207, 1, 0, 255};
+    uint16_t wrong = 0;
+    for (hil::Size k = 0; k < 600; ++k) elements[k] = some_word(k % 3 != 0);
+    for (uint8_t count = 0; count <= 9; ++count) {
+        for (uint8_t first = 0; first < 200; ++first) {
+            hil::Flash<uint8_t> w = {stream}, v = w;
+            hil::Acc40 one(some(0) * 100), other = one;
+            hil::add_stream(one, w, hil::ram(elements + first), count);
+            hil::add_stream<hil::Acc40>(other, v, hil::ram(elements + first), count);
+            wrong += one.low != other.low || one.high != other.high || w.at != v.at;
+        }
+    }
+    return wrong;
+}
+
+int32_t some_long() {
+    return static_cast<int32_t>(static_cast<uint32_t>(some_word(0)) << 16 | static_cast<uint16_t>(some_word(random_byte() & 1)));
+}
+__attribute__((noinline)) uint16_t powers_that_differ() {
+    static const uint16_t table[32] HIL_FLASH = {0, 1435, 2902, 4400, 65535, 1};
+    uint16_t wrong = 0;
+    for (uint16_t n = 0; n < 1500; ++n) {
+        const int32_t t = some_long();
+        const hil::Power one = hil::power_of_two(hil::Flash<uint16_t>{table}, t), other = hil::portable::power_of_two(hil::Flash<uint16_t>{table}, t);
+        wrong += one.mantissa != other.mantissa || one.exponent != other.exponent;
+        const int right = 1 + static_cast<int>(n % 30);
+        wrong += hil::rounded_mantissa(one.mantissa, right) != hil::portable::rounded_mantissa(one.mantissa, right);
+        const int32_t factor = n & 1 ? t >> 8 : n & 2 ? -(int32_t(1) << 23) : (int32_t(1) << 23) - 1;  // 23 bits and a sign
+        const int16_t x = some_word(n >> 2 & 1);
+        const int drop = static_cast<int>(n % 83) - 20;
+        const int32_t found = hil::power_exponent(x, factor, drop);
+        wrong += found != hil::portable::power_exponent(x, factor, drop);
+    }
+    return wrong;
+}
+
 template <int32_t Factor>
-uint16_t products_that_differ() {
+__attribute__((noinline)) uint16_t products_that_differ() {
     uint16_t wrong = 0;
     for (int16_t x = -128; x < 128; ++x) {
         const int8_t other = some(0);
@@ -222,11 +290,13 @@ int main() {
     print_number(bytes_that_differ());
     print_number(shifts_that_differ<0>() + shifts_that_differ<1>() + shifts_that_differ<3>() + shifts_that_differ<6>() +
                  shifts_that_differ<7>() + shifts_that_differ<8>() + shifts_that_differ<11>() + shifts_that_differ<15>());
-    print_number(squares_that_differ());
-    print_number(streams_that_differ());
+    print_number(squares_that_differ() + squares_of_words_that_differ<0, 0>() + squares_of_words_that_differ<0, 1>() +
+                 squares_of_words_that_differ<1, 1>());
+    print_number(streams_that_differ() + streams_of_words_that_differ());
     print_number(products_that_differ<1>() + products_that_differ<255>() + products_that_differ<-40000>() + products_that_differ<65536>() +
                  products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
     print_number(near_rows_that_differ());
+    print_number(powers_that_differ());
     print_char('\n');
     print_end();
 }

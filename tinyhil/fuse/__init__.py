@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tinyhil.formats.format import Format
-from tinyhil.fuse import bias, clamp, direct, distance, exponent, gathered, limits, residual, sparse
+from tinyhil.fuse import bias, clamp, direct, distance, exponent, gathered, limits, pair, residual, sparse
 from tinyhil.fuse.rewriting import GraphFusion, ProgramFusion
 from tinyhil.graph import Graph
 from tinyhil.program import Program
@@ -20,6 +20,7 @@ GRAPH_FUSIONS: tuple[GraphFusion, ...] = (
     distance.DISTANCE,
     exponent.EXPONENT,
     gathered.GATHERED,
+    pair.PAIR,
     residual.RESIDUAL,
     limits.ACTIVATION,
     clamp.CLAMP,

@@ -16,7 +16,8 @@ from tinyhil.graph import Graph, Node, element_count
 from tinyhil.ops.limits import ENDS, ends_of
 
 LAYERS = ("Conv", "Gemm", "MatMul")
-LIMITED = (*LAYERS, "LayerSum")
+FUSED = ("LayerSum", "LayerPair")
+LIMITED = (*LAYERS, *FUSED)
 
 
 def _ends(node: Node) -> tuple[float, float] | None:
@@ -29,7 +30,7 @@ def is_layer(site: Site, node: Node) -> bool:
     """Whether `node` is lowered to one kernel that sums products with constant weights."""
     x, w = node.inputs[:2]
     weights = site.constants.get(w)
-    if node.op == "LayerSum":
+    if node.op in FUSED:
         return True
     if node.op != "MatMul":
         return weights is not None

@@ -32,7 +32,8 @@ def _fits(site: Site, layer: Node, addend: str, out: str) -> bool:
     return 0 <= loaded(formats[-2]).exponent - unit <= MOST_SHIFT
 
 
-def _is_sparse(site: Site, layer: Node) -> bool:
+def is_sparse(site: Site, layer: Node) -> bool:
+    """Whether the weights of a layer become index lists."""
     name = layer.inputs[1] if layer.inputs[1] in site.constants else layer.inputs[0]
     return layer.op != "Conv" and list_pays(site.constants[name].T, site.formats[name].storage_bytes)
 
@@ -47,7 +48,7 @@ def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
             continue
         if site.shapes[value] != shape or site.shapes[addend] != shape or ends_of(layer) is not None:
             continue
-        if site.is_after(layer, addend) and _fits(site, layer, addend, node.outputs[0]) and not _is_sparse(site, layer):
+        if site.is_after(layer, addend) and _fits(site, layer, addend, node.outputs[0]) and not is_sparse(site, layer):
             inputs = (*layer.inputs, addend)
             return Node("LayerSum", layer.name, inputs, node.outputs, {"layer": layer}), (layer,)
     return None

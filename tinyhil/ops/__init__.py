@@ -23,6 +23,7 @@ from tinyhil.ops import (
     movement,
     norm,
     normalize,
+    pair,
     piecewise,
     pool,
     quantize,
@@ -68,6 +69,7 @@ OPERATORS: tuple[Operator, ...] = (
     *quantize.OPERATORS,
     *gathered.OPERATORS,
     *residual.OPERATORS,
+    *pair.OPERATORS,
     *top.OPERATORS,
 )
 LOOPS: tuple[scan.LoopOperator, ...] = (scan.SCAN, repeat.REPEAT)
@@ -100,6 +102,7 @@ KERNELS: tuple[Kernel, ...] = (
     *sparse.KERNELS,
     *gathered.KERNELS,
     *residual.KERNELS,
+    *pair.KERNELS,
     *top.KERNELS,
     *code_table.KERNELS,
     *rescaled.KERNELS,

@@ -1,4 +1,4 @@
-"""The look-up that a function of one 8-bit operand becomes (codegen/code_tables.py): a table of its codes."""
+"""The look-ups that functions of 8-bit operands become (codegen/code_tables.py, codegen/folded.py): tables of codes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     return results.astype(np.int64), (codes < p["lowest"]) | (codes > p["highest"])
 
 
+def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    table, a, b = arrays[0].reshape(-1), arrays[1], arrays[2]
+    at = a + p["base"] + np.tile(b, (1, p["count"] // b.shape[1]))
+    clipped = ((at < p["least"]) | (at > p["most"])).astype(np.int64) + ((at < p["lowest"]) | (at > p["highest"]))
+    return table[at].astype(storage_dtype(out)).astype(np.int64), clipped
+
+
 CODE_TABLE = Kernel(
     "code_table",
     "function of an 8-bit operand by a table of its codes, made by its reference; codes beyond two limits are clipped",
@@ -26,4 +34,15 @@ CODE_TABLE = Kernel(
     in_place=True,
     codes=(0, 1),
 )
-KERNELS = (CODE_TABLE,)
+_SUM_PARAMS = ("count", "a_period", "b_period", "base", "lowest", "highest", "least", "most")
+SUM_TABLE = Kernel(
+    "sum_table",
+    "function of an 8-bit operand plus a constant from 0 to 255 by a table; two pairs of limits, of result and sum",
+    _execute_sum,
+    _SUM_PARAMS,
+    _SUM_PARAMS,
+    in_place=True,
+    codes=(0, 1, 2),
+)
+KERNELS = (CODE_TABLE, SUM_TABLE)
+TABLES = tuple(kernel.name for kernel in KERNELS)

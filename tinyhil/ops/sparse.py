@@ -35,35 +35,37 @@ def matrix(table: np.ndarray, values: np.ndarray, outputs: int, inner: int) -> n
     return weights
 
 
-def stream(table: np.ndarray, values: np.ndarray, outputs: int) -> np.ndarray | None:
-    """Lists and 8-bit values as the bytes of `stream_dense`; None if a count or a step from column to column has more
-    than 8 bits."""
+def stream(table: np.ndarray, values: np.ndarray, outputs: int, weight_bytes: int) -> np.ndarray | None:
+    """Lists and values as the bytes of `stream_dense`; None if a count or a step from column to column has more than 8
+    bits."""
+    weights = values[:, None] >> 8 * np.arange(weight_bytes) & 0xFF
     found: list[int] = []
     at = taken = 0
     for _ in range(outputs):
         count = int(table[at])
         steps = np.diff(table[at + 1 : at + 1 + count], prepend=0)
         found.append(count)
-        found += np.stack([steps, values[taken : taken + count] & 0xFF], axis=1).reshape(-1).tolist()
+        found += np.column_stack([steps, weights[taken : taken + count]]).reshape(-1).tolist()
         at, taken = at + 1 + count, taken + count
     return np.array(found, np.int64) if max(found) < 1 << 8 else None
 
 
-def matrix_of_stream(codes: np.ndarray, outputs: int, inner: int) -> np.ndarray:
+def matrix_of_stream(codes: np.ndarray, outputs: int, inner: int, weight_bytes: int) -> np.ndarray:
     """The weights again."""
     weights = np.zeros((outputs, inner), np.int64)
-    at = 0
+    at, size = 0, 1 + weight_bytes
     for row in weights:
         count = int(codes[at])
-        pairs = codes[at + 1 : at + 1 + 2 * count].reshape(count, 2)
-        row[np.cumsum(pairs[:, 0])] = pairs[:, 1].astype(np.uint8).astype(np.int8)
-        at += 1 + 2 * count
+        items = codes[at + 1 : at + 1 + size * count].reshape(count, size)
+        stored = np.ascontiguousarray(items[:, 1:].astype(np.uint8))
+        row[np.cumsum(items[:, 0])] = stored.view(f"<i{weight_bytes}").reshape(-1)
+        at += 1 + size * count
     return weights
 
 
 def _execute_stream(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
     p = op.params
-    weights = matrix_of_stream(arrays[0].reshape(-1), p["outputs"], p["inner"])
+    weights = matrix_of_stream(arrays[0].reshape(-1), p["outputs"], p["inner"], p["weight_bytes"])
     return _summed(op, weights, arrays[1], arrays[2:], out)
 
 

@@ -13,7 +13,7 @@ from tinyhil.reram.hardware import Hardware
 
 WIDTHS = (2, 16)  # bits of weights and inputs
 WIDEST_SUM = 63
-WITHOUT = ("sparse",)  # fusions: a zero is a cell like any other
+WITHOUT = ("sparse", "pair")  # fusions: a zero is a cell like any other, and crossbars round each product
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels")
 CONV = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels")
 

@@ -1,5 +1,6 @@
 // Functions of one operand of at most 8 bits, by a table of its codes (tinyhil/ops/code_table.py).
 #pragma once
+#include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/numeric.hpp"
 
 namespace hil {
@@ -13,6 +14,31 @@ HIL_ELEMENTWISE void code_table(Out *out, Table table, X x, Count count, Mask ma
         if (int(lowest) > -128 && number < int(lowest)) count_clipped();
         if (int(highest) < 127 && number > int(highest)) count_clipped();
         out[n] = element_of<Out>(table[static_cast<uint8_t>(code & int(mask))], 0);
+    }
+}
+
+// out[n] = table[a[n] + base + b[n]], both parts of the index bytes without a sign. Results below `lowest` and above `highest`
+// are clipped, and so are sums below `least` and above `most`, which another operation's results were. 510 and more: none are.
+template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, class Base, class L, class H, class Least,
+          class Most>
+HIL_ELEMENTWISE void sum_table(Out *out, Table table, A a, B b, Count count, P a_period, Q b_period, Base base, L lowest, H highest,
+                               Least least, Most most) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    constexpr int none = 510;
+    const int first = int(lowest) > int(least) ? int(lowest) : int(least), last = int(highest) < int(most) ? int(highest) : int(most);
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        const uint8_t left = static_cast<uint8_t>(a[i.next(n)] + int(base)), right = static_cast<uint8_t>(b[j.next(n)]);
+        const int at = left + right;
+        if (first > 0 && at < first) {
+            if (at < int(lowest)) count_clipped();
+            if (at < int(least)) count_clipped();
+        }
+        if (last < none && at > last) {
+            if (at > int(highest)) count_clipped();
+            if (at > int(most)) count_clipped();
+        }
+        out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
     }
 }
 

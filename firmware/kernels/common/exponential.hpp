@@ -10,6 +10,8 @@ struct Power {
     int16_t exponent;
 };
 
+namespace portable {
+
 template <class Table>
 inline Power power_of_two(Table table, int32_t t) {
     const uint32_t fraction = static_cast<uint32_t>(t) & 0xFFFFF;
@@ -28,6 +30,22 @@ inline int32_t power_exponent(int16_t x, int32_t factor, int drop) {
     return t > most ? most : t < -most ? -most : static_cast<int32_t>(t);
 }
 
+// mantissa * 2^-right to nearest, 0 < right < 31
+inline int32_t rounded_mantissa(uint32_t mantissa, int right) {
+    return static_cast<int32_t>((mantissa + (uint32_t(1) << (right - 1))) >> right);
+}
+
+}  // namespace portable
+#ifdef __AVR__
+}  // namespace hil
+#include "firmware/kernels/avr/exponential_avr.hpp"
+namespace hil {
+#else
+using portable::power_exponent;
+using portable::power_of_two;
+using portable::rounded_mantissa;
+#endif
+
 template <class Acc, class Out, class Table, class X>
 void exp(Out *out, Table table, X x, Size count, int32_t factor, int drop, int shift) {
     for (Size n = 0; n < count; ++n) {
@@ -36,7 +54,7 @@ void exp(Out *out, Table table, X x, Size count, int32_t factor, int drop, int s
         if (right > 30) {
             out[n] = 0;
         } else {
-            out[n] = requantize<Out>(static_cast<int32_t>(power.mantissa), right < 1 ? 1 : right);
+            out[n] = saturate<Out>(rounded_mantissa(power.mantissa, right < 1 ? 1 : right));
         }
     }
 }

@@ -94,6 +94,13 @@ inline void add_stream(Acc &sum, Flash<uint8_t> &stream, Ram<int8_t> x, uint8_t 
         add_product(sum, product(static_cast<int8_t>(stream[1]), x[0]));
     }
 }
+template <class Acc>
+inline void add_stream(Acc &sum, Flash<uint8_t> &stream, Ram<int16_t> x, uint8_t count) {
+    for (; count > 0; --count, stream = stream + 3) {
+        x = x + stream[0];
+        add_product(sum, product(static_cast<int16_t>(stream[1] | stream[2] << 8), x[0]));
+    }
+}
 
 }  // namespace hil
 #ifdef __AVR__
@@ -132,7 +139,7 @@ void sparse_dense(Out *out, Table lists, W weights, X x, Size rows, Size outputs
     sparse_dense_bias<Acc>(out, lists, weights, x, NoBias(), rows, outputs, inner, shift, Const<0>());
 }
 
-// The same from one stream of bytes: per output a count, then steps to the next column and weights in turn
+// The same from one stream of bytes: per output a count, then steps to the next column and weights, as wide as x, in turn
 template <class Acc, class Out, class X, class B, class Shift, class BiasShift>
 void stream_dense_bias(Out *out, Flash<uint8_t> stream, X x, B bias, Size rows, Size outputs, Size inner, Shift shift,
                        BiasShift bias_shift) {

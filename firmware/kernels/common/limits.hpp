@@ -14,6 +14,11 @@ template <class T, int32_t Low, int32_t High>
 struct Within {
     T element;
 };
+// An element that is within its format, by proof (codegen/ranges.py)
+template <class T>
+struct Unclipped {
+    T element;
+};
 
 template <class T>
 inline NonNegative<T> *non_negative(T *out) {
@@ -22,6 +27,11 @@ inline NonNegative<T> *non_negative(T *out) {
 template <int32_t Low, int32_t High, class T>
 inline Within<T, Low, High> *within(T *out) {
     return reinterpret_cast<Within<T, Low, High> *>(out);
+}
+
+template <class T>
+inline Unclipped<T> *unclipped(T *out) {
+    return reinterpret_cast<Unclipped<T> *>(out);
 }
 
 template <class T>
@@ -35,6 +45,14 @@ struct Saturate<NonNegative<T>> {
     static NonNegative<T> of(Number value) {
         if (value < 0) return {T()};
         return {Saturate<T>::of(value)};
+    }
+};
+
+template <class T>
+struct Saturate<Unclipped<T>> {
+    template <class Number>
+    static Unclipped<T> of(Number value) {
+        return {element_of<T>(value, 0)};
     }
 };
 

@@ -92,6 +92,8 @@ using BShift = Const<N>;
 template <int N>
 using BZero = Const<N>;
 template <int N>
+using Base = Const<N>;
+template <int N>
 using BiasShift = Const<N>;
 template <int N>
 using By = Const<N>;
@@ -114,6 +116,8 @@ using Highest = Const<N>;
 template <int N>
 using Largest = Const<N>;
 template <int N>
+using Least = Const<N>;
+template <int N>
 using Lift = Const<N>;
 template <int N>
 using Line = Const<N>;
@@ -125,6 +129,8 @@ template <int N>
 using Mean = Const<N>;
 template <int N>
 using Mode = Const<N>;
+template <int N>
+using Most = Const<N>;
 template <int32_t N>
 using OMultiplier = LongConst<N>;
 template <int N>

@@ -4,16 +4,16 @@
 #include "model/board_uno.hpp"
 #elif defined(HIL_BOARD_DUE)
 #include "model/board_due.hpp"
-#elif defined(HIL_BOARD_H747)
-#include "model/board_h747.hpp"
-#elif defined(HIL_BOARD_HOST)
-#include "model/board_host.hpp"
 #elif defined(HIL_BOARD_QEMU_M3)
 #include "model/board_qemu_m3.hpp"
+#elif defined(HIL_BOARD_H747)
+#include "model/board_h747.hpp"
 #elif defined(HIL_BOARD_QEMU_M7)
 #include "model/board_qemu_m7.hpp"
 #elif defined(HIL_BOARD_NUCLEO_H745)
 #include "model/board_nucleo_h745.hpp"
+#elif defined(HIL_BOARD_HOST)
+#include "model/board_host.hpp"
 #elif defined(HIL_BOARD_NUCLEO_L4R5)
 #include "model/board_nucleo_l4r5.hpp"
 #else

@@ -1,0 +1,91 @@
+"""What codes each tensor of a program can hold, by proof: which results need not be clipped.
+
+Intervals go from operation to operation; what an operation reads that is written twice (states of loops) or made by a
+kernel that is not known here can be any code of its format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tinyhil.formats.format import INTEGER
+from tinyhil.ops.code_table import TABLES
+from tinyhil.program import Loop, Op, Program, Role, walk
+
+Interval = tuple[int, int]
+
+
+def without_needless_clipping(program: Program) -> Program:
+    """`program` with the operations marked whose results are within their format whatever they read."""
+    unclipped = _Ranges(program).unclipped
+    return replace(program, body=_marked(program.body, unclipped)) if unclipped else program
+
+
+def _marked(body: tuple[Op | Loop, ...], unclipped: set[str]) -> tuple[Op | Loop, ...]:
+    return tuple(
+        replace(item, body=_marked(item.body, unclipped))
+        if isinstance(item, Loop)
+        else replace(item, clips=False)
+        if item.output in unclipped
+        else item
+        for item in body
+    )
+
+
+class _Ranges:
+    """The intervals of all tensors, and the outputs that no operation has to clip."""
+
+    def __init__(self, program: Program) -> None:
+        self._program, self._known = program, dict[str, Interval]()
+        self.unclipped: set[str] = set()
+        writers = Counter(op.output for op in walk(program.body))
+        for op in walk(program.body):
+            found = self._made_by(op) if writers[op.output] == 1 else None
+            if found is not None:
+                self._known[op.output] = found
+
+    def _interval(self, name: str) -> Interval:
+        tensor = self._program.tensors[name]
+        if tensor.role == Role.CONSTANT and name in self._program.constants:
+            codes = self._program.constants[name]
+            return int(codes.min()), int(codes.max())
+        return self._known.get(name, (tensor.format.lowest, tensor.format.highest))
+
+    def _made_by(self, op: Op) -> Interval | None:
+        out = self._program.tensors[op.output].format
+        if op.kernel in TABLES:
+            table = self._program.constants[op.inputs[0]]
+            codes = table.astype(np.int8 if out.storage_bytes == 1 else np.int16)
+            return int(codes.min()), int(codes.max())
+        exact = EXACT.get(op.kernel)
+        operands = [self._program.tensors[name].format for name in op.inputs]
+        if exact is None or op.domain != INTEGER or not all(fmt.is_binary_point for fmt in (*operands, out)):
+            return None
+        low, high = (_rounded(end, op.params["shift"]) for end in exact(op.params, *map(self._interval, op.inputs)))
+        if out.lowest <= low and high <= out.highest:
+            self.unclipped.add(op.output)
+        return max(low, out.lowest), min(high, out.highest)
+
+
+def _rounded(value: int, shift: int) -> int:
+    return (value + (1 << shift - 1)) >> shift if shift > 0 else value << -shift
+
+
+def _sum(sign: int) -> Callable[[Mapping[str, int], Interval, Interval], Interval]:
+    def ends(params: Mapping[str, int], a: Interval, b: Interval) -> Interval:
+        left, right = ([end << params[shift] for end in ends] for ends, shift in ((a, "a_shift"), (b, "b_shift")))
+        return (left[0] + right[0], left[1] + right[1]) if sign > 0 else (left[0] - right[1], left[1] - right[0])
+
+    return ends
+
+
+def _product(_: Mapping[str, int], a: Interval, b: Interval) -> Interval:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+EXACT: dict[str, Callable[..., Interval]] = {"add": _sum(1), "sub": _sum(-1), "mul": _product}

@@ -1,0 +1,69 @@
+"""Two products with constant weights and their Add -> LayerPair: both in one exact sum, one rounding instead of two.
+
+What recurrent cells do with input and state. The sum of the products whose unit is the coarser one is moved left to
+the unit of the other's, so the units must not lie far apart. Only one of the two may have a bias. Layers that become
+index lists (tinyhil/fuse/sparse.py) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tinyhil.formats.format import INTEGER, Format
+from tinyhil.fuse.limits import is_layer
+from tinyhil.fuse.residual import is_sparse
+from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
+from tinyhil.graph import Graph, Node
+from tinyhil.lowering_context import loaded
+from tinyhil.ops.limits import ends_of
+
+PRODUCTS = ("MatMul", "Gemm")
+PLAIN = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+NOTHING = np.empty(0)
+MOST_LIFT = 8  # bits by which a sum is moved left: bytes stay within sums of 32
+
+
+def _unit(site: Site, layer: Node) -> int:
+    return sum(loaded(site.formats[name]).exponent for name in layer.inputs[:2])
+
+
+def _fits(site: Site, layer: Node) -> bool:
+    """Whether a product of a row with constant weights is computed in integers of at most 16 bits."""
+    x, w = layer.inputs[:2]
+    formats = [site.formats[name] for name in layer.inputs]
+    if x in site.constants or w not in site.constants or ends_of(layer) is not None or not is_layer(site, layer):
+        return False
+    if any(layer.attrs.get(name, plain) != plain for name, plain in PLAIN.items()):
+        return False
+    if (
+        len(layer.inputs) == 3
+        and site.constants.get(layer.inputs[2], NOTHING).size != site.shapes[layer.outputs[0]][-1]
+    ):
+        return False
+    if any(fmt.is_per_channel or fmt.is_sign or not 1 < fmt.bits <= 16 for fmt in formats):
+        return False
+    return all(fmt.is_binary_point and fmt.domain == INTEGER for fmt in formats) and not is_sparse(site, layer)
+
+
+def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    if node.op != "Add" or node.inputs[0] == node.inputs[1] or not site.integers(*node.inputs, *node.outputs):
+        return None
+    shape = site.shapes[node.outputs[0]]
+    layers = [next((made for op in PRODUCTS if (made := site.maker(n, op)) is not None), None) for n in node.inputs]
+    pair = [made for made in layers if made is not None and _fits(site, made)]
+    if len(pair) < 2 or len(shape) != 2 or any(site.shapes[name] != shape for name in node.inputs):
+        return None
+    fine, coarse = sorted(pair, key=lambda layer: (_unit(site, layer), -len(layer.inputs)))
+    if _unit(site, coarse) - _unit(site, fine) > MOST_LIFT or len(fine.inputs) + len(coarse.inputs) > 5:
+        return None
+    inputs = (*fine.inputs, *coarse.inputs)
+    return Node("LayerPair", node.name, inputs, node.outputs, {"layers": (fine, coarse)}), (fine, coarse)
+
+
+def _apply(graph: Graph, formats: Mapping[str, Format]) -> Graph:
+    return everywhere(graph, formats, _fused)
+
+
+PAIR = GraphFusion("pair", "two products with constant weights inside of one exact sum", _apply)
