@@ -235,8 +235,10 @@ class _Judge:
         if isinstance(reach, str) or reach is None:
             _say(f"without any change: {reach}")
             os._exit(1)
+        gc.unfreeze()  # what the tests have frozen would not be seen
         seen, paths = gc.get_objects(), set(self._paths.values())
         self._functions = [one for one in seen if isinstance(one, FunctionType) and one.__code__.co_filename in paths]
+        assert self._functions, "no function of these modules can be changed"
         self._caches = [one for one in seen if hasattr(type(one), "cache_clear")]
         self._seconds = next(iter(reach.values())).seconds
         self._items = {item.nodeid: item for item in session.items}
