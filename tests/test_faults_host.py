@@ -113,7 +113,7 @@ def check_killed(
     for path in (folder / "results").rglob("*.json"):
         json.loads(path.read_text())
     assert not list((folder / "results").rglob("*.tmp"))
-    wait_until(lambda: not leftovers(folder), 10)
+    wait_until(lambda: not leftovers(folder))
 
 
 def test_killed_three_times(files: Path, tmp_path: Path) -> None:

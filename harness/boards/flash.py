@@ -194,15 +194,16 @@ def leave_boot_loader(image: Image, board: BoardSpec, port: str, log: Path) -> N
 
     BoardRefused if the board stays in it.
     """
-    tool, log = TOOLS["sam-ba"], log.with_name(f"{log.stem}-boot.log")
+    tool = TOOLS["sam-ba"]
+    state, log = (log.with_name(f"{log.stem}-{what}.log") for what in ("state", "boot"))
     for _ in range(BOOT_TRIES):
         if runs(image, board, port):
             return
         try:
-            _run(tool, _bossac_does("--info", port), board, port, log)
+            _run(tool, _bossac_does("--info", port), board, port, state)
         except BoardRefused:
             return  # no boot loader is there: a program runs, and what it says is looked at next
-        if re.search(r"Boot Flash\s*: true", _printed(log)):
+        if re.search(r"Boot Flash\s*: true", _printed(state)):
             return
         _run(tool, _bossac_does("--boot=1", port), board, port, log)
     if not runs(image, board, port):
