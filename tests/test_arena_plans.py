@@ -68,7 +68,7 @@ def constants(program: Program) -> Iterator[str]:
     """By their digests; whole where they say which rows are made when."""
     for name, codes in program.constants.items():
         whole = np.asarray(codes).astype(np.int64)
-        said = whole.tolist() if program.tensors[name].role == Role.TABLE else ""
+        said = whole.tolist() if program.tensors[name].role == Role.TABLE and whole.size <= 64 else ""
         yield f"  {name}: {whole.size} {hashlib.sha256(whole.tobytes()).hexdigest()[:8]} {said}"
 
 
