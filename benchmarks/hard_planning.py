@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.marked import replace_between
 from tinyhil import memplan
-from tinyhil.memplan import Budget, Buffer, Problem, cp_sat, greedy_by_size
+from tinyhil.memplan import Bound, Budget, Buffer, Problem, cp_sat, greedy_by_size
 from tinyhil.memplan.account import Account
 from tinyhil.memplan.placing import make_plan
 
@@ -71,9 +71,11 @@ def write_known(known: Known) -> None:
 
 
 def solve(problem: Problem, effort: float) -> Theirs:
-    """Peak and bound that CP-SAT reaches by itself."""
+    """Peak and bound that CP-SAT reaches by itself, from the load and a greedy plan."""
     start = greedy_by_size.run(problem, Budget())
-    start = make_plan(problem, dict(start.offsets), cp_sat.NAME, bound=memplan.lower_bound(problem))
+    loads = {buffer.start: memplan.load_bytes(problem, buffer.start) for buffer in problem.buffers}
+    witness = max(loads, key=loads.__getitem__)
+    start = make_plan(problem, dict(start.offsets), cp_sat.NAME, bound=Bound(loads[witness], "load", witness))
     plan = cp_sat.improved(problem, start, Account(Budget()), effort)
     memplan.check(problem, plan)
     return Theirs(plan.peak_bytes, plan.lower_bound_bytes, effort)

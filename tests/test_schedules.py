@@ -12,7 +12,7 @@ import pytest
 from arena_machine import Arena, compiled_cases
 from kernel_cases import first_difference, run_natively, run_on_board
 
-from benchmarks.networks import NETWORKS, mobilenet_v2, squeezenet
+from benchmarks.networks import NETWORKS, Network, mobilenet_v2, squeezenet
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.codegen.arrange import arrange
@@ -31,7 +31,24 @@ from tinyhil.preference import LEAST, PREFERENCES, RAM, Wish
 from tinyhil.program import Program, walk
 from tinyhil.reference import quantize_inputs, run_reference
 
-SMALL = {"mobilenet_v2": mobilenet_v2(24, 0.35, 4, blocks=3), "squeezenet": squeezenet(35, 24, fires=2)}
+
+def excite(side: int) -> onnx.ModelProto:
+    """Blocks of MobileNetV3: the mean of a map scales the map."""
+    net = Network(side).conv(8, 3, 2).add("HardSwish")
+    for hidden, outputs, stride in ((48, 8, 1), (40, 12, 2)):
+        begin = net.last
+        net.conv(hidden).add("HardSwish").depthwise(stride).add("HardSwish")
+        planes = net.last
+        net.add("GlobalAveragePool").conv(8).relu().conv(hidden).add("HardSigmoid").add("Mul", planes).conv(outputs)
+        net = net.add("Add", begin) if stride == 1 else net
+    return net.conv(24).relu().pool("AveragePool", 2, 2).model()
+
+
+SMALL = {
+    "mobilenet_v2": mobilenet_v2(24, 0.35, 4, blocks=3),
+    "squeezenet": squeezenet(35, 24, fires=2),
+    "excite": excite(26),
+}
 
 
 def program_of(proto: onnx.ModelProto, folder: Path, default: str) -> tuple[Program, np.ndarray]:
@@ -68,8 +85,13 @@ def sizes_of(name: str, folder: Path) -> Program:
     return lower(graph, Assignment("fixed8"), Ranges(dict.fromkeys(graph.all_shapes(), (-1.0, 1.0)), {}))
 
 
-@pytest.mark.parametrize("default", ["fixed8", "int8"])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        *((name, default) for name in ("mobilenet_v2", "squeezenet") for default in ("fixed8", "int8")),
+        ("excite", "fixed8"),
+    ],
+)
 def test_every_schedule_computes_the_same(name: str, default: str, made: Callable[..., Made]) -> None:
     program, inputs, found = made(name, default)
     wanted = run_reference(program, inputs).outputs
@@ -86,9 +108,9 @@ def test_every_schedule_computes_the_same(name: str, default: str, made: Callabl
 
 
 def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], list[np.ndarray]]:
-    """The least RAM, and half the way to it."""
+    """The least RAM, and half the way to it: halos and whole maps are made twice."""
     placed, given = list[Placement](), list[np.ndarray]()
-    for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8")):
+    for name, default in (("mobilenet_v2", "fixed8"), ("squeezenet", "int8"), ("excite", "int8")):
         _, inputs, found = made(name, default, core)
         placed += [found[len(found) // 2].placed, found[-1].placed]
         given += [inputs[:1]] * 2

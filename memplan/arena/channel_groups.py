@@ -70,13 +70,13 @@ def in_groups(program: Program, part: Sequence[Stage], groups: int) -> Program:
         known = dict[str, str]()
         for stage in part:
             for name in _constants_of(stage.op) if "outputs" in stage.op.params else ():
-                own = known[name] = _free(tensors, f"{name}.group{number}")
+                own = known[name] = free_name(tensors, f"{name}.group{number}")
                 made_of, constants[own] = _share(program, name, channels, (begin, end))
                 tensors[own] = replace(made_of, name=own)
             if number and stage.op.scratch:
-                own = known[stage.op.scratch] = _free(tensors, f"{stage.op.scratch}.group{number}")
+                own = known[stage.op.scratch] = free_name(tensors, f"{stage.op.scratch}.group{number}")
                 tensors[own] = replace(program.tensors[stage.op.scratch], name=own)
-            own = known[stage.target] = _free(tensors, f"{stage.target}.group{number}")
+            own = known[stage.target] = free_name(tensors, f"{stage.target}.group{number}")
             whole = program.tensors[stage.target]
             tensors[own] = replace(whole, name=own, count=whole.count // channels * (end - begin))
             made.append(_of_group(stage.op, known, end - begin, tensors[own].count))
@@ -117,7 +117,8 @@ def _of_group(op: Op, known: dict[str, str], channels: int, count: int) -> Op:
     return replace(op, inputs=inputs, output=known[op.output], scratch=scratch, params=params)
 
 
-def _free(tensors: dict[str, Tensor], wish: str) -> str:
+def free_name(tensors: dict[str, Tensor], wish: str) -> str:
+    """The name, with as many marks as make it a new one."""
     while wish in tensors:
         wish += "'"
     return wish

@@ -281,10 +281,9 @@ class Cuts:
         dies = self._uses.get(source, (0, end))[1] < end
         around = sum(self._size(n) for n in self._around(first, end) if n not in (source if dies else "", result))
         each_call = sum(products_per_group(self.program, stage.op) for stage in part)
-        for groups in GROUPS:
-            share = shares(channels, groups)
-            if len(share) < groups:
-                break
+        for share in dict.fromkeys(tuple(shares(channels, groups)) for groups in GROUPS):
+            if len(share) < 2:
+                continue
             most, (begin, each) = 0, (share[-1][0], share[0][1])
             for at, stage in enumerate(part):
                 before = self._size(part[at - 1].target) if at else 0
@@ -299,7 +298,7 @@ class Cuts:
                 elif dies:  # all groups but the last one leave it to others
                     made = max(made, self._size(source) + made - self._size(result) // channels * each)
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
-            yield Part(around + most, (len(share) - 1) * each_call, InGroups(groups))
+            yield Part(around + most, (len(share) - 1) * each_call, InGroups(len(share)))
 
     def _size_of_scratch(self, op: Op) -> int:
         return self._size(op.scratch) if op.scratch else 0

@@ -1,4 +1,5 @@
-"""Peak against time: the schedules from layer by layer to the least RAM, halos computed again where that takes less.
+"""Peak against time: the schedules from layer by layer to the least RAM, with halos, or maps that a mean needs before
+others do, computed again where that takes less.
 
 Each is a cut of the program into single operations, loops over rows, strips of these and groups of channels
 (row_choice.py) that costs the least modelled time within a limit of bytes; planned, checked, and kept where no other
@@ -7,7 +8,7 @@ needs less of both.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tinyhil.memplan import DEFAULT, Budget
@@ -16,6 +17,7 @@ from tinyhil.memplan.arena.passes import ALL_NAMES, ROWS
 from tinyhil.memplan.arena.placement import Placement, smallest
 from tinyhil.memplan.arena.row_choice import NO_LIMIT, Cut, Cuts, cut_into
 from tinyhil.memplan.arena.row_costs import products_again, products_of
+from tinyhil.memplan.arena.two_passes import in_two_passes
 from tinyhil.program import Program
 from tinyhil.verify import checked
 
@@ -36,20 +38,17 @@ class Scheduled:
         """Of the arena."""
         return self.placed.plan.peak_bytes
 
+    def rank(self, limit_bytes: int) -> tuple[float, float]:
+        """First whatever fits, by time; then the smallest."""
+        return max(limit_bytes, self.peak_bytes), self.more_time
+
 
 def front(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> list[Scheduled]:
     """From the largest arena to the smallest, each slower than the one before."""
-    trials = _Trials(program, without, planner, budget)
-    found, limit = [trials.layers], trials.layers.peak_bytes
-    while True:
-        cut = trials.cuts.cheapest(limit)
-        if cut.needs > limit:
-            break
-        found.append(trials.planned(cut))
-        limit = int(cut.needs * (1 - STEP))
-    found.append(trials.planned(trials.cuts.cheapest(trials.cuts.least_bytes())))
+    all_trials = (_Trials(other, program, without, planner, budget) for other in _programs(program, without))
+    found = [one for trials in all_trials for one in trials.front()]
     found.sort(key=lambda one: (one.more_time, one.peak_bytes))
     best: list[Scheduled] = []
     for one in found:
@@ -67,18 +66,15 @@ def cheapest_within(
 ) -> Scheduled:
     """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the smallest
     arena that was found."""
-    trials = _Trials(program, without, planner, budget)
-    best, limit = trials.layers, limit_bytes
-    for _ in range(TRIES):
-        if best.peak_bytes <= limit_bytes:
+    best: Scheduled | None = None
+    for other in _programs(program, without):
+        more_time = products_of(other) / products_of(program) - 1
+        if best is not None and best.rank(limit_bytes) <= (limit_bytes, more_time):
             break
-        cut = trials.cuts.cheapest(limit)
-        last = cut.needs > limit
-        found = trials.planned(trials.cuts.cheapest(trials.cuts.least_bytes()) if last else cut)
-        best = min(best, found, key=lambda one: one.peak_bytes)
-        limit -= max(1, found.peak_bytes - limit_bytes)
-        if last:
-            break
+        found = _Trials(other, program, without, planner, budget).within(limit_bytes)
+        if best is None or found.rank(limit_bytes) < best.rank(limit_bytes):
+            best = found
+    assert best is not None
     return best
 
 
@@ -89,11 +85,20 @@ def least(
     return cheapest_within(program, 0, without, planner, budget)
 
 
-class _Trials:
-    """Cuts of a program as they are planned."""
+def _programs(program: Program, without: Collection[str]) -> Iterator[Program]:
+    """The program, then those in which more and more maps are made twice."""
+    yield program
+    for other in in_two_passes(program) if ROWS.name not in without else ():
+        yield checked(other, ROWS.name)
 
-    def __init__(self, program: Program, without: Collection[str], planner: str, budget: Budget | None) -> None:
-        self._program, self._planner, self._budget = program, planner, budget
+
+class _Trials:
+    """Cuts of a program as they are planned; `lowered` computes nothing twice."""
+
+    def __init__(
+        self, program: Program, lowered: Program, without: Collection[str], planner: str, budget: Budget | None
+    ) -> None:
+        self._program, self._lowered, self._planner, self._budget = program, lowered, planner, budget
         self._wanted = ALL_NAMES - frozenset(without)
         self.cuts = Cuts(program, again=True, whole=ROWS.name not in self._wanted)
         self.layers = self.planned(Cut(NO_LIMIT, 0, ()))
@@ -102,5 +107,31 @@ class _Trials:
         made = checked(cut_into(self._program, self.cuts, cut.chosen), ROWS.name)
         placed = smallest(made, self._wanted, self._planner, self._budget)
         checked_plan(placed.program, placed.plan)
-        more = products_again(placed.program, self._program)
-        return Scheduled(placed, more, cut.products / products_of(self._program))
+        products, more = products_of(self._lowered), products_again(placed.program, self._lowered)
+        return Scheduled(placed, more, (products_of(self._program) + cut.products) / products - 1)
+
+    def front(self) -> list[Scheduled]:
+        """Layer by layer, then with lower and lower limits."""
+        found, limit = [self.layers], self.layers.peak_bytes
+        while True:
+            cut = self.cuts.cheapest(limit)
+            if cut.needs > limit:
+                break
+            found.append(self.planned(cut))
+            limit = int(cut.needs * (1 - STEP))
+        return [*found, self.planned(self.cuts.cheapest(self.cuts.least_bytes()))]
+
+    def within(self, limit_bytes: int) -> Scheduled:
+        """The least time found within the limit, or the least RAM."""
+        best, limit = self.layers, limit_bytes
+        for _ in range(TRIES):
+            if best.peak_bytes <= limit_bytes:
+                break
+            cut = self.cuts.cheapest(limit)
+            last = cut.needs > limit
+            found = self.planned(self.cuts.cheapest(self.cuts.least_bytes()) if last else cut)
+            best = min(best, found, key=lambda one: one.peak_bytes)
+            limit -= max(1, found.peak_bytes - limit_bytes)
+            if last:
+                break
+        return best
