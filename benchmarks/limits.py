@@ -1,7 +1,7 @@
 """What training adds to a search under a limit of RAM, and in which order to search and train.
 
-Tables of docs/training.md (`python -m benchmarks.training ram ram_below schedules`), by `hil search` and `hil train`.
-Epochs and candidates are chosen by samples that training held back; test samples only report.
+Tables of docs/training.md (`python -m benchmarks.training ram ram_below ram_few schedules`), by `hil search` and
+`hil train`. Epochs and candidates are chosen by samples that training held back; test samples only report.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ AT_EIGHT_BITS = (
     Limited("fastgrnn_fsdd", 96, BYTES, 6),
 )
 BELOW_EIGHT_BITS = (Limited("fastgrnn_dsa19", 192, "fixed6,fixed7", 2),)
+FEW_BITS = (Limited("digits_mlp", 42, "fixed4,fixed5", 20),)
 
 
 class Unseen:
@@ -101,6 +102,11 @@ def ram() -> Iterator[Row]:
 def ram_below() -> Iterator[Row]:
     """In that arena, but in fewer bits."""
     yield from within(BELOW_EIGHT_BITS)
+
+
+def ram_few() -> Iterator[Row]:
+    """In that of four and five bits."""
+    yield from within(FEW_BITS)
 
 
 def within(limits: Iterable[Limited]) -> Iterator[Row]:

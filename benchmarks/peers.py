@@ -65,19 +65,23 @@ def _info(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
 
 @dataclass(frozen=True)
 class Network:
-    """A model with inputs it is calibrated and run on, and what the fastest peer takes on each board."""
+    """A model with inputs it is calibrated and run on, and what the fastest peer takes on each board; `wide_peers`: of
+    those with activations of 16 bits."""
 
     title: str
     model: Path
     inputs: Path
     samples: int
     peers: Mapping[str, tuple[str, float]]
+    wide_peers: Mapping[str, tuple[str, float]]
     boards: tuple[str, ...] = ARM
 
 
 CMSIS, HAND = "TFLM + CMSIS-NN int8", "hand-written C int8"
 # X-CUBE-AI 9.0 on an STM32H7A3, measured in cycles (MLPerf Tiny v1.2); the others are counted in instructions
 ST = "X-CUBE-AI int8, cycles"
+# Activations of 16 bits: the functions of CMSIS-NN alone, without an interpreter, and plain C with weights of 16 bits
+CMSIS_16, HAND_16 = "CMSIS-NN 16x8", "hand-written C int16"
 FORMATS = ("fixed8", "int8", "fixed16")
 
 
@@ -90,11 +94,14 @@ def networks(work: Path) -> Iterator[Network]:
     images = _saved(work / "images.npz", digits.reshape(-1, 1, 8, 8), labels)
     windows = _saved(work / "har.npz", np.load(source / "har_x.npy"), np.load(source / "har_y.npy").astype(np.int64))
     mlp = {"uno": (HAND, 85.1e3), "due": (CMSIS, 11.2e3), "h747": (CMSIS, 7.8e3)}
-    yield Network("MLP 64-32-10", source / "mlp.onnx", flat, 450, mlp, BOARDS)
+    mlp_16 = {"uno": (HAND_16, 179e3), "due": (HAND_16, 12.6e3), "h747": (CMSIS_16, 9.51e3)}
+    yield Network("MLP 64-32-10", source / "mlp.onnx", flat, 450, mlp, mlp_16, BOARDS)
     cnn = {"uno": (HAND, 685e3), "due": (CMSIS, 116e3), "h747": (CMSIS, 98.8e3)}
-    yield Network("CNN on 8 x 8 digits", source / "cnn.onnx", images, 450, cnn, BOARDS)
+    cnn_16 = {"uno": (HAND_16, 1.64e6), "due": (CMSIS_16, 113e3), "h747": (CMSIS_16, 99.6e3)}
+    yield Network("CNN on 8 x 8 digits", source / "cnn.onnx", images, 450, cnn, cnn_16, BOARDS)
     cell = {"uno": (HAND, 7.49e6), "due": (HAND, 1.21e6), "h747": (HAND, 1.18e6)}
-    yield Network("FastGRNN H = 32, 128 x 9", work / "fastgrnn.onnx", windows, 20, cell, BOARDS)
+    cell_16 = {"uno": (HAND_16, 14.2e6), "due": (HAND_16, 1.22e6), "h747": (HAND_16, 1.19e6)}
+    yield Network("FastGRNN H = 32, 128 x 9", work / "fastgrnn.onnx", windows, 20, cell, cell_16, BOARDS)
     with np.load(data / "small" / "kws12_mfcc_test.npz") as held:
         words = ((held["x"].astype(np.float32) - held["zero_point"]) * held["scale"]).astype(np.float32)
     with np.load(data / "small" / "cifar10_test500.npz") as held:
@@ -102,14 +109,27 @@ def networks(work: Path) -> Iterator[Network]:
     noise = np.random.default_rng(1)  # costs do not depend on the inputs
     keywords = {"due": (CMSIS, 10.5e6), "h747": (CMSIS, 7.65e6)}
     objects = {"due": (CMSIS, 41.9e6), "h747": (CMSIS, 30.0e6)}
-    for title, name, x, peers in (
-        ("DS-CNN (keywords)", "kws_dscnn", words.reshape(-1, 1, 49, 10), keywords),
-        ("ResNet-8 (CIFAR-10)", "ic_resnet8", pictures, objects),
-        ("MobileNetV1 .25 (person)", "vww_mobilenetv1_025_96", noise.random((40, 3, 96, 96)), {"h747": (ST, 6.67e6)}),
-        ("autoencoder (machine sounds)", "ad_autoencoder", noise.normal(-10, 3, (40, 640)), {"h747": (ST, 0.343e6)}),
+    for title, name, x, peers, wide in (
+        ("DS-CNN (keywords)", "kws_dscnn", words.reshape(-1, 1, 49, 10), keywords, (18.6e6, 9.96e6)),
+        ("ResNet-8 (CIFAR-10)", "ic_resnet8", pictures, objects, (40.2e6, 32e6)),
+        (
+            "MobileNetV1 .25 (person)",
+            "vww_mobilenetv1_025_96",
+            noise.random((40, 3, 96, 96)),
+            {"h747": (ST, 6.67e6)},
+            (None, 31.5e6),
+        ),
+        (
+            "autoencoder (machine sounds)",
+            "ad_autoencoder",
+            noise.normal(-10, 3, (40, 640)),
+            {"h747": (ST, 0.343e6)},
+            (1.41e6, 0.738e6),
+        ),
     ):
+        of_16 = {board: (CMSIS_16, cost) for board, cost in zip(ARM, wide, strict=True) if cost}
         inputs = _saved(work / f"{name}.npz", x[:40].astype(np.float32))
-        yield Network(title, data / "models" / f"mlperftiny_{name}.onnx", inputs, 2, peers)
+        yield Network(title, data / "models" / f"mlperftiny_{name}.onnx", inputs, 2, peers, of_16)
 
 
 def _saved(path: Path, x: np.ndarray, y: np.ndarray | None = None) -> Path:
@@ -128,7 +148,9 @@ def main() -> None:
             for board in network.boards:
                 costs = {fmt: _costs(_record(network, board, fmt, boards, work)) for fmt in FORMATS}
                 peer, cost = network.peers.get(board, (None, None))
-                rows.append({"network": network.title, "board": board, "formats": costs, "peer": peer, "cost": cost})
+                wide, wide_cost = network.wide_peers.get(board, (None, None))
+                beside = {"peer": peer, "cost": cost, "wide_peer": wide, "wide_cost": wide_cost}
+                rows.append({"network": network.title, "board": board, "formats": costs, **beside})
                 print(rows[-1], flush=True)
     write("networks", measured_at, rows)
 

@@ -121,6 +121,7 @@ def halves() -> Iterator[Row]:
 TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "ram": limits.ram,
     "ram_below": limits.ram_below,
+    "ram_few": limits.ram_few,
     "schedules": limits.schedules,
     "qnn": qnn.mnist,
     "qnn_cifar": qnn.cifar,

@@ -27,12 +27,10 @@ from tinyhil.harness.zoo import find_model
 FORMAT, SAMPLES = "fixed8", 10
 MODELS = {
     "digits_mlp": ("uno", "due"),
-    "digits_cnn": ("uno", "due"),
+    "digits_cnn": ("due",),
     "lenet5_mnist": ("due",),
-    "fastgrnn_mnist10": ("uno", "due"),
-    "fastgrnn_har": ("uno", "due"),
-    "fastgrnn_dsa19": ("due",),
-    "protonn_mnist10": ("uno", "due"),
+    "fastgrnn_mnist10": ("due",),
+    "fastgrnn_har": ("due",),
     "fastgrnn_fsdd": ("due",),
 }
 

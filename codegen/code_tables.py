@@ -50,6 +50,7 @@ class Tables:
         return replace(program, tensors=tensors, constants=constants, body=body)
 
     def changed(self, body: tuple[Op | Loop, ...]) -> tuple[Op | Loop, ...]:
+        """`body` with look-ups where tables can take the place of functions."""
         return tuple(
             replace(item, body=self.changed(item.body)) if isinstance(item, Loop) else self._looked_up(item)
             for item in body

@@ -60,7 +60,7 @@ def test_all_kernels_make_the_same_code(model: str, format_: str, board: str, tm
         )
         (sources / own / name).write_text(text.replace("hil::", f"{own}::"))
     text = re.sub(
-        rf'(#include "{own}/\w+\.hpp"\n)+',
+        rf'(?:#include "{own}/\w+\.hpp"\n|#ifndef __AVR__\n|#endif\n(?=#include))+',
         f'#include "{own}/{ALL}"\n#include "{own}/convert.hpp"\n',
         source.read_text(),
     )

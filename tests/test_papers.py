@@ -123,12 +123,12 @@ def test_the_network_of_alexnets_kind_is_the_file_that_was_measured() -> None:
             raise
         pytest.skip(str(error))
     assert found.y_test is not None
-    x, y = found.x_test[:200], found.y_test[:200]
+    x, y = found.x_test[:100], found.y_test[:100]
     session = onnxruntime.InferenceSession(str(ALEXNET))
     theirs = np.concatenate([session.run(None, {"x": one[None]})[0] for one in x])
     assert np.abs(evaluate(opened.model.graph, x).reshape(len(x), -1) - theirs).max() < 1e-3
     row = record.rows_of(record.read("embedded"))["trained/alexnet_cifar"]
-    assert float((theirs.argmax(1) == y).mean()) == pytest.approx(row["correct"] / row["samples"], abs=0.09)
+    assert float((theirs.argmax(1) == y).mean()) == pytest.approx(row["correct"] / row["samples"], abs=0.13)
     assert row["correct"] > 0.7 * row["samples"]
 
 

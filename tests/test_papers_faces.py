@@ -60,7 +60,9 @@ def test_heads_that_are_right_find_nearly_all_faces() -> None:
         output[order[nearest, 0]] = 5
         output[order[nearest, 1:]] = anchors.encode(faces, at[nearest])
     count = sum(len(photos.faces(index)) for index in chosen)
-    weights = sum(array.size for array in networks.weights().values())
-    assert all(said in PAPER.body({}) for said in (f"({len(chosen)}, {count} faces)", f"{weights:,} weights"))
+    of = photos.about()
+    assert of["photos"] == len(chosen) + len(photos.to_train())
+    assert (of["tested"], of["tested_faces"]) == (len(chosen), count)
+    assert f"({len(chosen)}, {count} faces)" in PAPER.body({"float": {"photos": 0, "ap": 0, "of": of}})
     assert scores.precision(outputs, chosen) > 90
     assert scores.decisions(networks.graph(), outputs).sum(1).max() > 20

@@ -10,7 +10,10 @@ from tools.measured import read
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "measured" / "peers.md"
 BEGIN, END = "<!-- networks: begin -->", "<!-- networks: end -->"
-HEAD = ("network", "board", "fixed8", "int8", "fixed16", "int8 / fixed8", "fastest peer", "won", "RAM B", "flash B")
+HEAD = (
+    "network", "board", "fixed8", "int8", "fixed16", "int8 / fixed8", "fastest peer", "won", "fastest of 16 bits",
+    "RAM B", "flash B",
+)  # fmt: skip
 IN_CYCLES = "cycles"  # in the name of a peer that was measured so
 Row = Mapping[str, Any]
 
@@ -29,8 +32,9 @@ def _line(row: Row) -> str:
     ratio = f"{other / costs['fixed8']:.2f}" if other and costs["fixed8"] else ""
     cells = [_short(costs[fmt]) for fmt in ("fixed8", "int8", "fixed16")]
     beside = "none measured" if row["peer"] is None else f"{_short(row['cost'])} ({row['peer']})"
+    wide = "none measured" if row["wide_peer"] is None else f"{_short(row['wide_cost'])} ({row['wide_peer']})"
     sizes = [f"{first[key]:,}" for key in ("ram_bytes", "flash_bytes")]
-    return "| " + " | ".join([row["network"], row["board"], *cells, ratio, beside, _won(row), *sizes]) + " |"
+    return "| " + " | ".join([row["network"], row["board"], *cells, ratio, beside, _won(row), wide, *sizes]) + " |"
 
 
 def _won(row: Row) -> str:

@@ -13,6 +13,7 @@
 #include "firmware/kernels/common/dense.hpp"
 #ifndef __AVR__
 #include "firmware/kernels/arm/dense_blocks.hpp"
+#include "firmware/kernels/arm/pair_blocks.hpp"
 #include "firmware/kernels/arm/rescaled.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"

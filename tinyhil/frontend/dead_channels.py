@@ -3,7 +3,10 @@
 Every channel has an interval that follows from the weights alone: inputs may be anything up to LARGEST in magnitude. A
 channel whose interval is narrower than half a unit of float32 is constant: its weights are zero, or vanish beside its
 bias, or a Relu never opens. A layer that mixes channels takes a constant one into its bias and drops the column; the
-channel is then computed by nobody. Outermost level only; quantized models are left as they are.
+channel is then computed by nobody. A constant before a padded depthwise layer is none behind it, unless it is 0: at the
+borders the window sees less of it. In MobileNetV1 0.25 for visual wake words that keeps 73 channels, 196k of 3.93M
+products; to leave them out, too, the layer behind would need a bias of its own for every pixel, 11.7 kB of flash.
+Outermost level only; quantized models are left as they are.
 """
 
 from __future__ import annotations

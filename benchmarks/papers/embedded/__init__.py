@@ -61,21 +61,21 @@ NETWORKS = {
     "alexnet_cifar": Network("AlexNet's kind, CIFAR-10", str(ALEXNET), "cifar10", 1000, 2000, ("0.99",)),
     "resnet20_cifar": Network("ResNet-20, CIFAR-10", "resnet20_cifar", "cifar10", 256, 500, ("0.99",)),
 }
-QUICK, QUICK_TESTED = ("lenet5_mnist", "alexnet_cifar"), 64
+QUICK, QUICK_SAMPLES = ("lenet5_mnist", "alexnet_cifar"), 64
 
 
 def cells() -> Iterator[Cell]:
     yield Cell("trained/alexnet_cifar", partial(_trained, "alexnet_cifar"))
     for name, network in NETWORKS.items():
         for bits in BITS:
-            yield Cell(f"scaling/{name}/{bits}", partial(_scaling, name, bits, network.tested))
+            yield Cell(f"scaling/{name}/{bits}", partial(_scaling, name, bits, network.tested, network.searched))
         for tolerance in network.tolerances:
             yield Cell(f"widths/{name}/{tolerance}", partial(_widths, name, tolerance))
 
 
 def quick() -> Iterator[Cell]:
     for name in QUICK:
-        yield Cell(f"quick scaling/{name}/4", partial(_scaling, name, 4, QUICK_TESTED))
+        yield Cell(f"quick scaling/{name}/4", partial(_scaling, name, 4, QUICK_SAMPLES, QUICK_SAMPLES))
 
 
 @cache
@@ -91,15 +91,15 @@ def _tested(name: str, samples: int) -> Evaluator:
 
 
 @cache
-def _searched(name: str) -> Evaluator:
+def _searched(name: str, samples: int) -> Evaluator:
     """On samples by which everything is chosen, none of those tested on."""
     network = NETWORKS[name]
     found = data.load(network.dataset)
     assert found.y_train is not None
     assert found.y_test is not None
-    more = slice(network.tested, network.tested + max(0, network.searched - len(found.x_train)))
-    x = np.concatenate([found.x_train[: network.searched], found.x_test[more]])
-    y = np.concatenate([found.y_train[: network.searched], found.y_test[more]])
+    more = slice(network.tested, network.tested + max(0, samples - len(found.x_train)))
+    x = np.concatenate([found.x_train[:samples], found.x_test[more]])
+    y = np.concatenate([found.y_train[:samples], found.y_test[more]])
     return _evaluator(_opened(name).model.graph, x, y)
 
 
@@ -121,7 +121,7 @@ def _accuracy(evaluator: Evaluator, name: str, assignment: Assignment) -> float:
     return score.correct / score.samples
 
 
-def _scaling(name: str, bits: int, tested: int) -> Row:
+def _scaling(name: str, bits: int, tested: int, searched: int) -> Row:
     """Accuracy of `bits` everywhere: a power of two for each tensor, and one for all of them; each the best of several
     on samples not tested on, which cut off ever more of the largest values."""
     exponents = _exponents(name, f"fixed{bits}")
@@ -137,7 +137,7 @@ def _scaling(name: str, bits: int, tested: int) -> Row:
     found: Row = {"samples": tested, "float": evaluator.examples.float_accuracy}
     for kind, offsets in tried.items():
         moved = [Assignment(f"fixed{bits}", offsets=each) for each in offsets]
-        shares = [_accuracy(_searched(name), name, each) for each in moved]
+        shares = [_accuracy(_searched(name, searched), name, each) for each in moved]
         finer = shares.index(max(shares))
         found[kind] = _accuracy(evaluator, name, moved[finer])
         found[f"{kind} finer"] = finer
@@ -157,7 +157,7 @@ def _greedy(name: str, tolerance: float) -> Assignment:
     """What the method itself ends with, on samples not tested on."""
     opened = _opened(name)
     space = make_space(opened.model.graph, opened.required_ranges(None), WIDTHS)
-    problem = SearchProblem(space, Memory(space, place), _searched(name), UNLIMITED)
+    problem = SearchProblem(space, Memory(space, place), _searched(name, NETWORKS[name].searched), UNLIMITED)
     return space.assignment(search(Layerwise(tolerance), problem).best.candidate)
 
 

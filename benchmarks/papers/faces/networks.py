@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,9 +27,11 @@ from tinyhil.search.evaluator import Evaluator, make_examples
 from tinyhil.search.memory import Memory
 from tinyhil.search.search_loop import Budget, search
 from tinyhil.search.search_problem import SearchProblem, Strategy
-from tinyhil.search.space import make_space
+from tinyhil.search.space import INPUT, Candidate, Space, make_space
+from tools import measured
 
 FILE = Path(__file__).with_name("faces.onnx")
+TRAINING = "papers/faces_training"  # of results/: what train.py did
 CALIBRATING, SEARCHED = slice(0, 16), slice(16, 40)  # of the photos that taught
 EVALUATIONS = 500  # HAUNTER ends long before; Shiftry tries each of a hundred values alone
 Formats = tuple[str, ...]
@@ -43,6 +47,18 @@ def saved(model: onnx.ModelProto) -> Path:
     path = Path(tempfile.mkdtemp(prefix="faces-")) / "faces.onnx"
     onnx.save(model, path)
     return path
+
+
+def sha256() -> str:
+    return hashlib.sha256(FILE.read_bytes()).hexdigest()
+
+
+def training() -> dict[str, Any] | None:
+    """How the weights came about; None if the record is of others, or there is none."""
+    if not (measured.RESULTS / f"{TRAINING}.json").is_file():
+        return None
+    found: dict[str, Any] = measured.read(TRAINING)
+    return found if found["sha256"] == sha256() else None
 
 
 @cache
@@ -81,9 +97,16 @@ def _apart(program: Program) -> Placement:
 
 def searched(strategy: Strategy, offered: Formats, limit: int) -> Assignment:
     """The formats that keep most of the float model's decisions on photos that taught, in `limit` bytes as MinUn
-    plans."""
+    plans; those that the photo takes beyond a byte per pixel are among them."""
     space = make_space(graph(), ranges(), offered)
     x = given(photos.to_train()[SEARCHED])
     evaluator = Evaluator(host_engine.engine(), make_examples(graph(), x, None, scores.decisions))
-    problem = SearchProblem(space, Memory(space, _apart), evaluator, limit)
+    problem = SearchProblem(space, Memory(space, _apart), evaluator, limit, beside=_wider_input(space))
     return space.assignment(search(strategy, problem, budget=Budget(evaluations=EVALUATIONS)).best.candidate)
+
+
+def _wider_input(space: Space) -> Callable[[Candidate], int]:
+    """Bytes of the photo beyond those of a camera, one per pixel."""
+    (photo,) = (number for number, group in enumerate(space.groups) if group.role == INPUT)
+    group = space.groups[photo]
+    return lambda candidate: group.elements * (group.stored_bits(candidate[photo]) // 8 - 1)

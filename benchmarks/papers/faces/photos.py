@@ -52,3 +52,12 @@ def faces(index: int) -> np.ndarray:
     """(faces, left + top + right + bottom) in pixels."""
     boxes = _arrays()["boxes"]
     return boxes[boxes[:, 0] == index, 1:5].astype(np.float64)
+
+
+def about() -> dict[str, float]:
+    """Photos and faces, how wide half of these are at most, and how many of both are for testing."""
+    known = {index: faces(index) for index in range(_count())}
+    widths = np.concatenate([boxes[:, 2] - boxes[:, 0] for boxes in known.values()])
+    tested = held_out()
+    counts = {"photos": len(known), "faces": len(widths), "median_width": round(float(np.median(widths)), 1)}
+    return {**counts, "tested": len(tested), "tested_faces": sum(len(known[index]) for index in tested)}

@@ -2,14 +2,16 @@
 
     python -m benchmarks.papers.faces.train STEPS CHECKPOINT
 
-Writes a mean of the weights over the last steps; nothing is selected by looking at held-out photos. A run that was
-killed goes on behind its last checkpoint. 1,000 steps take two and a half minutes of one processor. Needs torch.
+From a clean tree. Writes a mean of the weights over the last steps, and what was done to results/papers/; nothing is
+selected by looking at held-out photos. A run that was killed goes on behind its last checkpoint. 1,000 steps take two
+and a half minutes of one processor. Needs torch.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ import torch
 from torch.nn import functional
 
 from benchmarks.papers.detection import overlaps
-from benchmarks.papers.faces import anchors, photos, write
+from benchmarks.papers.faces import anchors, networks, photos, write
 from benchmarks.papers.faces.net import Detector
-from benchmarks.papers.faces.networks import FILE
+from tinyhil.errors import HilError
+from tools import measured
 
 CROP = (160, 192)  # height and width of what one step sees of a photo
 AROUND_A_FACE = 0.7  # of the crops
@@ -103,20 +106,20 @@ class Training:
     def __init__(self, path: Path) -> None:
         torch.set_num_threads(1)
         torch.manual_seed(0)
-        self.net, self.step = Detector(), 0
+        self.net, self.step, self.processor_s = Detector(), 0, 0.0
         self.mean = copy.deepcopy(self.net)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), PEAK_RATE, weight_decay=WEIGHT_DECAY)
         self._path = path
         self._parts: dict[str, Any] = {"net": self.net, "mean": self.mean, "optimizer": self.optimizer}
         if path.exists():
             found = torch.load(path)
-            self.step = found["step"]
+            self.step, self.processor_s = found["step"], found["processor_s"]
             for name, part in self._parts.items():
                 part.load_state_dict(found[name])
 
     def save(self) -> None:
         states = {name: part.state_dict() for name, part in self._parts.items()}
-        torch.save({**states, "step": self.step}, self._path)
+        torch.save({**states, "step": self.step, "processor_s": self.processor_s}, self._path)
 
     def advance(self, given: Batch, rate: float) -> float:
         """One step; its loss."""
@@ -137,15 +140,30 @@ class Training:
 
 
 def train(steps: int, path: Path) -> None:
+    source = measured.provenance()
     data = [(torch.tensor(photos.inputs([index])[0]), photos.faces(index)) for index in photos.to_train()]
     training, losses = Training(path), []
     while training.step < steps:
+        begin = time.process_time()
         rate = PEAK_RATE * min(1.0, (training.step + 1) / WARM_UP, 1.02 - training.step / steps)
         losses.append(training.advance(batch(data, np.random.default_rng(training.step)), rate))
+        training.processor_s += time.process_time() - begin
         if training.step % EVERY == 0 or training.step == steps:
             print(f"step {training.step}: {np.mean(losses[-EVERY:]):.3f}", flush=True)
             training.save()
-    onnx.save(write.detector(weights(training.mean.eval()), photos.HEIGHT, photos.WIDTH), FILE)
+    onnx.save(write.detector(weights(training.mean.eval()), photos.HEIGHT, photos.WIDTH), networks.FILE)
+    measured.write(networks.TRAINING, source, _record(training))
+
+
+def _record(training: Training) -> dict[str, Any]:
+    """What the page says of these weights."""
+    return {
+        "steps": training.step,
+        "crops": BATCH,
+        "crop": CROP,
+        "processor_s": round(training.processor_s),
+        "sha256": networks.sha256(),
+    }
 
 
 def weights(net: Any) -> dict[str, np.ndarray]:
@@ -165,4 +183,7 @@ def weights(net: Any) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    train(int(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        train(int(sys.argv[1]), Path(sys.argv[2]))
+    except HilError as error:
+        sys.exit(f"train: {error}")

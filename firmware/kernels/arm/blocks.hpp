@@ -19,8 +19,6 @@ inline Blocks<typename Fixed<Bits>::Code, Rows, Step> blocks(const Fixed<Bits> *
 // number counts for both rows, and the sum of the first alone tells them apart: its weights are what the extended lower bytes
 // are. No weight is -128, and sums have at most 24 bits (codegen/arrange.py).
 constexpr Size in_pairs = 0;
-// As a step: one element, whose products are left out where it is 0 (Cortex-M3; codegen/arrange.py).
-constexpr Size unless_zero = ~Size(0);
 // As a step: elements in turn, in parts whose products have a sum of 32 bits; before each a number, how many pairs of elements.
 constexpr Size in_parts = ~Size(1);
 
@@ -231,12 +229,13 @@ struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
     template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *words, Size inner) {
         static_assert(!Twice, "this core needs no sum twice");
-        const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4);
+        const int8_t *x = reinterpret_cast<const int8_t *>(words), *const end = x + 2 * rounded_up(inner, 4), *at = w;
+        w += 4 * rounded_up(inner, 4);
         while (x != end) {
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
-            Element<Step>::add(sums, w, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
+            Element<Step>::add(sums, at, x);
         }
     }
 };

@@ -136,21 +136,21 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
 #define HIL_SUMS_2 [a] "+r"(s.of[0]), [b] "+r"(s.of[1])
 #define HIL_SUMS_4 HIL_SUMS_2, [c] "+r"(s.of[2]), [d] "+r"(s.of[3])
 #define HIL_SUMS_8 HIL_SUMS_4, [e] "+r"(s.of[4]), [f] "+r"(s.of[5]), [g] "+r"(s.of[6]), [h] "+r"(s.of[7])
-#define HIL_ADD_ELEMENTS(name, rows, step, element) \
+#define HIL_ADD_ELEMENTS(name, rows, sums, step, element) \
     __attribute__((always_inline)) inline void name(Column<rows> &s, const int8_t *&w, const int8_t *x, Size count) { \
         int32_t value, factor; \
         const int8_t *const end = x + (count & ~Size(3)); \
         if (x != end) { \
-            asm(HIL_LOOP(step) : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : [end] "r"(end) \
+            asm(HIL_LOOP(step) : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : [end] "r"(end) \
                 : "cc", "memory"); \
         } \
         for (count &= 3; count > 0; --count) { \
-            asm(step : HIL_SUMS_##rows, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "memory"); \
+            asm(step : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "memory"); \
         } \
     }
-HIL_ADD_ELEMENTS(add_elements, 8, HIL_EIGHT_ROWS, "=&r")
-HIL_ADD_ELEMENTS(add_elements, 4, HIL_FOUR_ROWS, "=&r")
-HIL_ADD_ELEMENTS(add_elements, 2, HIL_TWO_ROWS, "=&r")
+HIL_ADD_ELEMENTS(add_elements, 8, HIL_SUMS_8, HIL_EIGHT_ROWS, "=&r")
+HIL_ADD_ELEMENTS(add_elements, 4, HIL_SUMS_4, HIL_FOUR_ROWS, "=&r")
+HIL_ADD_ELEMENTS(add_elements, 2, HIL_SUMS_2, HIL_TWO_ROWS, "=&r")
 // The same, but an element that is 0 costs 3 instructions, every other one 2 more
 #define HIL_ROW_BEHIND(sum, bytes) \
     "ldrsb %[factor], [%[w], #-" bytes "]\n" \
@@ -158,8 +158,8 @@ HIL_ADD_ELEMENTS(add_elements, 2, HIL_TWO_ROWS, "=&r")
 #define HIL_UNLESS_ZERO(bytes, rows) "ldrsb %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\ncbz %[x], 2f\n" rows "2:\n"
 #define HIL_LAST_FOUR(a, b, c, d) HIL_ROW_BEHIND(a, "4") HIL_ROW_BEHIND(b, "3") HIL_ROW_BEHIND(c, "2") HIL_ROW_BEHIND(d, "1")
 #define HIL_FIRST_FOUR HIL_ROW_BEHIND("a", "8") HIL_ROW_BEHIND("b", "7") HIL_ROW_BEHIND("c", "6") HIL_ROW_BEHIND("d", "5")
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_UNLESS_ZERO("8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h")), "=&l")
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_UNLESS_ZERO("4", HIL_LAST_FOUR("a", "b", "c", "d")), "=&l")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_ZERO("8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h")), "=&l")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_ZERO("4", HIL_LAST_FOUR("a", "b", "c", "d")), "=&l")
 #undef HIL_NEXT_ROW
 #undef HIL_TWO_ROWS
 #undef HIL_FOUR_ROWS

@@ -77,6 +77,49 @@ inline const X *element_at(const X *x, const RowWindow &l, Pixel p) {
     return x + p.y * l.window.stride_y % l.x_ring * l.x_row + p.column * l.window.stride_x;
 }
 
+// `use(word)` for every stretch of a pixel's window of three columns, where its right neighbour's is one element on: a word of four
+// has both. False, and nothing is used, where they are not such windows or reach over an edge.
+template <class Use>
+__attribute__((always_inline)) inline bool each_word_of_neighbours(const int8_t *x, const RowWindow &l, Pixel a, Pixel b, Use use) {
+    const Window &w = l.window;
+    const Position column = origin(a.column, 1, w.pad_x), y = origin(a.y, w.stride_y, w.pad_y);
+    const bool is_known = w.stride_x == 1 && w.dilation_x == 1 && w.dilation_y == 1;
+    const bool are_neighbours = a.y == b.y && a.column + 1 == b.column;
+    const bool is_within = column >= 0 && column + 3 < static_cast<Position>(w.width) && y >= 0 &&
+                           y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height);
+    if (!is_known || !are_neighbours || !is_within) return false;
+    for (Size k = 0; k < w.kernel_y; ++k) {
+        const int8_t *at = x + (static_cast<Size>(y) + k) % l.x_ring * l.x_row + column;
+#pragma GCC unroll 2
+        for (Size c = w.channels; c > 0; --c, at += l.x_plane) use(word_at(at));
+    }
+    return true;
+}
+// Two such windows one after another, as copy_words writes them, and element by element in turn; elements of 16 bits have no such words
+__attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *first, int8_t *second, const int8_t *x, const RowWindow &l, Pixel a,
+                                                               Pixel b) {
+    return each_word_of_neighbours(x, l, a, b, [&](uint32_t word) {
+        const uint32_t next = word >> 8;
+        __builtin_memcpy(first, &word, 4);
+        __builtin_memcpy(second, &next, 4);
+        first += 3;
+        second += 3;
+    });
+}
+__attribute__((noinline, noclone)) inline bool copy_neighbours_in_turn(int8_t *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+    return each_word_of_neighbours(x, l, a, b, [&](uint32_t word) {
+        for (Size n = 0; n < 3; ++n, word >>= 8, to += 2) __builtin_memcpy(to, &word, 2);
+    });
+}
+template <class E, class X>
+inline bool copy_neighbours(E *, E *, const X *, const RowWindow &, Pixel, Pixel) {
+    return false;
+}
+template <class E, class X>
+inline bool copy_neighbours_in_turn(E *, const X *, const RowWindow &, Pixel, Pixel) {
+    return false;
+}
+
 // Four elements of two patches as halfwords, in the order in which weights are split: bytes (0, 2) and (1, 3), others as they are
 template <class W>
 struct InTurn;
@@ -139,8 +182,10 @@ struct HalfwordPatches {
         X *const first = reinterpret_cast<X *>(to + inner), *const second = first + inner + 4;
         __builtin_memset(first + inner - 4, 0, 4 * sizeof(X));
         __builtin_memset(second + inner - 4, 0, 4 * sizeof(X));
-        copy_window<1>(first, x, l, a, pad);
-        copy_window<1>(second, x, l, b, pad);
+        if (w.kernel_x != 3 || !copy_neighbours(first, second, x, l, a, b)) {
+            copy_window<1>(first, x, l, a, pad);
+            copy_window<1>(second, x, l, b, pad);
+        }
         expand(to, first, second, inner);
     }
 };
@@ -159,6 +204,7 @@ struct ElementPatches {
     static void fill(uint32_t *words, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
         E *const to = reinterpret_cast<E *>(words);
         if (is_pointwise(l.window)) return columns(to, element_at(x, l, a), element_at(x, l, b), l.window.channels, l.x_plane);
+        if (l.window.kernel_x == 3 && copy_neighbours_in_turn(to, x, l, a, b)) return;
         copy_window<2>(to, x, l, a, pad);
         copy_window<2>(to + 1, x, l, b, pad);
     }

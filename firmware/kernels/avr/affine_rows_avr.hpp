@@ -45,7 +45,7 @@ inline bool near_byte(int8_t &byte, uint8_t &clips, __int24 sum, uint32_t near, 
 
 }  // namespace portable
 
-// The routine behind near_rows: sums from r2, r6, r10 and r14 on to bytes in r5, r9, r13 and r17, near multipliers at Z, the
+// The routine behind round_near_rows: sums from r2, r6, r10 and r14 on to bytes in r5, r9, r13 and r17, near multipliers at Z, the
 // start in r24 to r26. r27: the lift in bits 0 and 1, whether bytes that were clipped to the greatest (bit 2) and to the least
 // (bit 3) are counted; bits 4 to 7 are set for what is not decided. 56 cycles per sum.
 #define HIL_PRODUCT(a, b) "mul " a "," b "\nadd r22,r0\nadc r23,r1\nadc r21,r17\n"

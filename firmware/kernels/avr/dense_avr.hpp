@@ -14,8 +14,6 @@ struct Blocks {
 };
 template <Size Rows, Size Step, class T>
 inline Blocks<T, Rows, Step> blocks(const T *p) { return {p}; }
-// In the place of `Step`: one element, whose products are left out where it is 0, or -128, which is subtracted from all.
-constexpr Size unless_zero = 0, unless_least = 0xFF;
 
 namespace portable {
 

@@ -1,0 +1,77 @@
+"""Planes or channels innermost: what a depthwise layer and the pointwise layer behind it take in either layout.
+
+    python -m benchmarks.layout [--board due --board h747]
+
+Modelled cycles of Cortex-M in fixed8, a Markdown table for docs/measured/peers.md: the depthwise kernel over planes
+that networks run, a prototype with channels innermost (layout.cpp; its results are compared with the kernel's), and
+what is copied of all pixels before a pointwise layer multiplies. Products are the same in either layout and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import serial
+
+from tinyhil.harness.boards import simulated
+from tinyhil.harness.boards.connection import Session
+from tinyhil.harness.build.compile import build
+from tinyhil.harness.build.pipeline import project_sources
+from tinyhil.harness.build.toolchain import default_cache_dir
+from tinyhil.harness.config import BoardSpec, load_boards
+
+PROGRAM = Path(__file__).with_name("layout.cpp")
+REPLACED = ("firmware/main.cpp", "firmware/wire/session.cpp")
+MODEL = "#pragma once\nnamespace model { constexpr bool streamed = false; }\n"
+BOARDS = ("due", "h747")
+DEADLINE_S = 300.0
+# channels, height, width, stride: DS-CNN, and four of MobileNetV1 0.25 on 96 x 96
+SHAPES = ((64, 25, 5, 1), (8, 48, 48, 1), (16, 32, 32, 2), (32, 24, 24, 1), (64, 12, 12, 1))
+NUMBERS = 5  # differences, then cycles: depthwise and copies, in planes and with channels innermost
+
+
+def measured(board: BoardSpec) -> np.ndarray:
+    """Cycles (shapes, 4): depthwise in planes, innermost, copies in planes, innermost; SystemExit if results differ."""
+    sources = {name: text for name, text in project_sources([board]).items() if name not in REPLACED}
+    calls = "\n".join(f"        measure({', '.join(map(str, shape))});" for shape in SHAPES)
+    main = PROGRAM.read_text().replace("        HIL_SHAPES", calls)
+    image = build(
+        sources | {"model/model.hpp": MODEL, "model/model.cpp": "", "firmware/main.cpp": main}, board,
+        cache_dir=default_cache_dir(), log=lambda _: None,
+    )  # fmt: skip
+    logs = image.project_dir / "logs"
+    logs.mkdir(exist_ok=True)
+    count, data, deadline = 4 * NUMBERS * len(SHAPES), b"", time.monotonic() + DEADLINE_S
+    with (
+        simulated.connect(board, Session(image.load_path, logs)) as device,
+        serial.serial_for_url(device.port, board.baud, timeout=0.2) as port,
+    ):
+        while len(data) < count and time.monotonic() < deadline:
+            if not data:
+                port.write(b"!")
+            data += port.read(count - len(data))
+    found = np.frombuffer(data, "<u4").reshape(len(SHAPES), NUMBERS)
+    if found[:, 0].any():
+        raise SystemExit(f"{board.name}: results of the two layouts differ: {found[:, 0].tolist()}")
+    return found[:, 1:].astype(np.int64)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--board", action="append", choices=BOARDS)
+    args = parser.parse_args()
+    print("| channels, plane, stride | board | depthwise: planes | innermost | copies: planes | innermost | both: planes | innermost |")  # fmt: skip # noqa: E501
+    print("|---|---|---|---|---|---|---|---|")
+    for name in args.board or BOARDS:
+        rows = measured(load_boards().board(name))
+        for (channels, height, width, stride), row in zip(SHAPES, rows.tolist(), strict=True):
+            cells = [*row, row[0] + row[2], row[1] + row[3]]
+            shape = f"{channels}, {height} x {width}, {stride}"
+            print(f"| {shape} | {name} | {' | '.join(f'{cell:,}' for cell in cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
