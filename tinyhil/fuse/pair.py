@@ -1,9 +1,9 @@
 """Two products with constant weights and their Add -> LayerPair: both in one exact sum, one rounding instead of two.
 
 What recurrent cells do with input and state. The sum of the products whose unit is the coarser one is moved left to
-the unit of the other's, so the units must not lie far apart. Operands that would die before the other product is made must not be larger than the
-result that is saved. Only one of the two may have a bias. Layers that become
-index lists (tinyhil/fuse/sparse.py) stay as they are.
+the unit of the other's, so the units must not lie far apart. Operands that would die before the other product is made
+must not be larger than the result that is saved. Only one of the two may have a bias. Layers that become index lists
+(tinyhil/fuse/sparse.py) stay as they are.
 """
 
 from __future__ import annotations
