@@ -95,7 +95,7 @@ __attribute__((always_inline)) inline bool each_word_of_neighbours(const int8_t 
     const bool is_known = w.stride_x == 1 && w.dilation_x == 1 && w.dilation_y == 1;
     const bool are_neighbours = a.y == b.y && a.column + 1 == b.column;
     const bool is_within = column >= 0 && column + 3 < static_cast<Position>(w.width) && y >= 0 &&
-                           y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height);
+        y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height);
     if (!is_known || !are_neighbours || !is_within) return false;
     for (Size k = 0; k < w.kernel_y; ++k) {
         const int8_t *at = x + (static_cast<Size>(y) + k) % l.x_ring * l.x_row + column;
@@ -105,8 +105,9 @@ __attribute__((always_inline)) inline bool each_word_of_neighbours(const int8_t 
     return true;
 }
 // Two such windows one after another, as copy_words writes them, and element by element in turn; elements of 16 bits have no such words
-__attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *first, int8_t *second, const int8_t *x, const RowWindow &l, Pixel a,
+__attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *to, int8_t *beside, const int8_t *x, const RowWindow &l, Pixel a,
                                                                Pixel b) {
+    int8_t *first = to, *second = beside;
     return each_word_of_neighbours(x, l, a, b, [&](uint32_t word) {
         const uint32_t next = word >> 8;
         __builtin_memcpy(first, &word, 4);
