@@ -77,12 +77,12 @@ def placed(found: Placement) -> Iterator[str]:
     yield from constants(found.program)
     for buffer in found.problem.buffers:
         usual = (buffer.alignment, buffer.gaps, buffer.offset, buffer.region) == (1, (), None, None)
-        kept = "" if usual else f": {buffer}"
-        yield f"  {buffer.name}: {buffer.size_bytes} B from {buffer.start} to {buffer.end}{kept}"
+        special = "" if usual else f": {buffer}"
+        yield f"  {buffer.name}: {buffer.size_bytes} B from {buffer.start} to {buffer.end}{special}"
     yield from (f"  {alias}" for alias in found.problem.aliases)
 
 
-def told(program: Program) -> Iterator[str]:
+def described(program: Program) -> Iterator[str]:
     plain = problem_of(program)
     yield f"at least {floor_bytes(program)} B, {floor_bytes(program, again=True)} B again"
     yield f"as given {given_peak(program)} B, in another order {given_peak(reorder(program))} B"
@@ -104,5 +104,5 @@ def told(program: Program) -> Iterator[str]:
 def test_plans(name: str, tmp_path: Path, golden: Golden) -> None:
     lines = list[str]()
     for default in dict.fromkeys(("fixed8", OTHER_FORMATS.get(name, "fixed8"))):
-        lines += [f"#### {default}", *told(of(NETWORKS[name], default)(tmp_path))]
+        lines += [f"#### {default}", *described(of(NETWORKS[name], default)(tmp_path))]
     golden.check(f"arena/{name.replace(' ', '-')}.txt", "\n".join(lines) + "\n")
