@@ -70,18 +70,8 @@ GROUPS = (
     Group(
         "memplan/arena",
         (
-            *(
-                "arena_plans",
-                "arena",
-                "collapse",
-                "lag",
-                "preference",
-                "regions",
-                "rows",
-                "rows_strips",
-                "schedule_proof",
-            ),
-            *("schedules", "views", "verify"),
+            *("arena_plans", "arena_parts", "arena", "collapse", "lag", "preference", "regions"),
+            *("rows", "rows_strips", "schedule_proof", "schedules", "views", "verify"),
         ),
         "not natively and not boards and not sanitizers",
     ),
