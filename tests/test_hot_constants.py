@@ -65,7 +65,7 @@ def test_room_is_what_the_linker_has_for_sure(peaks: dict[str, int], slots: int,
 
 
 def test_the_linker_script_keeps_the_same_room_for_the_stack() -> None:
-    for chip in (one.chip for one in load_boards().boards.values()):
+    for chip in (one.chip for one in load_boards().entries.values()):
         if chip.hot is not None:
             script = (asset("firmware") / "hal" / chip.hal / f"{chip.hal}.ld").read_text(encoding="utf-8")
             (kib,) = re.findall(r"_stack_room = (\d+)K;", script)
