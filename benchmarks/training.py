@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import limits, pruning, qnn, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
 from benchmarks.mlp import mlp_model, small_cnn
@@ -59,6 +61,9 @@ PLAIN = Schedule(epochs=5, batch=100, rate=0.1)
 FRACTIONS = (8, 10, 12, 14)
 COLORED = Schedule(epochs=10, batch=50, rate=0.15)
 COLORED_PICTURES, COLORED_TESTS = 5000, 5000
+FLOAT = Limited(8, 16, False)  # as accurate as float32, in fixed point
+SEEDED = {"float32": FLOAT, **{f"fixed16:{16 - fine}.{fine}": Limited(16 - fine, fine, True) for fine in (12, 14)}}
+SEEDS = (1, 2, 0)  # of the weights at first, what is held back, the order of samples and what is drawn
 
 
 def digits_bench(graph: Graph, count: int) -> Bench:
@@ -70,12 +75,12 @@ def digits_bench(graph: Graph, count: int) -> Bench:
     return Bench(graph, divide(x, found.y_train[:count], 0), x_test, found.y_test)
 
 
-def colored_bench() -> Bench:
+def colored_bench(seed: int = 0) -> Bench:
     """Pictures of CIFAR-10, 0 to 1."""
     x, y = pictures("cifar10_train50k_jpeg.npz", COLORED_PICTURES)
     x_test, y_test = pictures("cifar10_test10k_jpeg.npz", COLORED_TESTS)
-    graph = model_of(small_cnn(0), Path("cnn.onnx"), "").graph
-    return Bench(graph, divide(x / 255, y, 0), x_test / 255, y_test)
+    graph = model_of(small_cnn(seed), Path("cnn.onnx"), "").graph
+    return Bench(graph, divide(x / 255, y, seed), x_test / 255, y_test)
 
 
 def arithmetic() -> Iterator[Row]:
@@ -88,10 +93,21 @@ def arithmetic_cifar() -> Iterator[Row]:
     yield from limited(colored_bench(), COLORED)
 
 
+def arithmetic_seeds() -> Iterator[Row]:
+    """What the seed is worth, where the fraction is long; the last rows are of all seeds."""
+    found: list[list[float]] = []
+    for seed in SEEDS:
+        begin, bench, schedule = time.process_time(), colored_bench(seed), replace(COLORED, seed=seed)
+        found.append([bench.trained(Assignment("float32"), schedule, own)[1] for own in SEEDED.values()])
+        yield {"seed": seed, **dict(zip(SEEDED, found[-1], strict=True)), "seconds": round(time.process_time() - begin)}
+    for title, made in (("mean", np.mean(found, 0)), ("standard deviation", np.std(found, 0, ddof=1))):
+        yield {"seed": title, **dict(zip(SEEDED, made.tolist(), strict=True)), "seconds": None}
+
+
 def limited(bench: Bench, schedule: Schedule) -> Iterator[Row]:
     """In 16 bits; float32 is the same in fixed point of 24 bits, 16 of them fraction."""
     head: Row = {"rate": f"{schedule.rate}"}
-    plain, seconds = bench.trained(Assignment("float32"), schedule, Limited(8, 16, False))[1:]
+    plain, seconds = bench.trained(Assignment("float32"), schedule, FLOAT)[1:]
     yield {**head, "in": "fixed24:8.16", "nearest": plain, "stochastic": None, "seconds": round(seconds)}
     for fraction in FRACTIONS:
         row: Row = {**head, "in": f"fixed16:{16 - fraction}.{fraction}"}
@@ -129,6 +145,7 @@ TABLES: dict[str, Callable[[], Iterator[Row]]] = {
     "clusters": clusters,
     "arithmetic": arithmetic,
     "arithmetic_cifar": arithmetic_cifar,
+    "arithmetic_seeds": arithmetic_seeds,
     "halves": halves,
     "pruning": pruning.rows,
     "zeros": zeros.rows,

@@ -1,4 +1,5 @@
-"""Constants of asymmetric layers as an ATmega reads them (firmware/kernels/avr/affine_rows_avr.hpp)."""
+"""Constants of asymmetric layers as kernels read them that subtract the zero point, and as those of an ATmega do
+(firmware/kernels/avr/affine_rows_avr.hpp)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import math
 import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS
-from tinyhil.program import Op, Program, Stored
+from tinyhil.program import Blocks, Op, Program, Stored
 
 SUM_BITS = 24
 NEAR_BITS = 24  # of a multiplier that decides nearly all results, a number below 2^-8 in units of 2^-32
 MOST_LIFT = 3  # powers of two by which larger ones are divided, and the rounded sums are multiplied again
+FEWEST_ROWS = 4  # of a block in which a test of an element saves more than it costs
 MOST_RESULT = (1 << 15) - 1 - 257  # room for the zero point and the rounding
 
 
@@ -26,20 +28,30 @@ def sums_are_below(program: Program, op: Op, limit: int) -> bool:
     return bool(sum_bounds(program, op).max() < limit)
 
 
-def bias_of_rows(program: Program, op: Op, together: int, left_out: int | None) -> Stored | None:
-    """What the kernel that takes `together` rows at a time reads in the place of a layer's biases; None: themselves."""
-    bias = program.constants[op.inputs[2]].astype(np.int64)
-    begins = bias + _folded(program, op, len(bias) - len(bias) % together, left_out or 0)
+def bias_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:
+    """What the kernel that takes rows in `blocks` reads in the place of a layer's biases; None: themselves."""
+    begins = program.constants[op.inputs[2]].astype(np.int64) + _folded(program, op, blocks)
     near = _near_multipliers(program, op)
     if near is not None:
-        return _together(begins, *near, together)
-    return Stored(tuple(begins.tolist())) if left_out else None
+        return _together(begins, *near, blocks.together)
+    return Stored(tuple(begins.tolist())) if blocks.left_out else None
 
 
-def _folded(program: Program, op: Op, rows: int, zero: int) -> np.ndarray:
-    """What leaves the bias where the kernel itself subtracts `zero` from each element of the first `rows` sums."""
+def records_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:
+    """The same of records, whose first number is the bias (firmware/kernels/arm/rescaled.hpp)."""
+    if not blocks.left_out:
+        return None
+    records = program.constants[op.inputs[2]].astype(np.int64).reshape(op.params["outputs"], -1)
+    records[:, 0] += _folded(program, op, blocks)
+    return Stored(tuple(records.reshape(-1).tolist()))
+
+
+def _folded(program: Program, op: Op, blocks: Blocks) -> np.ndarray:
+    """What joins the bias where the kernel itself subtracts the code it leaves out from each element: in whole blocks,
+    and in those of the rest unless they have fewer than FEWEST_ROWS."""
     weights = program.constants[op.inputs[0]].astype(np.int64).reshape(op.params["outputs"], -1)
-    return np.where(np.arange(len(weights)) < rows, zero * weights.sum(axis=1), 0)
+    rows = len(weights) - (len(weights) % blocks.together if 0 < blocks.rest < FEWEST_ROWS else 0)
+    return np.where(np.arange(len(weights)) < rows, (blocks.left_out or 0) * weights.sum(axis=1), 0)
 
 
 def _near_multipliers(program: Program, op: Op) -> tuple[np.ndarray, int] | None:

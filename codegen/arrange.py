@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.codegen.affine_layers import bias_of_rows, sums_are_below
+from tinyhil.codegen.affine_layers import bias_of_rows, records_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
@@ -112,8 +112,8 @@ def arrange(program: Program, core: str) -> Program:
             blocks = replace(blocks, paired=True)
         if blocks.together > 1 and _is_of_bytes(program, op):
             blocks = replace(blocks, left_out=_left_out(program, op, chip))
-        if chip is AVR and "zero" in op.params:
-            stored = bias_of_rows(program, op, blocks.together, blocks.left_out)
+        if "zero" in op.params:
+            stored = (bias_of_rows if chip is AVR else records_of_rows)(program, op, blocks)
             tensors[op.inputs[2]] = replace(tensors[op.inputs[2]], stored=stored)
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
@@ -217,12 +217,11 @@ def _is_rounded_to_32_bits(op: Op) -> bool:
 
 
 def _left_out(program: Program, op: Op, chip: Chip) -> int | None:
-    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them. Kernels on ARM
-    know 0 alone."""
+    """The code whose products the kernel of a layer leaves out; None if calibration saw too few of them."""
     x, (of_dense, of_convolution) = program.tensors[op.inputs[1]], chip.zeros
     if x.zeros < (of_dense if _template(op) in DENSE else of_convolution) or x.format.grid is None:
         return None
-    return x.format.grid[1] if x.format.grid[1] in (LEFT_OUT if chip is AVR else LEFT_OUT[:1]) else None
+    return x.format.grid[1] if x.format.grid[1] in LEFT_OUT else None
 
 
 def _is_binary(program: Program, op: Op) -> bool:

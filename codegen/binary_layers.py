@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.signs import in_words
 from tinyhil.ops.window import window_of
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.program import Op, Program, Role, Tensor, walk
 
 LAYERS = ("dense", "dense_bias", "conv", "conv_bias")
 MOST_TERMS = (1 << 14) - 1  # twice as many fit the 16 bits in which they are counted
@@ -28,20 +29,12 @@ def with_signs(program: Program, word: int) -> Program:
     }
     if not found:
         return program
-    tensors, constants = dict(program.tensors), dict(program.constants)
+    tensors = dict[str, Tensor]()
     for op, words, scratch in found.values():
         stored = Tensor(op.inputs[0], words.size, Fixed(word, 0), Role.TABLE)
         tensors |= {stored.name: stored, op.scratch: Tensor(op.scratch, scratch, Fixed(word, 0), Role.ARENA)}
-        constants[stored.name] = words.reshape(-1)
-    body = _changed(program.body, {place: op for place, (op, _, _) in found.items()})
-    used = {name for op in walk(body) for name in op.tensors}
-    gone = {name for op in walk(program.body) for name in op.tensors if name not in used}
-    return replace(
-        program,
-        tensors={name: tensor for name, tensor in tensors.items() if name not in gone},
-        constants={name: array for name, array in constants.items() if name not in gone},
-        body=body,
-    )
+    constants = {op.inputs[0]: words.reshape(-1) for op, words, _ in found.values()}
+    return exchanged(program, {place: op for place, (op, *_) in found.items()}, tensors, constants)
 
 
 def _made(program: Program, op: Op, word: int) -> tuple[Op, np.ndarray, int] | None:
@@ -79,12 +72,3 @@ def is_binary(weights: Tensor) -> bool:
     if weights.role != Role.CONSTANT or entries is None or len(entries[1]) != 2:
         return False
     return entries[1][0] == -entries[1][1]
-
-
-def _changed(body: tuple[Op | Loop, ...], made: dict[tuple[str, str], Op]) -> tuple[Op | Loop, ...]:
-    return tuple(
-        replace(item, body=_changed(item.body, made))
-        if isinstance(item, Loop)
-        else made.get((item.kernel, item.output), item)
-        for item in body
-    )

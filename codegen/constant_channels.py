@@ -34,10 +34,12 @@ class Layer:
 
     @property
     def is_depthwise(self) -> bool:
+        """Whether every output has a channel of its own."""
         return bool(self.op.params["groups"] > 1)
 
     @property
     def constant(self) -> np.ndarray:
+        """Mask of the channels that are one code whatever comes in, (outputs,)."""
         return self.low == self.high
 
     def takes(self, codes: np.ndarray) -> np.ndarray:

@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.codegen.affine_layers import sum_bounds
+from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
 from tinyhil.ops import KERNEL_BY_NAME, affine, rescaled
-from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
+from tinyhil.program import Op, Program, Role, Tensor, walk
 
 LAYERS = (affine.DENSE.name, affine.CONV.name)
 WORD = Fixed(32, 0)
@@ -35,20 +36,9 @@ def with_records(program: Program, doubles: bool, has_blocks: Callable[[Op], boo
     found = {(op.kernel, op.output): made for op in layers if (made := _made(program, op, doubles)) is not None}
     if not found:
         return program
-    tensors, constants = dict(program.tensors), dict(program.constants)
-    for op, array in found.values():
-        name = op.inputs[2]
-        tensors[name] = Tensor(name, array.size, WORD, Role.CONSTANT)
-        constants[name] = array.reshape(-1)
-    body = _changed(program.body, {place: op for place, (op, _) in found.items()})
-    used = {name for op in walk(body) for name in op.tensors}
-    gone = {name for op in walk(program.body) for name in op.tensors if name not in used}
-    return replace(
-        program,
-        tensors={name: tensor for name, tensor in tensors.items() if name not in gone},
-        constants={name: array for name, array in constants.items() if name not in gone},
-        body=body,
-    )
+    arrays = {op.inputs[2]: array.reshape(-1) for op, array in found.values()}
+    tensors = {name: Tensor(name, array.size, WORD, Role.CONSTANT) for name, array in arrays.items()}
+    return exchanged(program, {place: op for place, (op, _) in found.items()}, tensors, arrays)
 
 
 def _is_layer(program: Program, op: Op) -> bool:
@@ -111,12 +101,3 @@ def _as_step(
     made = (d << k) + half, 1 << MULTIPLIER_BITS - 1, 1 - k
     ends = [-products, *([below, above] if last > d else []), products]
     return made if results(ends, *made) == results(ends, bias, m, shift) else None
-
-
-def _changed(body: tuple[Op | Loop, ...], made: dict[tuple[str, str], Op]) -> tuple[Op | Loop, ...]:
-    return tuple(
-        replace(item, body=_changed(item.body, made))
-        if isinstance(item, Loop)
-        else made.get((item.kernel, item.output), item)
-        for item in body
-    )

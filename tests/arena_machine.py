@@ -16,6 +16,7 @@ from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.movement import indices
 from tinyhil.program import Loop, Op
+from tinyhil.reference import operand
 
 Body = tuple[Op | Loop, ...]
 Written = dict[str, list[list[int]]]  # every value a tensor takes on, in order
@@ -64,7 +65,8 @@ class Arena:
 
     def _operation(self, op: Op) -> None:
         if not is_done_by_plan(self.program, self.plan, op):
-            arrays = [self._value(name).astype(np.int64)[None, :] for name in op.inputs]
+            values = {name: self._value(name).astype(np.int64)[None, :] for name in op.inputs}
+            arrays = [operand(self.program, op, index, values) for index in range(len(op.inputs))]
             fmt = self.program.tensors[op.output].format
             made = KERNEL_BY_NAME[op.kernel].execute(op, arrays, fmt)[0][0]
             written = indices(dict(op.params)) if op.kernel in PLACES else slice(None)

@@ -21,7 +21,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.zoo import find_model
 
-INFERENCE = "    model::run(slot(state.read_slot), output_memory[parity]);\n"
+INFERENCE = "    model::run(slot(state.read_slot), output_memory[place]);\n"
 HEADER = '#include "firmware/wire/session.hpp"\n'
 SESSION = "firmware/wire/session.cpp"
 AT_SAMPLE = 3

@@ -17,14 +17,24 @@ from test_lag import windows
 from test_rows import MODELS, Chain
 from test_views import dense_block, gates, slices, twice
 
+from tinyhil.codegen.arrange import arrange
 from tinyhil.memplan.arena.floor import floor_bytes
 from tinyhil.memplan.arena.order import given_peak, reorder
 from tinyhil.memplan.arena.placement import Placement, placements
+from tinyhil.memplan.arena.placement_preference import chosen, input_bytes
 from tinyhil.memplan.arena.proof import prove_schedule
-from tinyhil.memplan.arena.row_costs import products_again, time_lost
-from tinyhil.memplan.arena.schedules import front
+from tinyhil.memplan.arena.regions import main_ram_bytes
+from tinyhil.memplan.arena.row_costs import (
+    products_again,
+    products_of_op,
+    products_per_group,
+    products_per_row,
+    time_lost,
+)
+from tinyhil.memplan.arena.schedules import cheapest_within, front
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.program import Loop, Op, Program, Role
+from tinyhil.preference import PREFERENCES, Wish
+from tinyhil.program import Loop, Op, Program, Role, walk
 
 
 def head() -> onnx.ModelProto:
@@ -43,8 +53,12 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "twice": twice,
     "loop": SCANS["two_states"],
     "loops": SCANS["nested"],
+    "two sequences": SCANS["two_sequences"],
+    "a start used again": SCANS["start_used_again"],
+    "first windows": lambda: Chain(3, 9).conv(3, 3, pad=1, group=3).pool("MaxPool", 2, 2).conv(6, 1).model(),
 }
-OTHER_FORMATS = {"fire": "fixed16", "head": "fixed8pc", "windows": "int8"}
+OTHER_FORMATS = {"fire": "fixed16", "head": "fixed8pc", "windows": "int8", "odd": "fixed5", "gaps": "fixed16"}
+WISHED = ("digits", "gaps", "loop", "first windows")  # small enough to try many limits
 
 
 RANGES = ("shift", "bias_shift", "a_shift", "b_shift", "low")  # what depends on ranges: not told
@@ -77,12 +91,12 @@ def placed(found: Placement) -> Iterator[str]:
     yield from constants(found.program)
     for buffer in found.problem.buffers:
         usual = (buffer.alignment, buffer.gaps, buffer.offset, buffer.region) == (1, (), None, None)
-        kept = "" if usual else f": {buffer}"
-        yield f"  {buffer.name}: {buffer.size_bytes} B from {buffer.start} to {buffer.end}{kept}"
+        special = "" if usual else f": {buffer}"
+        yield f"  {buffer.name}: {buffer.size_bytes} B from {buffer.start} to {buffer.end}{special}"
     yield from (f"  {alias}" for alias in found.problem.aliases)
 
 
-def told(program: Program) -> Iterator[str]:
+def described(program: Program) -> Iterator[str]:
     plain = problem_of(program)
     yield f"at least {floor_bytes(program)} B, {floor_bytes(program, again=True)} B again"
     yield f"as given {given_peak(program)} B, in another order {given_peak(reorder(program))} B"
@@ -100,9 +114,36 @@ def told(program: Program) -> Iterator[str]:
     yield from body(schedules[-1].placed.program.body)
 
 
+def wished(program: Program) -> Iterator[str]:
+    """What is chosen under limits and wishes, with the sample beside the arena and in it."""
+    given = program.with_input_in_arena() if program.streamable_loop() is None else program
+    yield f"input {input_bytes(program)} B, in the arena {input_bytes(given)} B, {main_ram_bytes(given, 10_000, 100)} B"
+    peaks = {one.peak_bytes - less for one in front(program) for less in (0, 1)}
+    for limit in sorted(peaks):
+        found = cheapest_within(program, limit)
+        yield f"{limit} B: {found.peak_bytes} B, {found.more_time:.4f} more time"
+    for prefer in PREFERENCES:
+        for ram in (None, min(peaks), min(peaks) + input_bytes(program), max(peaks) + input_bytes(program), 1 << 20):
+            sizes = [chosen(program, Wish(prefer), ram, again=again).plan.peak_bytes for again in (False, True)]
+            yield f"{prefer}, {ram} B: {sizes}"
+    within = [chosen(program, Wish(ram_bytes=peak + input_bytes(program))).plan.peak_bytes for peak in sorted(peaks)]
+    yield f"wished for: {within}"
+
+
+def costs(program: Program) -> Iterator[str]:
+    for op in walk(program.body):
+        row, group = products_per_row(program, op), products_per_group(program, op)
+        yield f"{op.output}: {products_of_op(program, op)} products, a row {row}, a group {group}"
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_plans(name: str, tmp_path: Path, golden: Golden) -> None:
     lines = list[str]()
     for default in dict.fromkeys(("fixed8", OTHER_FORMATS.get(name, "fixed8"))):
-        lines += [f"#### {default}", *told(of(NETWORKS[name], default)(tmp_path))]
+        program = of(NETWORKS[name], default)(tmp_path)
+        lines += [f"#### {default}", *described(program)]
+        for core in ("", "cortex-m7"):
+            lines += [f"#### costs {core}", *costs(arrange(program, core))]
+        if name in WISHED and default == "fixed8":
+            lines += ["#### wishes", *wished(program)]
     golden.check(f"arena/{name.replace(' ', '-')}.txt", "\n".join(lines) + "\n")

@@ -63,6 +63,11 @@ def test_what_stays_apart(default: str, scales: tuple[float, float], tmp_path: P
     assert not [name for name in kernels(pair(tmp_path, SIZES[0], default, scales)) if "pair" in name]
 
 
+def test_large_operands_die_before_the_sum(tmp_path: Path) -> None:
+    assert "dense_pair" not in kernels(pair(tmp_path, (9, 40, 16)))
+    assert "dense_pair" in kernels(pair(tmp_path, (40, 9, 16)))
+
+
 def test_both_are_arranged_or_none(tmp_path: Path) -> None:
     for core, blocks in (("avr", 2), ("cortex-m3", 2), ("cortex-m7", 2), ("host", 0)):
         arranged = arrange(pair(tmp_path, SIZES[0]), core)
@@ -75,7 +80,7 @@ def test_both_are_arranged_or_none(tmp_path: Path) -> None:
 
 def compiled_mixed(folder: Path) -> Program:
     nodes = [node("Tanh", "x", "t"), node("MatMul", "t u", "n"), node("MatMul", "x w", "m"), node("Add", "m n", "y")]
-    constants = {"w": rnd(9, 8, scale=0.3), "u": rnd(9, 8, scale=0.5)}
+    constants = {"w": rnd(9, 12, scale=0.3), "u": rnd(9, 12, scale=0.5)}
     loaded = load(simple(nodes, {"x": (1, 9)}, constants), folder)
     return arrange(compiled(loaded, samples_for((1, 9)), "fixed8", w="fixed16"), "cortex-m7")
 

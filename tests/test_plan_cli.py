@@ -7,14 +7,12 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx_models import node, simple
-from rich.console import Console
 
 import tinyhil
 from tinyhil.harness.build.pipeline import arranged_for, compile_model
@@ -22,10 +20,10 @@ from tinyhil.harness.cli import main
 from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
-from tinyhil.harness.offline.memory_map import GUTTER, memory_map, print_map, save_map
+from tinyhil.harness.offline.memory_map import memory_map, save_map
 from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.harness.search.total import with_input
-from tinyhil.memplan import PLANNERS, Alias, Buffer, Plan, Problem, check, plan
+from tinyhil.memplan import PLANNERS, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
 from tinyhil.preference import BALANCED, RAM, Wish
@@ -296,88 +294,6 @@ def test_a_model_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture
     code, _, err = hil(capsys, "--model", path, "--capacity", 2199)
     assert code == 4
     assert "large: peak 2200 B exceeds 2199 B by 1 B; no plan fits" in err
-
-
-# ---- the map in the terminal
-
-
-def drawn(problem: Problem, width: int = 80, found: Plan | None = None, **options: Any) -> list[str]:
-    out = StringIO()
-    console = Console(file=out, width=width, **options)
-    print_map(memory_map(problem, found or plan(problem), "t"), console)
-    return out.getvalue().splitlines()
-
-
-def test_the_map_of_a_small_instance() -> None:
-    problem = Problem((Buffer("a", 4, 0, 3), Buffer("b", 6, 1, 4), Buffer("c", 4, 3, 5)))
-    found = Plan({"a": 0, "b": 4, "c": 0}, dict.fromkeys("abc", "arena"), 10, 10, True, "load", 1)
-    assert drawn(problem, 40, found) == [
-        "     10 │      ┌b───────────────┐",
-        "        │      │                │",
-        "        │      │                │",
-        "        │      │                │",
-        "      6 │      │                │",
-        "        │      │                │",
-        "        │┌a───────────────┐┌c─────────┐",
-        "        ││                ││          │",
-        "      2 ││                ││          │",
-        "        ││                ││          │",
-        "      0 └──────────────────────────────",
-        "         0     1     2     3     4",
-        "               ▲ peak 10 B at instant 1",
-    ]
-
-
-@pytest.mark.parametrize("width", [20, 40, 80, 81, 200])
-def test_maps_fit_the_terminal(width: int) -> None:
-    for buffers in (1, 7, 200):
-        problem = Problem(tuple(Buffer(f"tensor_{i}", 1 + i % 13, i, i + 3) for i in range(buffers)))
-        lines = drawn(problem, width)
-        assert max(map(len, lines)) <= max(width, GUTTER + 20)
-        assert len(lines) <= 24 + 5
-        assert any("▲" in line for line in lines)
-        assert any(f"peak {plan(problem).peak_bytes} B at instant" in line for line in lines)
-
-
-def test_every_tensor_of_a_roomy_map_is_named() -> None:
-    problem = Problem(tuple(Buffer(f"t{i}", 8, i, i + 2) for i in range(6)))
-    text = "\n".join(drawn(problem))
-    assert all(f"┌t{i}" in text for i in range(6))
-
-
-def test_gaps_and_operations_in_place_are_visible() -> None:
-    buffers = (Buffer("state", 4, 0, 9, gaps=((3, 6),)), Buffer("other", 4, 3, 7))
-    problem = Problem(buffers, aliases=(Alias("state", "other"),))
-    found = Plan({"state": 0, "other": 0}, dict.fromkeys(("state", "other"), "arena"), 4, 4, True, "load", 0)
-    check(problem, Plan(found.offsets, found.regions, 4, 4, True, "load", 0, peaks={"arena": 4}))
-    top = drawn(problem, 80, found)[0]
-    assert top.index("┌state") < top.index("┌other") < top.rindex("┌state")
-
-
-def test_the_mark_stands_at_the_peak() -> None:
-    problem = Problem((Buffer("a", 4, 0, 3), Buffer("b", 6, 5, 7), Buffer("c", 5, 6, 10)))
-    lines = drawn(problem)
-    at = next(line for line in lines if "▲" in line).index("▲")
-    numbers = lines[-2]
-    assert numbers[at:].split()[0] == "6"
-
-
-def test_odd_names_do_not_break_the_map() -> None:
-    problem = Problem((Buffer("a\nb\t漢[red]", 4, 0, 3), Buffer("[/]", 6, 1, 4)))
-    lines = drawn(problem)
-    assert any("a?b??[red]" in line for line in lines)
-    assert any("[/]" in line for line in lines)
-
-
-def test_nothing_to_draw() -> None:
-    assert drawn(Problem(())) == []
-    assert drawn(Problem((Buffer("a", 0, 0, 1),))) == []
-
-
-def test_colours_only_on_a_terminal() -> None:
-    problem = Problem((Buffer("a", 4, 0, 3),))
-    assert not any("\x1b" in line for line in drawn(problem))
-    assert any("\x1b[" in line for line in drawn(problem, force_terminal=True, color_system="standard"))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])

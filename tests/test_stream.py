@@ -164,6 +164,40 @@ def test_true_uart_and_lifted_give_the_same(mode: str, tmp_path: Path) -> None:
         assert ticks[0] == ticks[1]
 
 
+# ---- one slot for whole samples: one result is kept ----
+
+ONE_SLOT_INPUTS = 600  # 1,200 B: a second slot would not pay
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_slot_survives_damage(mode: str, tmp_path: Path) -> None:
+    wire = run_damaged(tiny_bench("due", tmp_path, 10, ONE_SLOT_INPUTS), tmp_path, MODES[mode], 1e-3)
+    assert wire.flipped + wire.dropped > 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_slot_keeps_the_newest_result(mode: str, tmp_path: Path) -> None:
+    """It is there until the next sample has come as a whole, and room for that one is first told with the result."""
+    bench = tiny_bench("due", tmp_path, 2, ONE_SLOT_INPUTS)
+    with powered(bench, tmp_path) as device, Link(device.port, 115200) as link:
+        hello = greeted(link, device)
+        assert (hello.slots, hello.streamed, hello.kept_results) == (1, False, 1)
+        chunks = [range(start, start + hello.chunk_bytes) for start in range(0, hello.sample_bytes, hello.chunk_bytes)]
+        link.send(protocol.start(MODES[mode], 5))
+        wait_for(link, protocol.Ack)
+        for index, sample in enumerate(bench.samples):
+            frames = [protocol.data(index, i, sample[at.start : at.stop]) for i, at in enumerate(chunks)]
+            link.send(b"".join(frames[:-1]))
+            if index:  # a part of the next sample does the result no harm
+                link.send(protocol.get_result(index - 1))
+                assert wait_for(link, protocol.Result)[0].output == bench.outputs[index - 1]
+            link.send(frames[-1])
+            (result,) = wait_for(link, protocol.Result)
+            assert (result.output, result.position.credit) == (bench.outputs[index], len(chunks))
+        link.send(protocol.get_result(0))
+        assert wait_for(link, protocol.Refused)[0].type == protocol.GET_RESULT
+
+
 # ---- one board, many sessions ----
 
 

@@ -11,7 +11,7 @@ import pytest
 from kernel_cases import Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
-from test_arm_kernels import FORMATS, convolutions, matrices, program_of, residual
+from test_arm_kernels import FORMATS, convolutions, matrices, often_zero, program_of, residual
 from uno_bench import build_firmware, run_to_end
 
 from tinyhil.assignment import Assignment
@@ -29,15 +29,14 @@ def test_assembler_computes_what_its_portable_forms_do(speed: str, tmp_path: Pat
     assert lines == [" 0 0 0 0 0 0 0 0 0 0"]
 
 
-def cases(folder: Path, zeros: float = 0.0) -> list[Case]:
+def cases(folder: Path, zeros: bool = False) -> list[Case]:
     """Layers in the formats in turn, as the Uno has them."""
     found = []
     for number, (name, chain) in enumerate((*matrices(), ("residual", residual()), *list(convolutions())[::6])):
         default = FORMATS[number % len(FORMATS)]
         program = program_of(chain, folder, default)
         if zeros:  # by kernels that leave out the products of zeros
-            tensors = {name: replace(tensor, zeros=zeros) for name, tensor in program.tensors.items()}
-            program = replace(program, tensors=tensors)
+            program = often_zero(program)
         found.append(Case(f"{name} {default}", arrange(program, "avr"), extreme_inputs(program, number)))
     return found
 
@@ -51,7 +50,7 @@ def test_layers_of_interleaved_weights_on_the_uno(part: int, tmp_path: Path) -> 
 
 
 def test_layers_without_the_products_of_zeros(tmp_path: Path) -> None:
-    found = cases(tmp_path, zeros=0.5)[::4]
+    found = cases(tmp_path, zeros=True)[::4]
     assert sum(any(t.blocks and t.blocks.left_out == 0 for t in case.program.tensors.values()) for case in found) > 1
     assert first_difference(found, run_on_board(found, load_boards().board("uno"), tmp_path / "cache")) == ""
 

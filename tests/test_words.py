@@ -84,6 +84,7 @@ SHARED = {
     "session": "each command's request, carried out",
     "show": "what each command prints",
     "affine": "a family of formats, and its operators",
+    "pair": "a fusion, and the operator it makes",
     "limits": "a fusion, and the operator it makes",
     "distance": "a fusion, and the operator it makes",
     "gathered": "a fusion, and the operator it makes",

@@ -48,7 +48,7 @@ def _run(
     watch, observe = watchers
     for item in body:
         if isinstance(item, Op):
-            arrays = [_operand(program, item, index, values) for index in range(len(item.inputs))]
+            arrays = [operand(program, item, index, values) for index in range(len(item.inputs))]
             result, clipped = KERNEL_BY_NAME[item.kernel].execute(item, arrays, program.tensors[item.output].format)
             values[item.output] = result
             saturations += clipped.sum(axis=1)
@@ -64,8 +64,8 @@ def _run(
             _run(program, item.body, values, saturations, watchers)
 
 
-def _operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Input `index` of `op` as its kernel sees it."""
+def operand(program: Program, op: Op, index: int, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Input `index` of `op`, (samples, elements), as its kernel sees it: zeros where nothing was written yet."""
     tensor = program.tensors[op.inputs[index]]
     codes = values[tensor.name] if tensor.name in values else np.zeros((1, tensor.count), np.int64)  # of no row yet
     if tensor.role == Role.TABLE or index in KERNEL_BY_NAME[op.kernel].codes:

@@ -344,7 +344,7 @@ def main() -> None:
 
 
 def _print_scores(group: Group, modules: Sequence[str], count: int, seed: int) -> None:
-    equivalent = {line.partition("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
+    equivalent = {line.rpartition("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
     verdicts = _answer(lambda: judged_by_patches(group, modules, count, seed), 14400.0)
     if verdicts is None:
         raise SystemExit(f"{group.folder}: its tests fail without any change")

@@ -19,8 +19,11 @@ constexpr uint32_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
 constexpr uint8_t last_chunk_bytes = sample_bytes - static_cast<uint32_t>(chunks_per_sample - 1) * chunk_bytes;
 constexpr uint8_t data_header = 5;  // type, sample, chunk
 
+// Results that are kept. The host sends nothing of sample s + kept_results before it has the result of s.
+constexpr uint8_t kept_results = slots == 1 && !streamed ? 1 : 2;
+
 alignas(4) uint8_t slot_memory[slots][(slot_bytes + 3) / 4 * 4];
-alignas(4) uint8_t output_memory[2][(output_bytes + 3) / 4 * 4];
+alignas(4) uint8_t output_memory[kept_results][(output_bytes + 3) / 4 * 4];
 
 // A sample in the arena is written over while it is computed. No other is received meanwhile: its slot is the only one.
 inline uint8_t *slot(uint8_t number) { return input_in_arena ? sample_in_arena() : slot_memory[number]; }
@@ -111,7 +114,7 @@ struct {
     uint32_t ticks;
     uint32_t results_crc32;
     uint32_t saturations_total;
-    struct { uint32_t ticks, saturations; } newest[2];              // of the two newest results, by parity
+    struct { uint32_t ticks, saturations; } newest[kept_results];  // of the results kept
 } state;
 
 void put(uint8_t byte) { hal::put(byte); }
@@ -163,14 +166,14 @@ void send_hello() {
 
 void send_result(uint16_t sample) {
     uint8_t head[17];
-    const uint8_t parity = sample & 1;
+    const uint8_t place = sample % kept_results;
     Writer w{head};
     w.u8(result);
     w.u16(sample);
-    w.u32(state.newest[parity].ticks);
-    w.u32(state.newest[parity].saturations);
+    w.u32(state.newest[place].ticks);
+    w.u32(state.newest[place].saturations);
     write_position(w);
-    transmit(head, w, output_memory[parity], output_bytes);
+    transmit(head, w, output_memory[place], output_bytes);
 }
 
 void send_stats() {
@@ -220,7 +223,7 @@ void serve_control(uint8_t type) {
     case ping: send_ack(asked); break;
     case get_result: {
         const uint16_t back = static_cast<uint16_t>(state.computed - read_u16(inbox.control));
-        if (back == 1 || back == 2) send_result(read_u16(inbox.control));
+        if (back >= 1 && back <= kept_results) send_result(read_u16(inbox.control));
         else send_refused(type);
         break;
     }
@@ -294,22 +297,22 @@ __attribute__((noinline)) void update_crc32(uint8_t byte) {
 }
 
 void infer() {
-    const uint8_t parity = state.computed & 1;
+    const uint8_t place = state.computed % kept_results;
     state.computing = true;
     state.ticks = 0;
     state.steps_left = streamed ? steps_per_chunk : 0;
     state.step_at = slot(state.read_slot);
     hil::saturations = 0;
     begin_section();
-    model::run(slot(state.read_slot), output_memory[parity]);
+    model::run(slot(state.read_slot), output_memory[place]);
     end_section();
     state.computing = false;
     if (state.aborted) return;
     release_slot();
-    state.newest[parity] = {state.ticks, hil::saturations};
+    state.newest[place] = {state.ticks, hil::saturations};
     state.saturations_total += hil::saturations;
     for (uint8_t i = 0; i < 4; ++i) update_crc32(static_cast<uint8_t>(state.ticks >> 8 * i));
-    for (uint16_t i = 0; i < output_bytes; ++i) update_crc32(output_memory[parity][i]);
+    for (uint16_t i = 0; i < output_bytes; ++i) update_crc32(output_memory[place][i]);
     send_result(state.computed++);
 }
 

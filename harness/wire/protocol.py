@@ -92,6 +92,11 @@ class Hello:
     input: TensorInfo
     output: TensorInfo
 
+    @property
+    def kept_results(self) -> int:
+        """How many of its newest results the board keeps; with one slot, room for a sample comes with a result."""
+        return 1 if self.slots == 1 and not self.streamed else 2
+
 
 @dataclass(frozen=True, slots=True)
 class Position:

@@ -214,8 +214,9 @@ class _Session:
         if self.asked_position:
             return False
         per_sample, size = self.hello.chunks_per_sample, self.hello.chunk_bytes
-        # the board keeps its two newest results: sample s + 2 may only start once the result of s is here
-        end = min(self.limit, (self.missing + 2) * per_sample, len(self.samples) * per_sample)
+        # the board keeps its newest results: what would take the place of one may only start once that one is here
+        window = self.missing + self.hello.kept_results
+        end = min(self.limit, window * per_sample, len(self.samples) * per_sample)
         burst = bytearray()
         while self.next_chunk < end and len(burst) < BURST_BYTES:
             sample, chunk = divmod(self.next_chunk, per_sample)

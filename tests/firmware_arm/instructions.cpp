@@ -162,6 +162,7 @@ void run_cases() {
         return add_products(start, a, b) != portable::add_products(start, a, b);
     });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
+    try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_above_least(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one<uint8_t>(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
@@ -172,6 +173,8 @@ void run_cases() {
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements_unless_zero(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
+    try_column<4>([](auto &s, auto &w, auto x, auto n) { add_elements_above_least(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n, -128); });
+    try_column<8>([](auto &s, auto &w, auto x, auto n) { add_elements_above_least(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n, -128); });
     try_column<2>([](auto &s, auto &w, auto x, auto n) { add_elements(s, w, x, n); }, [](auto &s, auto &w, auto x, auto n) { portable::add_elements(s, w, x, n); });
     try_all([](uint32_t a, uint32_t b, uint32_t) { return upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)) != portable::upper_product(static_cast<int32_t>(a), static_cast<int32_t>(b)); });
     try_all([](uint32_t a, uint32_t, uint32_t) { return clamped_to_byte(static_cast<int32_t>(a)) != portable::clamped_to_byte(static_cast<int32_t>(a)); });

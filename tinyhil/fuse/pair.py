@@ -1,8 +1,9 @@
 """Two products with constant weights and their Add -> LayerPair: both in one exact sum, one rounding instead of two.
 
 What recurrent cells do with input and state. The sum of the products whose unit is the coarser one is moved left to
-the unit of the other's, so the units must not lie far apart. Only one of the two may have a bias. Layers that become
-index lists (tinyhil/fuse/sparse.py) stay as they are.
+the unit of the other's, so the units must not lie far apart. Operands that would die before the other product is made
+must not be larger than the result that is saved. Only one of the two may have a bias. Layers that become index lists
+(tinyhil/fuse/sparse.py) stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tinyhil.formats.format import INTEGER, Format
 from tinyhil.fuse.limits import is_layer
 from tinyhil.fuse.residual import is_sparse
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
-from tinyhil.graph import Graph, Node
+from tinyhil.graph import Graph, Node, element_count
 from tinyhil.lowering_context import loaded
 from tinyhil.ops.limits import ends_of
 
@@ -47,6 +48,15 @@ def _fits(site: Site, layer: Node) -> bool:
     return all(fmt.is_binary_point and fmt.domain == INTEGER for fmt in formats) and not is_sparse(site, layer)
 
 
+def _operands_are_small(site: Site, pair: list[Node], result: str) -> bool:
+    """Whether what has to live until both products are made is no larger than the result of one, which is saved."""
+    sizes = {
+        n: element_count(site.shapes[n]) * site.formats[n].storage_bytes
+        for n in (result, *pair[0].inputs[:1], *pair[1].inputs[:1])
+    }
+    return sum(size for name, size in sizes.items() if name != result and site.is_made(name)) <= sizes[result]
+
+
 def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
     if node.op != "Add" or node.inputs[0] == node.inputs[1] or not site.integers(*node.inputs, *node.outputs):
         return None
@@ -57,6 +67,8 @@ def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
         return None
     fine, coarse = sorted(pair, key=lambda layer: (_unit(site, layer), -len(layer.inputs)))
     if _unit(site, coarse) - _unit(site, fine) > MOST_LIFT or len(fine.inputs) + len(coarse.inputs) > 5:
+        return None
+    if not _operands_are_small(site, pair, node.outputs[0]):
         return None
     inputs = (*fine.inputs, *coarse.inputs)
     return Node("LayerPair", node.name, inputs, node.outputs, {"layers": (fine, coarse)}), (fine, coarse)

@@ -57,6 +57,10 @@ class Site:
         """Whether `node` of this level comes when `value` is there: made before it, or outside."""
         return self._places[node.outputs[0]] > self._places.get(value, 0)
 
+    def is_made(self, name: str) -> bool:
+        """Whether a node of this level makes `name`: it may die here, unlike inputs, states and rows of a loop."""
+        return name in self._makers
+
     def integers(self, *names: str) -> bool:
         """Whether all these values are fixed point, whose scales are powers of two."""
         formats = [self.formats[name] for name in names]

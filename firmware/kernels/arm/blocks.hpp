@@ -51,11 +51,12 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
         }
     }
 }
-// One element of four rows and of two patches
+// One element of four rows and of two patches, whose bytes have a sign or none
+template <class Byte = int8_t>
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
     for (Size r = 0; r < 4; ++r, ++w) {
-        s.of[r][0] = wrapped(s.of[r][0], *w * x[0]);
-        s.of[r][1] = wrapped(s.of[r][1], *w * x[1]);
+        s.of[r][0] = wrapped(s.of[r][0], *w * static_cast<Byte>(x[0]));
+        s.of[r][1] = wrapped(s.of[r][1], *w * static_cast<Byte>(x[1]));
     }
     x += 2;
 }
@@ -146,25 +147,30 @@ __attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w,
         : "memory");
 }
 // The same: two elements that are 0 cost 3 instructions, others 16
-__attribute__((always_inline)) inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
-    int32_t p, q, factor;
-    asm("ldrh %[p], [%[x]], #2\n"
-        "add %[w], %[w], #4\n"
-        "cbz %[p], 1f\n"
-        "sxtb %[q], %[p], ror #8\n"
-        "sxtb %[p], %[p]\n"
-        HIL_ROW_BEHIND("a", "b", "4") HIL_ROW_BEHIND("c", "d", "3") HIL_ROW_BEHIND("e", "f", "2") HIL_ROW_BEHIND("g", "h", "1")
-        "1:\n"
-        : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&l"(p), [q] "=&r"(q), [factor] "=&r"(factor)
-        :
-        : "memory");
-}
+#define HIL_ADD_ONE_UNLESS_ZERO(name, extend) \
+    __attribute__((always_inline)) inline void name(Sums<4> &s, const int8_t *&w, const int8_t *&x) { \
+        int32_t p, q, factor; \
+        asm("ldrh %[p], [%[x]], #2\n" \
+            "add %[w], %[w], #4\n" \
+            "cbz %[p], 1f\n" \
+            extend " %[q], %[p], ror #8\n" \
+            extend " %[p], %[p]\n" \
+            HIL_ROW_BEHIND("a", "b", "4") HIL_ROW_BEHIND("c", "d", "3") HIL_ROW_BEHIND("e", "f", "2") HIL_ROW_BEHIND("g", "h", "1") \
+            "1:\n" \
+            : HIL_EIGHT_SUMS, [x] "+r"(x), [w] "+r"(w), [p] "=&l"(p), [q] "=&r"(q), [factor] "=&r"(factor) \
+            : \
+            : "memory"); \
+    }
+HIL_ADD_ONE_UNLESS_ZERO(add_one_unless_zero, "sxtb")
+HIL_ADD_ONE_UNLESS_ZERO(add_one_above_least, "uxtb")
+#undef HIL_ADD_ONE_UNLESS_ZERO
 #undef HIL_EIGHT_SUMS
 #undef HIL_ROW_BEHIND
 #undef HIL_ROW_OF_TWO
 #elif !defined(__AVR__)
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
 inline void add_one_unless_zero(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one(s, w, x); }
+inline void add_one_above_least(Sums<4> &s, const int8_t *&w, const int8_t *&x) { portable::add_one<uint8_t>(s, w, x); }
 #endif
 
 // Blocks of these weights and operands of type X in sums of type Acc: `add` adds what the weights of a block and two patches give and
@@ -219,6 +225,10 @@ struct Element {
 template <>
 struct Element<unless_zero> {
     __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_unless_zero(s, w, x); }
+};
+template <>
+struct Element<unless_least> {  // patches hold what elements are above the least
+    __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one_above_least(s, w, x); }
 };
 
 // Cortex-M3: 4 x 2 sums; the elements of the two patches in turn

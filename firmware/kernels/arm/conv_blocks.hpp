@@ -56,7 +56,8 @@ __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apa
         block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, from_channel(shift, n), bias_shift);
     }
     if (n < outputs) {
-        block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, outputs - n, from_channel(shift, n), bias_shift);
+        block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, outputs - n, from_channel(shift, n),
+                                    bias_shift);
     }
 }
 
@@ -75,7 +76,8 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
         PatchesOf<Weights, X>::fill(patches, x, l, a, b, static_cast<X>(PadCode<T>::value));
         const uint32_t before = saturations;
         outputs_of_pixels<Acc, X>(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
-                          at_pixel(bias, a.y * w.out_width + a.column), at_pixel(bias, b.y * w.out_width + b.column), outputs, by, add);
+                                  at_pixel(bias, a.y * w.out_width + a.column), at_pixel(bias, b.y * w.out_width + b.column), outputs, by,
+                                  add);
         if (next.y >= end) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
         a = after(b);
     }
@@ -89,14 +91,13 @@ void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
-void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Ram<X> x, B bias, const Window &w, Size, Size outputs,
-              Shift shift, BiasShift bias_shift) {
+void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Ram<X> x, B bias, const Window &w, Size, Size outputs, Shift shift,
+              BiasShift bias_shift) {
     convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift,
-                       bias_shift);
+                            bias_shift);
 }
 
-template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, class B, class Shift,
-          class BiasShift>
+template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, class B, class Shift, class BiasShift>
 void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weights, Ram<X> x, B bias, const RowWindow &l, Size,
                    Size outputs, Shift shift, BiasShift bias_shift) {
     convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x.at, bias, l, outputs, shift, bias_shift);

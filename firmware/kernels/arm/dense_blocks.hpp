@@ -34,11 +34,11 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
         }
     }
 }
-// `count` elements times `Rows` rows, of which an element each lies in turn
+// What `count` elements are above `zero` times `Rows` rows, of which an element each lies in turn
 template <Size Rows>
-inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) {
+inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count, int32_t zero = 0) {
     for (; count > 0; --count, ++x) {
-        for (Size r = 0; r < Rows; ++r, ++w) s.of[r] = wrapped(s.of[r], int64_t(*w) * *x);
+        for (Size r = 0; r < Rows; ++r, ++w) s.of[r] = wrapped(s.of[r], int64_t(*w) * (*x - zero));
     }
 }
 
@@ -145,21 +145,27 @@ inline void add_paired_words(Column<4> &s, const int8_t *&w, const int8_t *x, Si
                 : "cc", "memory"); \
         } \
         for (count &= 3; count > 0; --count) { \
-            asm(step : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "memory"); \
+            asm(step : sums, [w] "+r"(w), [at] "+r"(x), [x] element(value), [factor] "=&r"(factor) : : "cc", "memory"); \
         } \
     }
 HIL_ADD_ELEMENTS(add_elements, 8, HIL_SUMS_8, HIL_EIGHT_ROWS, "=&r")
 HIL_ADD_ELEMENTS(add_elements, 4, HIL_SUMS_4, HIL_FOUR_ROWS, "=&r")
 HIL_ADD_ELEMENTS(add_elements, 2, HIL_SUMS_2, HIL_TWO_ROWS, "=&r")
-// The same, but an element that is 0 costs 3 instructions, every other one 2 more
+// The same, but an element that is 0 costs 3 instructions, every other one 2 more; 4 and 3 where 0 is the least code
 #define HIL_ROW_BEHIND(sum, bytes) \
     "ldrsb %[factor], [%[w], #-" bytes "]\n" \
     "mla %[" sum "], %[factor], %[x], %[" sum "]\n"
-#define HIL_UNLESS_ZERO(bytes, rows) "ldrsb %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\ncbz %[x], 2f\n" rows "2:\n"
+#define HIL_UNLESS(test, bytes, rows) "ldrsb %[x], [%[at]], #1\nadd %[w], %[w], #" bytes "\n" test rows "2:\n"
+#define HIL_ZERO "cbz %[x], 2f\n"
+#define HIL_LEAST "adds %[x], %[x], #128\nbeq 2f\n"
 #define HIL_LAST_FOUR(a, b, c, d) HIL_ROW_BEHIND(a, "4") HIL_ROW_BEHIND(b, "3") HIL_ROW_BEHIND(c, "2") HIL_ROW_BEHIND(d, "1")
 #define HIL_FIRST_FOUR HIL_ROW_BEHIND("a", "8") HIL_ROW_BEHIND("b", "7") HIL_ROW_BEHIND("c", "6") HIL_ROW_BEHIND("d", "5")
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_ZERO("8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h")), "=&l")
-HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_ZERO("4", HIL_LAST_FOUR("a", "b", "c", "d")), "=&l")
+#define HIL_UNLESS_8(test) HIL_UNLESS(test, "8", HIL_FIRST_FOUR HIL_LAST_FOUR("e", "f", "g", "h"))
+#define HIL_UNLESS_4(test) HIL_UNLESS(test, "4", HIL_LAST_FOUR("a", "b", "c", "d"))
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 8, HIL_SUMS_8, HIL_UNLESS_8(HIL_ZERO), "=&l")
+HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_4(HIL_ZERO), "=&l")
+HIL_ADD_ELEMENTS(add_elements_above_least, 8, HIL_SUMS_8, HIL_UNLESS_8(HIL_LEAST), "=&l")
+HIL_ADD_ELEMENTS(add_elements_above_least, 4, HIL_SUMS_4, HIL_UNLESS_4(HIL_LEAST), "=&l")
 #undef HIL_NEXT_ROW
 #undef HIL_TWO_ROWS
 #undef HIL_FOUR_ROWS
@@ -170,7 +176,11 @@ HIL_ADD_ELEMENTS(add_elements_unless_zero, 4, HIL_SUMS_4, HIL_UNLESS_ZERO("4", H
 #undef HIL_SUMS_8
 #undef HIL_ADD_ELEMENTS
 #undef HIL_ROW_BEHIND
-#undef HIL_UNLESS_ZERO
+#undef HIL_UNLESS
+#undef HIL_UNLESS_8
+#undef HIL_UNLESS_4
+#undef HIL_ZERO
+#undef HIL_LEAST
 #undef HIL_LAST_FOUR
 #undef HIL_FIRST_FOUR
 #elif !defined(__AVR__)
@@ -178,6 +188,8 @@ template <Size Rows>
 inline void add_elements(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
 template <Size Rows>
 inline void add_elements_unless_zero(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count); }
+template <Size Rows>
+inline void add_elements_above_least(Column<Rows> &s, const int8_t *&w, const int8_t *x, Size count) { portable::add_elements(s, w, x, count, -128); }
 #endif
 
 template <class Weights> struct OnePixel;
@@ -239,6 +251,14 @@ struct OnePixel<Blocks<int8_t, 8, unless_zero>> : OnePixel<Blocks<int8_t, 8, 1>>
     }
     __attribute__((always_inline)) static inline void add(Column<2> &sums, const int8_t *&w, const int8_t *x, Size inner) {
         add_elements(sums, w, x, inner);
+    }
+};
+template <>
+struct OnePixel<Blocks<int8_t, 8, unless_least>> : OnePixel<Blocks<int8_t, 8, unless_zero>> {
+    using OnePixel<Blocks<int8_t, 8, unless_zero>>::add;  // of two rows
+    template <Size Rows>
+    __attribute__((always_inline)) static inline void add(Column<Rows> &sums, const int8_t *&w, const int8_t *x, Size inner) {
+        add_elements_above_least(sums, w, x, inner);
     }
 };
 

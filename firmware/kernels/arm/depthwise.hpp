@@ -31,7 +31,9 @@ struct PlainRow {
         return sum + left * t0 + middle * t1 + right * t2;
     }
     template <class X>
-    int32_t of(const X *x) const { return of<int32_t>(x[0], x[1], x[2], 0); }
+    int32_t of(const X *x) const {
+        return of<int32_t>(x[0], x[1], x[2], 0);
+    }
     template <Size Stride, class Acc, class X>
     void add(Acc &a, Acc &b, const X *x) const {
         const int32_t t0 = x[0], t1 = x[1], t2 = x[2], t3 = x[3];
@@ -110,8 +112,8 @@ __attribute__((noinline, noclone)) void copy_lines(X *to, const X *plane, const 
 // ---- one channel
 
 template <Size Stride, class Acc, class Out, class X, class W, class B, class Shift, class BiasShift>
-__attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines, Size y, Size rows, const W *weights,
-                                                       const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
+__attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines, Size y, Size rows, const W *weights, const B &bias,
+                                                       const RowWindow &l, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
     const Size line = line_elements(w), width = w.out_width;
     using Rounded = RoundedBlock<Acc, Out, Shift>;
@@ -158,8 +160,8 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines,
 // The same with a stride of 1, column by column: a row of the window counts for three results below each other, so every element
 // of a column is loaded once. For chips that multiply one element at a time.
 template <class Acc, class Out, class X, class W, class B, class Shift, class BiasShift>
-__attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lines, Size y, Size rows, const W *weights,
-                                                          const B &bias, const RowWindow &l, Shift shift, BiasShift bias_shift) {
+__attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lines, Size y, Size rows, const W *weights, const B &bias,
+                                                          const RowWindow &l, Shift shift, BiasShift bias_shift) {
     using Rounded = RoundedBlock<Acc, Out, Shift>;
     static_assert(!by_columns || !Rounded::takes_twice, "this core needs no sum twice");
     const Size line = line_elements(l.window), width = l.window.out_width;
@@ -195,10 +197,11 @@ __attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lin
 
 // The output rows [begin, end) of all channels
 template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
-void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const X *x, B bias, const RowWindow &l,
-               const Shift &shift, BiasShift bias_shift) {
+void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const X *x, B bias, const RowWindow &l, const Shift &shift,
+               BiasShift bias_shift) {
     const Window &w = l.window;
-    const uint32_t of_halves = 0x00010001u * static_cast<uint16_t>(PadCode<T>::value), of_bytes = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
+    const uint32_t of_halves = 0x00010001u * static_cast<uint16_t>(PadCode<T>::value),
+                   of_bytes = 0x01010101u * static_cast<uint8_t>(PadCode<T>::value);
     const uint32_t pads = sizeof(X) == 1 ? of_bytes : of_halves;
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {

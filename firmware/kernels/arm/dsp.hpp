@@ -85,8 +85,12 @@ inline int32_t add_high(int32_t sum, uint32_t pair, int32_t factor) { return por
 
 #ifndef __AVR__
 // The same for sums of 64 bits: compilers know these instructions
-inline int64_t add_low(int64_t sum, uint32_t pair, int32_t factor) { return sum + int64_t(static_cast<int16_t>(pair)) * static_cast<int16_t>(factor); }
-inline int64_t add_high(int64_t sum, uint32_t pair, int32_t factor) { return sum + int64_t(static_cast<int16_t>(pair >> 16)) * static_cast<int16_t>(factor); }
+inline int64_t add_low(int64_t sum, uint32_t pair, int32_t factor) {
+    return sum + int64_t(static_cast<int16_t>(pair)) * static_cast<int16_t>(factor);
+}
+inline int64_t add_high(int64_t sum, uint32_t pair, int32_t factor) {
+    return sum + int64_t(static_cast<int16_t>(pair >> 16)) * static_cast<int16_t>(factor);
+}
 inline Pairs split(uint32_t word) { return {even_bytes(word), odd_bytes(word)}; }
 // The lower halves of two words, and the upper ones
 inline uint32_t lower_halves(uint32_t first, uint32_t second) { return (first & 0xFFFF) | (second << 16); }

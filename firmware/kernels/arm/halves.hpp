@@ -65,20 +65,24 @@ inline void add_two(Sums<2, Acc> &s, const int16_t *&w, const uint32_t *&x) {
 // 14 instructions for 8 products, in 13 registers
 #define HIL_ROW_OF_TWO(load, a, b) \
     load "\n" \
-    "mla %[" a "], %[factor], %[p], %[" a "]\n" \
-    "mla %[" b "], %[factor], %[q], %[" b "]\n"
+         "mla %[" a "], %[factor], %[p], %[" a "]\n" \
+         "mla %[" b "], %[factor], %[q], %[" b "]\n"
 #define HIL_ADD_ONE(load) \
     int32_t p, q, factor; \
     asm("ldrsh %[p], [%[x]], #2\n" \
-        "ldrsh %[q], [%[x]], #2\n" \
-        HIL_ROW_OF_TWO(load, "a", "b") HIL_ROW_OF_TWO(load, "c", "d") HIL_ROW_OF_TWO(load, "e", "f") HIL_ROW_OF_TWO(load, "g", "h") \
+        "ldrsh %[q], [%[x]], #2\n" HIL_ROW_OF_TWO(load, "a", "b") HIL_ROW_OF_TWO(load, "c", "d") HIL_ROW_OF_TWO(load, "e", "f") \
+            HIL_ROW_OF_TWO(load, "g", "h") \
         : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]), \
           [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1]), [x] "+r"(x), [w] "+r"(w), [p] "=&r"(p), [q] "=&r"(q), \
           [factor] "=&r"(factor) \
         : \
         : "memory");
-__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w, const int16_t *&x) { HIL_ADD_ONE("ldrsb %[factor], [%[w]], #1") }
-__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int16_t *&w, const int16_t *&x) { HIL_ADD_ONE("ldrsh %[factor], [%[w]], #2") }
+__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int8_t *&w, const int16_t *&x) {
+    HIL_ADD_ONE("ldrsb %[factor], [%[w]], #1")
+}
+__attribute__((always_inline)) inline void add_one(Sums<4> &s, const int16_t *&w, const int16_t *&x) {
+    HIL_ADD_ONE("ldrsh %[factor], [%[w]], #2")
+}
 #undef HIL_ADD_ONE
 #undef HIL_ROW_OF_TWO
 #elif !defined(__AVR__)

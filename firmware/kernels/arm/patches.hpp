@@ -8,6 +8,15 @@ namespace hil {
 
 struct Pixel { Size y, column; };
 
+// An element of a patch as what its code is above the least, -128
+struct AboveLeast {
+    uint8_t value;
+    AboveLeast &operator=(int8_t code) {
+        value = static_cast<uint8_t>(code) ^ 0x80;
+        return *this;
+    }
+};
+
 // `channels` stretches of `count` elements, `plane` apart, one after another; `Step` between the elements they become
 template <Size Step, class E, class X>
 inline E *copy_stretches(E *to, const X *from, Size channels, Size plane, Size count) {
@@ -86,7 +95,7 @@ __attribute__((always_inline)) inline bool each_word_of_neighbours(const int8_t 
     const bool is_known = w.stride_x == 1 && w.dilation_x == 1 && w.dilation_y == 1;
     const bool are_neighbours = a.y == b.y && a.column + 1 == b.column;
     const bool is_within = column >= 0 && column + 3 < static_cast<Position>(w.width) && y >= 0 &&
-                           y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height);
+        y + static_cast<Position>(w.kernel_y) <= static_cast<Position>(w.height);
     if (!is_known || !are_neighbours || !is_within) return false;
     for (Size k = 0; k < w.kernel_y; ++k) {
         const int8_t *at = x + (static_cast<Size>(y) + k) % l.x_ring * l.x_row + column;
@@ -96,8 +105,9 @@ __attribute__((always_inline)) inline bool each_word_of_neighbours(const int8_t 
     return true;
 }
 // Two such windows one after another, as copy_words writes them, and element by element in turn; elements of 16 bits have no such words
-__attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *first, int8_t *second, const int8_t *x, const RowWindow &l, Pixel a,
+__attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *to, int8_t *beside, const int8_t *x, const RowWindow &l, Pixel a,
                                                                Pixel b) {
+    int8_t *first = to, *second = beside;
     return each_word_of_neighbours(x, l, a, b, [&](uint32_t word) {
         const uint32_t next = word >> 8;
         __builtin_memcpy(first, &word, 4);
@@ -106,10 +116,18 @@ __attribute__((noinline, noclone)) inline bool copy_neighbours(int8_t *first, in
         second += 3;
     });
 }
-__attribute__((noinline, noclone)) inline bool copy_neighbours_in_turn(int8_t *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+template <uint32_t Signs>
+__attribute__((noinline, noclone)) bool copy_bytes_in_turn(int8_t *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
     return each_word_of_neighbours(x, l, a, b, [&](uint32_t word) {
+        word ^= Signs;
         for (Size n = 0; n < 3; ++n, word >>= 8, to += 2) __builtin_memcpy(to, &word, 2);
     });
+}
+inline bool copy_neighbours_in_turn(int8_t *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+    return copy_bytes_in_turn<0>(to, x, l, a, b);
+}
+inline bool copy_neighbours_in_turn(AboveLeast *to, const int8_t *x, const RowWindow &l, Pixel a, Pixel b) {
+    return copy_bytes_in_turn<0x80808080>(reinterpret_cast<int8_t *>(to), x, l, a, b);
 }
 template <class E, class X>
 inline bool copy_neighbours(E *, E *, const X *, const RowWindow &, Pixel, Pixel) {
@@ -218,5 +236,7 @@ template <class W, Size Step, class X>
 struct PatchesOf<Blocks<W, 4, Step>, X> : ElementPatches<int16_t> {};
 template <Size Step>
 struct PatchesOf<Blocks<int8_t, 4, Step>, int8_t> : ElementPatches<int8_t> {};
+template <>
+struct PatchesOf<Blocks<int8_t, 4, unless_least>, int8_t> : ElementPatches<AboveLeast> {};
 
 }  // namespace hil

@@ -83,7 +83,9 @@ struct Limited<int8_t> {
 };
 template <>
 struct Limited<int16_t> {
-    static int16_t of(int32_t value) { return static_cast<int16_t>(value) == value ? static_cast<int16_t>(value) : saturated<int16_t>(value); }
+    static int16_t of(int32_t value) {
+        return static_cast<int16_t>(value) == value ? static_cast<int16_t>(value) : saturated<int16_t>(value);
+    }
 };
 template <class T>
 struct LimitedBelow {

@@ -29,7 +29,7 @@ using Size = uint32_t;
 using Size = uint16_t;
 #endif
 // As a step of blocks of weights (arm/blocks.hpp, avr/dense_avr.hpp; codegen/arrange.py): one element, whose products are left out
-// where it is 0, or on the ATmega where it is -128, which is subtracted from all.
+// where it is 0, or where it is -128, which is subtracted from all.
 constexpr Size unless_zero = 0xFF, unless_least = 0xFE;
 
 template <class T>
