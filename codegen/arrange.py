@@ -17,6 +17,7 @@ from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.folded import folded
+from tinyhil.codegen.linear import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
 from tinyhil.codegen.rescalings import LAYERS as RESCALED
@@ -86,7 +87,7 @@ def arrange(program: Program, core: str) -> Program:
     if core not in CORES:
         return program
     program, chip = with_tables(without_constant_channels(program)), CHIPS.get(core, AVR)
-    program = without_needless_clipping(folded(program))
+    program = without_needless_clipping(with_linear_forms(folded(program)))
     program = with_signs(program, 8 if chip is AVR else 32)
     if chip is AVR:
         program = with_streams(program)

@@ -17,11 +17,13 @@ from tinyhil.codegen.code_tables import Tables, codes_of, evaluated, operand_of
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
+from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of, walk
 
 ENTRIES = 256
 MOST_CONSTANT = 255  # of what is added to a byte
 NO_LIMIT = 511  # beyond every index of a sum of two bytes
+LOOK_UPS = (CODE_TABLE.name, LOOKUP.name)
 ARITHMETIC = ("add", "sub", "mul")
 Body = tuple[Op | Loop, ...]
 
@@ -33,10 +35,10 @@ def folded(program: Program) -> Program:
     return program
 
 
-def _changed(body: Body, change: Callable[[Body, int], Body], steps: int = 1) -> Body:
+def changed(body: Body, change: Callable[[Body, int], Body], steps: int = 1) -> Body:
     """`body` with those of its loops changed; `change` is told how often an inference carries one out."""
     return tuple(
-        replace(item, body=change(_changed(item.body, change, steps * item.count), steps * item.count))
+        replace(item, body=change(changed(item.body, change, steps * item.count), steps * item.count))
         if isinstance(item, Loop)
         else item
         for item in body
@@ -76,7 +78,7 @@ def _round_constants(program: Program) -> Program:
     def change(body: Body, _: int) -> Body:
         return tuple(rounded(item) if isinstance(item, Op) else item for item in body)
 
-    body = _changed(program.body, change)
+    body = changed(program.body, change)
     tables = Tables(program)
     tables.tensors = {name: tensor for name, (tensor, _) in made.items()}
     tables.tables = {name: units for name, (_, units) in made.items()}
@@ -146,7 +148,7 @@ class _Level:
         return any(f.clipped.any() for f in self.functions(op) if f.operand == operand)
 
 
-def _pays(op: Op, steps: int) -> bool:
+def pays(op: Op, steps: int) -> bool:
     """Whether an inference computes more results of `op` than a table has entries."""
     return steps * op.params.get("count", 0) > ENTRIES
 
@@ -168,12 +170,12 @@ def _compose(program: Program) -> Program:
         level, gone, left = _Level(program, body), set[str](), list[Op | Loop]()
         for item in reversed(body):
             if isinstance(item, Loop) or item.output not in gone:
-                found = composed(level, item) if isinstance(item, Op) and _pays(item, steps) else None
+                found = composed(level, item) if isinstance(item, Op) and pays(item, steps) else None
                 gone.update(one.output for one in found[1]) if found else None
                 left.append(found[0] if found else item)
         return tuple(reversed(left))
 
-    body = _changed(program.body, change)
+    body = changed(program.body, change)
     return tables.within(body) if body != program.body else program
 
 
@@ -218,26 +220,26 @@ def _index_by_sums(program: Program) -> Program:
     def change(body: Body, steps: int) -> Body:
         reads, made = Counter(reads_of(program.body)), dict[int, Op | None]()
         for place, item in enumerate(body):
-            found = _sum_with_constant(program, item) if isinstance(item, Op) and _pays(item, steps) else None
-            readers = _look_ups(body, place, found) if found else {}
+            found = _sum_with_constant(program, item) if isinstance(item, Op) and pays(item, steps) else None
+            readers = look_ups(body, place, found.op.output, found.operand) if found else {}
             if found and len(readers) == reads[found.op.output]:
                 indexed = [_by_sum(tables, program, op, found, first=not n) for n, op in enumerate(readers.values())]
                 made |= dict(zip(readers, indexed, strict=True))
                 made[place] = None
         return tuple(op for op in (made.get(place, item) for place, item in enumerate(body)) if op is not None)
 
-    body = _changed(program.body, change)
+    body = changed(program.body, change)
     return tables.within(body) if body != program.body else program
 
 
-def _look_ups(body: Body, place: int, found: _Sum) -> dict[int, Op]:
-    """The look-ups of a sum behind it, while its operand is what it was."""
+def look_ups(body: Body, place: int, made: str, operand: str) -> dict[int, Op]:
+    """The look-ups of what `body[place]` made of `operand` behind it, while that is what it was."""
     ops: dict[int, Op] = {}
     for at, item in enumerate(body[place + 1 :], place + 1):
         written = {op.output for op in walk((item,))}
-        if isinstance(item, Op) and item.kernel == CODE_TABLE.name and item.inputs[1] == found.op.output:
+        if isinstance(item, Op) and item.kernel in LOOK_UPS and item.inputs[1] == made:
             ops[at] = item
-        if found.operand in written:
+        if operand in written:
             break
     return ops
 

@@ -106,5 +106,6 @@ def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
 
 
 def test_on_the_uno(tmp_path: Path) -> None:
-    cases = [case for case in folded_cases(tmp_path, "avr") if case.name.endswith("fixed8")]
+    chosen = ("gated int8", *(f"{name} fixed8" for name in CELLS))
+    cases = [case for case in folded_cases(tmp_path, "avr") if case.name in chosen]
     assert first_difference(cases, run_on_board(cases, load_boards().board("uno"), tmp_path)) == ""

@@ -8,7 +8,7 @@ saturation. Pooling, moves and other functions of codes are in affine_moves.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -213,11 +213,14 @@ def _tiled(op: Op, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-    p = op.params
-    a, b = _tiled(op, arrays)
+    return limited(units_of_sum(op.params, *_tiled(op, arrays)), op, out)
+
+
+def units_of_sum(p: Mapping[str, int], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Results of a sum with the params `p` before they are limited; `a`, `b`: codes less their zero points."""
     left = rescale(a << ADD_LIFT, p["a_multiplier"], p["a_shift"])
     right = rescale(b << ADD_LIFT, p["b_multiplier"], p["b_shift"])
-    return limited(rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"], op, out)
+    return rescale(left + p["sign"] * right, p["o_multiplier"], p["o_shift"]) + p["zero"]
 
 
 def lower_mul(node: Node, lowering: Lowering) -> None:

@@ -25,6 +25,13 @@ def _execute_sum(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.nd
     return table[at].astype(storage_dtype(out)).astype(np.int64), clipped
 
 
+def _execute_linear(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    p = op.params
+    table, a, starts = arrays[0].reshape(-1), arrays[1], arrays[2]
+    at = (a * p["slope"] + np.tile(starts, (1, p["count"] // starts.shape[1]))) >> p["right"]
+    return table[at].astype(storage_dtype(out)).astype(np.int64), (at < p["least"]) | (at > p["most"])
+
+
 CODE_TABLE = Kernel(
     "code_table",
     "function of an 8-bit operand by a table of its codes, made by its reference; codes beyond two limits are clipped",
@@ -44,5 +51,15 @@ SUM_TABLE = Kernel(
     in_place=True,
     codes=(0, 1, 2),
 )
-KERNELS = (CODE_TABLE, SUM_TABLE)
+_LINEAR_PARAMS = ("count", "a_period", "b_period", "slope", "right", "least", "most")
+LINEAR_TABLE = Kernel(
+    "linear_table",
+    "function of (slope * an 8-bit operand + a constant) / 2^right by a table; indices beyond two limits are clipped",
+    _execute_linear,
+    _LINEAR_PARAMS,
+    _LINEAR_PARAMS,
+    in_place=True,
+    codes=(0, 1, 2),
+)
+KERNELS = (CODE_TABLE, SUM_TABLE, LINEAR_TABLE)
 TABLES = tuple(kernel.name for kernel in KERNELS)

@@ -21,6 +21,12 @@ struct Factor {
 
 namespace portable {
 
+// sum += x * Factor
+template <int32_t Factor>
+inline void add_product_with(int32_t &sum, int8_t x) {
+    sum += x * Factor;
+}
+
 // start + left * A + right * B
 template <int32_t A, int32_t B>
 inline int32_t sum_of_products(int32_t start, int8_t left, int8_t right) {
@@ -29,6 +35,7 @@ inline int32_t sum_of_products(int32_t start, int8_t left, int8_t right) {
 
 }  // namespace portable
 #ifndef __AVR__
+using portable::add_product_with;
 using portable::sum_of_products;
 #endif
 

@@ -1,5 +1,6 @@
 // Functions of one operand of at most 8 bits, by a table of its codes (tinyhil/ops/code_table.py).
 #pragma once
+#include "firmware/kernels/common/affine_sum.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
 #include "firmware/kernels/common/numeric.hpp"
 
@@ -38,6 +39,24 @@ HIL_ELEMENTWISE void sum_table(Out *out, Table table, A a, B b, Count count, P a
             if (at > int(highest)) count_clipped();
             if (at > int(most)) count_clipped();
         }
+        out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
+    }
+}
+
+// out[n] = table[(a[n] * slope + starts[n]) / 2^right], whose sums fit 32 bits; indices below `least` and above `most`, if they
+// are below 2^14, are results of another operation that were clipped
+template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, int32_t Factor, int N, class Least, class Most>
+HIL_ELEMENTWISE void linear_table(Out *out, Table table, A a, B starts, Count count, P a_period, Q b_period, LongConst<Factor>,
+                                  Const<N>, Least least, Most most) {
+    auto i = walk(a_period, count);
+    auto j = walk(b_period, count);
+    constexpr int none = (1 << 14) - 1;
+    for (Size n = 0; n < static_cast<Size>(count); ++n) {
+        int32_t sum = starts[j.next(n)];
+        add_product_with<Factor>(sum, a[i.next(n)]);
+        const int at = static_cast<int>(sum >> N);
+        if (int(least) > 0 && at < int(least)) count_clipped();
+        if (int(most) < none && at > int(most)) count_clipped();
         out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
     }
 }

@@ -140,6 +140,10 @@ using OneShift = Const<N>;
 template <int N>
 using Pad = Const<N>;
 template <int N>
+using Right = Const<N>;
+template <int32_t N>
+using Slope = LongConst<N>;
+template <int N>
 using ToPower = Const<N>;
 template <int N>
 using Shift = Const<N>;

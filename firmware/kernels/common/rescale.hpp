@@ -29,8 +29,8 @@ template <class Shift>
 inline int32_t rescale_small(int32_t x, int32_t m, Shift shift) {
     if (int(shift) > 0) return rescale(x, m, int(shift));
     const int32_t high = upper_product(2 * x, m);
-    const int right = int(shift) < 0 ? -int(shift) - 1 : 0;
-    return int(shift) == 0 ? high : (((high + (high >> 31)) >> right) + 1) >> 1;
+    const int right = int(shift) < 0 ? -int(shift) : 1;
+    return int(shift) == 0 ? high : (high + (high >> 31) + (int32_t(1) << (right - 1))) >> right;
 }
 
 // rescale of what Add, Sub and Mul compute from differences d, a, b of two codes of 8 bits (affine_avr.hpp uses the shifts):

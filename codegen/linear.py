@@ -1,0 +1,146 @@
+"""Sums of asymmetric integers with constants that only functions read -> look-ups by a linear form of the operand.
+
+TensorFlow Lite rounds every term of a sum by itself. What one multiplication, one addition and one shift make of a code
+is held against that for every code and every constant when the program is compiled: where all agree, it is the index of
+a table that is long enough for all sums; elsewhere the operations stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinyhil.codegen.code_tables import Tables, codes_of, evaluated
+from tinyhil.codegen.folded import changed, look_ups, pays
+from tinyhil.formats.affine import MULTIPLIER_BITS
+from tinyhil.formats.fixed import Fixed
+from tinyhil.ops.affine import ADD_LIFT, SUM, is_affine, units_of_sum
+from tinyhil.ops.code_table import LINEAR_TABLE
+from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
+
+WORD = Fixed(32, 0)
+RIGHTS = range(16, 22)  # bits below the point of an index; 16 are free on an AVR
+LARGEST = 1 << 30  # of a sum, less than half of 32 bits
+MOST_ENTRIES = 1 << 10
+NO_LIMIT = (1 << 14) - 1  # beyond every index
+Body = tuple[Op | Loop, ...]
+
+
+def with_linear_forms(program: Program) -> Program:
+    """`program` with such look-ups, where it makes more of them than a table has entries; the same object if none."""
+    tables = Tables(program)
+
+    def change(body: Body, steps: int) -> Body:
+        made = _indexed(tables, program, body, steps)
+        items = (made.get(place, item) for place, item in enumerate(body))
+        return tuple(item for item in items if item is not None)
+
+    body = change(changed(program.body, change), 1)
+    return tables.within(body) if body != program.body else program
+
+
+def starts_of(products: np.ndarray, units: np.ndarray, right: int) -> np.ndarray | None:
+    """Numbers, one per row, with floor((products + start) / 2^right) = units for all of (rows, codes); None: none."""
+    least = ((units << right) - products).max(axis=-1)
+    most = ((units + 1 << right) - products).min(axis=-1) - 1
+    return None if (least > most).any() else (least + most) // 2
+
+
+def _near(slope: float, right: int) -> Iterator[int]:
+    """Whole numbers next to slope * 2^right, the nearest first."""
+    nearest = round(slope * 2.0**right)
+    yield from (nearest, *(nearest + sign * step for step in range(1, 5) for sign in (1, -1)))
+
+
+def _bytes(program: Program, op: Op) -> bool:
+    return is_affine(*(program.tensors[name].format for name in (*op.inputs, op.output)), bits=8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A sum with a constant as floor((operand * slope + starts) / 2^right) + lowest, of 0 to `entries` - 1."""
+
+    operand: str
+    constant: str
+    slope: int
+    right: int
+    starts: np.ndarray
+    lowest: int
+    entries: int
+    periods: tuple[int, int]
+
+
+def _linear(program: Program, op: Op) -> _Linear | None:
+    """A sum of one run-time operand and constants; None if no linear form makes the same of all codes."""
+    if op.kernel != SUM.name or op.output == program.output or not _bytes(program, op):
+        return None
+    fixed = [n for n, name in enumerate(op.inputs) if program.tensors[name].role == Role.CONSTANT]
+    if len(fixed) != 1:
+        return None
+    p, at = op.params, 1 - fixed[0]
+    operand, constant = op.inputs[at], op.inputs[fixed[0]]
+    zeros, keys = (p["a_zero"], p["b_zero"]), "ab"
+    codes = codes_of(program.tensors[operand].format)
+    terms = [codes - zeros[at], program.constants[constant].reshape(-1, 1).astype(np.int64) - zeros[1 - at]]
+    units = units_of_sum(p, *(terms if at == 0 else terms[::-1]))
+    lowest, entries = int(units.min()), int(np.ptp(units)) + 1
+    bits = p[f"{keys[at]}_shift"] + p["o_shift"] + ADD_LIFT - 2 * MULTIPLIER_BITS
+    slope = (p["sign"] if at else 1) * p[f"{keys[at]}_multiplier"] * p["o_multiplier"] * 2.0**bits
+    for right in RIGHTS if entries <= MOST_ENTRIES else ():
+        for near in _near(slope, right):
+            starts = starts_of(codes * near, units - lowest, right)
+            if starts is not None and np.abs(starts).max() + abs(near) * len(codes) < LARGEST and near:
+                periods = (p[f"{keys[at]}_period"], p[f"{keys[1 - at]}_period"])
+                return _Linear(operand, constant, near, right, starts, lowest, entries, periods)
+    return None
+
+
+def _indexed(tables: Tables, program: Program, body: Body, steps: int) -> dict[int, Op | None]:
+    """Places in `body` -> what is there instead: nothing for a sum, look-ups with the sum inside for its readers."""
+    reads, made = Counter(reads_of(program.body)), dict[int, Op | None]()
+    for place, item in enumerate(body):
+        if isinstance(item, Loop) or item.kernel != SUM.name or not pays(item, steps):
+            continue
+        found = _linear(program, item)
+        readers = look_ups(body, place, item.output, found.operand) if found else {}
+        if found is None or not readers or len(readers) != reads[item.output]:
+            continue
+        functions = [evaluated(program, op, program.tensors[item.output]) for op in readers.values()]
+        if any(clipped.any() for _, clipped in functions):
+            continue
+        name = _named_starts(tables, program, found, item.output)
+        for n, (at, op) in enumerate(readers.items()):
+            made[at] = _by_linear(tables, program, op, found, functions[n][0], name, first=not n)
+        made[place] = None
+    return made
+
+
+def _named_starts(tables: Tables, program: Program, found: _Linear, of: str) -> str:
+    """The name of what a sum adds to each element, in flash."""
+    name = f"{of}_{found.constant}"
+    while name in program.tensors or name in tables.tensors:
+        name += "_"
+    tables.tensors[name] = Tensor(name, found.starts.size, WORD, Role.CONSTANT)
+    tables.tables[name] = found.starts
+    return name
+
+
+def _by_linear(
+    tables: Tables, program: Program, op: Op, found: _Linear, results: np.ndarray, starts: str, *, first: bool
+) -> Op:
+    """A look-up of a sum with the sum inside; `results`: of all codes. The first one counts what is clipped."""
+    sums = found.lowest + np.arange(found.entries)
+    half = len(results) // 2
+    table = results[np.clip(sums, -half, half - 1) + half]
+    least = max(-half - found.lowest, 0) if first else 0
+    most = half - 1 - found.lowest if first and sums[-1] >= half else NO_LIMIT
+    out = program.tensors[op.output].format
+    names = tables.named(op.output, table, out), found.operand, starts
+    params = {
+        **dict(zip(("count", "a_period", "b_period"), (op.params["count"], *found.periods), strict=True)),
+        **dict(zip(("slope", "right", "least", "most"), (found.slope, found.right, least, most), strict=True)),
+    }
+    return Op(LINEAR_TABLE.name, op.name, names, op.output, params)
