@@ -21,7 +21,7 @@ from tinyhil.program import Program
 
 FIRMWARE_BYTES = 1024  # static RAM beside arena and input, guards included: 600 in the zoo
 TABLES_BYTES = 4096  # constants of the firmware itself
-KEPT = 0.75  # of the cache: one of four ways is for activations
+CACHED = 0.75  # of the cache: one of four ways is for activations
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def hot_constants(program: Program, plan: Plan, memory: HotMemory, transfer: Tra
     room_bytes = room_for_constants(plan, memory, transfer)
     if sum(sizes.values()) + TABLES_BYTES <= room_bytes:
         return frozenset()
-    return most_fetched(sizes, _passes(program), room_bytes, int(KEPT * memory.cache_bytes))
+    return most_fetched(sizes, _passes(program), room_bytes, int(CACHED * memory.cache_bytes))
 
 
 def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer) -> int:
@@ -53,13 +53,13 @@ def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer) -> int
 
 
 def most_fetched(
-    sizes: Mapping[str, int], passes: Mapping[str, float], room_bytes: int, kept_bytes: int
+    sizes: Mapping[str, int], passes: Mapping[str, float], room_bytes: int, cached_bytes: int
 ) -> frozenset[str]:
     """Those of the most fetches per byte that fit, the larger first. `passes`: how often a sample reads each as a
-    whole; one of at most `kept_bytes` is fetched once at most."""
+    whole; one of at most `cached_bytes` is fetched once at most."""
 
     def fetches(name: str) -> float:
-        return passes.get(name, 0.0) if sizes[name] > kept_bytes else min(1.0, passes.get(name, 0.0))
+        return passes.get(name, 0.0) if sizes[name] > cached_bytes else min(1.0, passes.get(name, 0.0))
 
     chosen = set()
     for name in sorted(sizes, key=lambda name: (-fetches(name), -sizes[name], name)):
