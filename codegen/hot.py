@@ -38,18 +38,19 @@ class HotMemory:
 def hot_constants(program: Program, plan: Plan, memory: HotMemory, transfer: Transfer) -> frozenset[str]:
     """Names of the constants that have a place in `memory`; none if it holds all of them anyway."""
     sizes = {name: stored_bytes(program.tensors[name], codes) for name, codes in program.constants.items()}
-    room_bytes = room_for_constants(plan, memory, transfer)
+    results_bytes = 2 * program.tensors[program.output].size_bytes  # those that the wire holds
+    room_bytes = room_for_constants(plan, memory, transfer, results_bytes)
     if sum(sizes.values()) + TABLES_BYTES <= room_bytes:
         return frozenset()
     return most_fetched(sizes, _passes(program), room_bytes, int(CACHED * memory.cache_bytes))
 
 
-def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer) -> int:
+def room_for_constants(plan: Plan, memory: HotMemory, transfer: Transfer, results_bytes: int = 0) -> int:
     """Bytes that the linker has for sure: beside main RAM, or all where that is certainly elsewhere."""
     peaks = plan.peaks or {ARENA: plan.peak_bytes}
     left_bytes = memory.size_bytes - peaks.get(memory.region, 0)
     beside_bytes = left_bytes - memory.stack_bytes - peaks.get(ARENA, 0) - transfer.input_bytes
-    return left_bytes if beside_bytes < 0 else max(0, beside_bytes - FIRMWARE_BYTES)
+    return left_bytes if beside_bytes < 0 else max(0, beside_bytes - results_bytes - FIRMWARE_BYTES)
 
 
 def most_fetched(
