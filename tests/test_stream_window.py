@@ -150,7 +150,9 @@ class Board:
             ahead = (sample - self.sample + 0x8000) % 0x10000 - 0x8000
             self._acknowledge(protocol.RESEND if ahead > 0 or (ahead == 0 and chunk > self.chunk) else 0)
             return
-        assert self.sample < self.delivered + self.result_slots, "this would take the place of a result that is still missing"
+        assert self.sample < self.delivered + self.result_slots, (
+            "this would take the place of a result that is still missing"
+        )
         self.ahead = max(self.ahead, self.sample - self.delivered)
         self.taken[self.sample] = self.taken.get(self.sample, b"") + payload
         self.chunk += 1
