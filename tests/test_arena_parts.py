@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from test_codegen_texts import of
+from test_rows import Chain
 from test_schedules import SMALL
 
 from tinyhil.memplan.arena.liveness import LiveRange
@@ -117,3 +118,12 @@ def test_the_result_is_made_once(tmp_path: Path) -> None:
     maps = {item.inputs[-1] for item in program.body if isinstance(item, Op) and item.kernel.startswith("average_pool")}
     fewer = [len(in_two_passes(replace(program, output=name))) for name in maps]
     assert sorted(fewer)[0] == 1
+
+
+def test_at_most_six_maps_are_made_twice(tmp_path: Path) -> None:
+    chain = Chain(4, 6)
+    for _ in range(7):
+        planes = chain.conv(8, 1).add("Relu").last
+        chain.add("GlobalAveragePool").conv(8, 1).add("HardSigmoid").add("Mul", planes)
+    found = in_two_passes(of(chain.model, "fixed8")(tmp_path))
+    assert len(found) == 6
