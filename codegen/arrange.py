@@ -17,7 +17,7 @@ from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.folded import folded
-from tinyhil.codegen.linear import with_linear_forms
+from tinyhil.codegen.linear_sums import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
 from tinyhil.codegen.rescalings import LAYERS as RESCALED

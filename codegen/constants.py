@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -32,13 +32,14 @@ class Binary:
         """Path in the project, with the first 16 digits of the content's SHA-256."""
         return CONSTANTS.replace("*", hashlib.sha256(self.content).hexdigest()[:16])
 
-    def array(self, kind: str, name: str, values: np.ndarray) -> list[str]:
+    def array(self, kind: str, name: str, values: np.ndarray, is_hot: bool) -> list[str]:
         """A constant of C++ type `kind` whose elements, little endian, are bytes of the file."""
         self.content += bytes(-len(self.content) % BINARY_ALIGNMENT)
         start, symbol = len(self.content), f"constant_{name}"
         self.content += values.tobytes()
+        section = '" HIL_HOT_SECTION "' if is_hot else ".rodata.hil"
         steps = (
-            '.pushsection .rodata.hil,\\"a\\",%progbits',
+            f'.pushsection {section},\\"a\\",%progbits',
             f".balign {BINARY_ALIGNMENT}",
             f".type {symbol}, %object",
             f".size {symbol}, {values.nbytes}",
@@ -52,42 +53,71 @@ class Binary:
         ]
 
 
-def constant_lines(program: Program, names: Mapping[str, str], binary: Binary | None = None) -> list[str]:
-    """The constants and tables of a program as arrays in flash; with `binary` the large ones lie in that file."""
+def constant_lines(
+    program: Program, names: Mapping[str, str], binary: Binary | None = None, hot: Collection[str] = ()
+) -> list[str]:
+    """The constants and tables of a program as arrays in flash; with `binary` the large ones lie in that file. Those
+    named in `hot` are copied to memory without wait states (codegen/hot.py)."""
     lines = []
     for name, values in program.constants.items():
         tensor = program.tensors[name]
         lines.append(f"// {comment(name)}: {tensor.format if tensor.role == Role.CONSTANT else 'look-up table'}")
-        lines += [*_array(tensor, names[name], values, binary), ""]
+        lines += _defined(_stored(tensor, values), names[name], binary, name in hot)
+        lines += [*_entries(tensor, names[name]), ""]
     return lines
 
 
-def _array(tensor: Tensor, name: str, codes: np.ndarray, binary: Binary | None) -> list[str]:
-    """A constant in flash: codes below 8 bits are packed, a codebook's entries follow its indices."""
+def stored_bytes(tensor: Tensor, codes: np.ndarray) -> int:
+    """Bytes of a constant's array, without a codebook's entries."""
+    return _stored(tensor, codes).values.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Elements as they lie in memory, and their C++ type."""
+
+    kind: str
+    values: np.ndarray
+    alignment: str = ""
+
+
+def _stored(tensor: Tensor, codes: np.ndarray) -> _Stored:
+    """A constant as it lies in memory: codes below 8 bits are packed, blocks arranged."""
     fmt = tensor.format
     if tensor.stored is not None:
         codes = np.array(tensor.stored.numbers)
     if tensor.role == Role.TABLE:
-        return _defined(c_type(tensor), name, codes.astype(f"<u{fmt.storage_bytes}"), binary)
+        return _Stored(c_type(tensor), codes.astype(f"<u{fmt.storage_bytes}"))
     if tensor.blocks is not None and tensor.blocks.word:
         words = in_words(2 * codes.reshape(tensor.blocks.axes) - 1, tensor.blocks.word)
-        return _defined(f"uint{tensor.blocks.word}_t", name, words.astype(f"<u{tensor.blocks.word // 8}"), binary)
+        return _Stored(f"uint{tensor.blocks.word}_t", words.astype(f"<u{tensor.blocks.word // 8}"))
     if tensor.blocks is not None:
-        stored = in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt))
-        return _defined(c_type(tensor), name, stored, binary, "alignas(4) ")
-    if fmt.bits >= 8 and fmt.entries_in_flash is None:
-        return _defined(c_type(tensor), name, codes.astype(storage_dtype(fmt)), binary)
-    lines = _defined("uint8_t", name, pack(codes, fmt.packed_bits), binary)
-    if fmt.entries_in_flash is not None:
-        kind, entries = fmt.entries_in_flash
-        lines += [f"const {kind} {name}_entries[{len(entries)}] HIL_FLASH = {{", *numbers(np.array(entries)), "};"]
-    return lines
+        return _Stored(c_type(tensor), in_blocks(codes, tensor.blocks).astype(storage_dtype(fmt)), "alignas(4) ")
+    if _is_packed(tensor):
+        return _Stored("uint8_t", pack(codes, fmt.packed_bits))
+    return _Stored(c_type(tensor), codes.astype(storage_dtype(fmt)))
 
 
-def _defined(kind: str, name: str, stored: np.ndarray, binary: Binary | None, alignment: str = "") -> list[str]:
-    if binary is not None and stored.nbytes > BINARY_BYTES:
-        return binary.array(kind, name, stored)
-    return [f"{alignment}const {kind} {name}[{stored.size}] HIL_FLASH = {{", *numbers(stored.reshape(-1)), "};"]
+def _is_packed(tensor: Tensor) -> bool:
+    is_plain = tensor.role != Role.TABLE and tensor.blocks is None
+    return is_plain and (tensor.format.bits < 8 or tensor.format.entries_in_flash is not None)
+
+
+def _entries(tensor: Tensor, name: str) -> list[str]:
+    """What follows the indices of a codebook."""
+    if not _is_packed(tensor) or tensor.format.entries_in_flash is None:
+        return []
+    kind, entries = tensor.format.entries_in_flash
+    return [f"const {kind} {name}_entries[{len(entries)}] HIL_FLASH = {{", *numbers(np.array(entries)), "};"]
+
+
+def _defined(stored: _Stored, name: str, binary: Binary | None, is_hot: bool) -> list[str]:
+    values = stored.values
+    if binary is not None and values.nbytes > BINARY_BYTES:
+        return binary.array(stored.kind, name, values, is_hot)
+    where = "HIL_HOT" if is_hot else "HIL_FLASH"
+    head = f"{stored.alignment}const {stored.kind} {name}[{values.size}] {where} = {{"
+    return [head, *numbers(values.reshape(-1)), "};"]
 
 
 def numbers(values: np.ndarray) -> list[str]:

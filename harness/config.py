@@ -64,6 +64,15 @@ class DebugId(Record):
     value: PositiveInt
 
 
+class HotSpec(Record):
+    """The region that constants are copied to, beside main RAM and `stack_bytes` of stack if these fit, and the size of
+    the data cache before the flash (codegen/hot.py)."""
+
+    region: Name
+    stack_bytes: PositiveInt
+    cache_bytes: PositiveInt
+
+
 class ChipSpec(WithCrossbars):
     """What a chip offers. The host has no limits of its own: no sizes, no UART, no emulator.
 
@@ -79,6 +88,7 @@ class ChipSpec(WithCrossbars):
     ram_bytes: PositiveInt | None = None
     stack_reserve_bytes: PositiveInt | None = None
     regions: dict[Name, PositiveInt] = Field(default_factory=dict)  # memories beside ram_bytes, for tensors alone
+    hot: HotSpec | None = None
     clock_hz: PositiveInt
     other_clocks_hz: tuple[PositiveInt, ...] = ()  # that a board may choose instead
     compiler: Literal["avr-gcc", "arm-none-eabi-gcc", "g++"]
@@ -96,6 +106,12 @@ class ChipSpec(WithCrossbars):
     def static_ram_bytes(self) -> int | None:
         """RAM that static data may take, without the reserve for the stack; None: no limit."""
         return None if self.ram_bytes is None else self.ram_bytes - (self.stack_reserve_bytes or 0)
+
+    @model_validator(mode="after")
+    def _hot_constants_have_a_region(self) -> ChipSpec:
+        if self.hot is not None and self.hot.region not in self.regions:
+            raise ValueError(f"hot: no region '{self.hot.region}'; regions: {', '.join(self.regions) or 'none'}")
+        return self
 
     @model_validator(mode="after")
     def _a_microcontroller_has_limits(self) -> ChipSpec:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from test_codegen_texts import of
-from test_schedules import SMALL
+from test_schedules import SMALL, Network
 
 from tinyhil.memplan.arena.liveness import LiveRange
 from tinyhil.memplan.arena.order import _affordable
@@ -117,3 +117,13 @@ def test_the_result_is_made_once(tmp_path: Path) -> None:
     maps = {item.inputs[-1] for item in program.body if isinstance(item, Op) and item.kernel.startswith("average_pool")}
     fewer = [len(in_two_passes(replace(program, output=name))) for name in maps]
     assert sorted(fewer)[0] == 1
+
+
+def test_at_most_six_maps_are_made_twice(tmp_path: Path) -> None:
+    net = Network(12).conv(8, 3, 2).add("HardSwish")
+    for _ in range(7):
+        begin = net.last
+        planes = net.conv(16).add("HardSwish").depthwise(1).add("HardSwish").last
+        net.add("GlobalAveragePool").conv(8).relu().conv(16).add("HardSigmoid").add("Mul", planes).conv(8)
+        net = net.add("Add", begin)
+    assert len(in_two_passes(of(net.conv(4).model, "fixed8")(tmp_path))) == 6

@@ -58,7 +58,7 @@ def test_a_loop_is_compared_step_by_step_while_its_input_streams(board: str, tmp
     found = diff(given, 1, load_boards(), default_cache_dir(), quiet)
     assert found.first is None
     by_name = {tensor.tensor: tensor for tensor in found.tensors}
-    assert (by_name["wx"].executions, by_name["wx"].elements) == (128, 128 * 32)
+    assert (by_name["c"].executions, by_name["c"].elements) == (128, 128 * 32)
     assert by_name["logits"].executions == 1
 
 

@@ -34,7 +34,7 @@ CODE = '__attribute__((constructor)) static void code() { __asm__ volatile("b.w 
         ("", {".text": ITCM, ".rodata": DTCM, ".data": DTCM}),
         (CODE % 70_000, {".text": FLASH, ".rodata": DTCM, ".data": DTCM}),
         (RAM % 200_000, {".text": ITCM, ".rodata": DTCM, ".data": AXI}),
-        (RAM % 125_000, {".rodata": DTCM, ".data": AXI}),
+        (RAM % 128_000, {".rodata": DTCM, ".data": AXI}),
         (CONSTANT % 150_000, {".text": ITCM, ".rodata": FLASH, ".data": DTCM}),
         (CONSTANT % 100_000 + HOT % 60_000, {".hot": DTCM, ".rodata": FLASH, ".data": DTCM}),
         (RAM % 200_000 + CONSTANT % 100_000 + HOT % 20_000, {".hot": DTCM, ".rodata": DTCM, ".data": AXI}),

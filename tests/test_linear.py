@@ -12,7 +12,7 @@ from random_models import extreme_inputs
 from scan_models import cell, scan
 
 from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.linear import starts_of
+from tinyhil.codegen.linear_sums import starts_of
 from tinyhil.program import Op, Program, walk
 from tinyhil.reference import run_reference
 

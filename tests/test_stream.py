@@ -181,7 +181,7 @@ def test_one_slot_keeps_the_newest_result(mode: str, tmp_path: Path) -> None:
     bench = tiny_bench("due", tmp_path, 2, ONE_SLOT_INPUTS)
     with powered(bench, tmp_path) as device, Link(device.port, 115200) as link:
         hello = greeted(link, device)
-        assert (hello.slots, hello.streamed, hello.kept_results) == (1, False, 1)
+        assert (hello.slots, hello.streamed, hello.result_slots) == (1, False, 1)
         chunks = [range(start, start + hello.chunk_bytes) for start in range(0, hello.sample_bytes, hello.chunk_bytes)]
         link.send(protocol.start(MODES[mode], 5))
         wait_for(link, protocol.Ack)

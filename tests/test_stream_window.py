@@ -64,7 +64,7 @@ class Board:
     def __init__(self, clock: Clock, hello: Hello, fate: Fate = lambda _: "", first: int = 0) -> None:
         self.clock, self.hello, self.fate = clock, hello, fate
         self.running, self.sample, self.chunk = (QUIET, 0), first, 0
-        self.kept = 1 if hello.slots == 1 and not hello.streamed else 2
+        self.result_slots = 1 if hello.slots == 1 and not hello.streamed else 2
         self.filled, self.used, self.computed, self.delivered, self.ahead = 0, 0, first, first, 0
         self.arrived, self.taken = set[int](), dict[int, bytes]()
         self.crc32 = self.saturations = 0
@@ -136,8 +136,8 @@ class Board:
                 self._acknowledge(protocol.ASKED)
             case protocol.GET_RESULT:
                 back = (self.computed - struct.unpack_from("<H", message, 1)[0]) & 0xFFFF
-                kept = 1 <= back <= self.kept
-                self._result(self.computed - back) if kept else self._say("<BB", protocol.REFUSED, message[0])
+                is_there = 1 <= back <= self.result_slots
+                self._result(self.computed - back) if is_there else self._say("<BB", protocol.REFUSED, message[0])
             case protocol.FINISH:
                 totals = (self.computed & 0xFFFF, 0, 0, self.saturations, self.crc32, 0, 0)
                 self._say("<BHIIIIHH", protocol.STATS, *totals)
@@ -150,7 +150,9 @@ class Board:
             ahead = (sample - self.sample + 0x8000) % 0x10000 - 0x8000
             self._acknowledge(protocol.RESEND if ahead > 0 or (ahead == 0 and chunk > self.chunk) else 0)
             return
-        assert self.sample < self.delivered + self.kept, "this would take the place of a result that is still missing"
+        assert self.sample < self.delivered + self.result_slots, (
+            "this would take the place of a result that is still missing"
+        )
         self.ahead = max(self.ahead, self.sample - self.delivered)
         self.taken[self.sample] = self.taken.get(self.sample, b"") + payload
         self.chunk += 1

@@ -19,11 +19,11 @@ constexpr uint32_t slot_bytes = streamed ? chunk_bytes : sample_bytes;
 constexpr uint8_t last_chunk_bytes = sample_bytes - static_cast<uint32_t>(chunks_per_sample - 1) * chunk_bytes;
 constexpr uint8_t data_header = 5;  // type, sample, chunk
 
-// Results that are kept. The host sends nothing of sample s + kept_results before it has the result of s.
-constexpr uint8_t kept_results = slots == 1 && !streamed ? 1 : 2;
+// Results that are kept. The host sends nothing of sample s + result_slots before it has the result of s.
+constexpr uint8_t result_slots = slots == 1 && !streamed ? 1 : 2;
 
 alignas(4) uint8_t slot_memory[slots][(slot_bytes + 3) / 4 * 4];
-alignas(4) uint8_t output_memory[kept_results][(output_bytes + 3) / 4 * 4];
+alignas(4) uint8_t output_memory[result_slots][(output_bytes + 3) / 4 * 4];
 
 // A sample in the arena is written over while it is computed. No other is received meanwhile: its slot is the only one.
 inline uint8_t *slot(uint8_t number) { return input_in_arena ? sample_in_arena() : slot_memory[number]; }
@@ -114,7 +114,7 @@ struct {
     uint32_t ticks;
     uint32_t results_crc32;
     uint32_t saturations_total;
-    struct { uint32_t ticks, saturations; } newest[kept_results];  // of the results kept
+    struct { uint32_t ticks, saturations; } newest[result_slots];  // of the results kept
 } state;
 
 void put(uint8_t byte) { hal::put(byte); }
@@ -166,7 +166,7 @@ void send_hello() {
 
 void send_result(uint16_t sample) {
     uint8_t head[17];
-    const uint8_t place = sample % kept_results;
+    const uint8_t place = sample % result_slots;
     Writer w{head};
     w.u8(result);
     w.u16(sample);
@@ -223,7 +223,7 @@ void serve_control(uint8_t type) {
     case ping: send_ack(asked); break;
     case get_result: {
         const uint16_t back = static_cast<uint16_t>(state.computed - read_u16(inbox.control));
-        if (back >= 1 && back <= kept_results) send_result(read_u16(inbox.control));
+        if (back >= 1 && back <= result_slots) send_result(read_u16(inbox.control));
         else send_refused(type);
         break;
     }
@@ -297,7 +297,7 @@ __attribute__((noinline)) void update_crc32(uint8_t byte) {
 }
 
 void infer() {
-    const uint8_t place = state.computed % kept_results;
+    const uint8_t place = state.computed % result_slots;
     state.computing = true;
     state.ticks = 0;
     state.steps_left = streamed ? steps_per_chunk : 0;

@@ -12,6 +12,7 @@ from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.constants import CONSTANTS
+from tinyhil.codegen.hot import HotMemory
 from tinyhil.codegen.model import Source, Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit
@@ -103,6 +104,13 @@ def arranged_for(program: Program, board: BoardSpec) -> Program:
     return arrange(program, board.chip.core) if hardware is None else on_crossbars(program, hardware)
 
 
+def target_of(board: BoardSpec, transfer: Transfer) -> Target:
+    """What code generation has to know of a board."""
+    hot, regions = board.chip.hot, board.chip.regions
+    memory = None if hot is None else HotMemory(hot.region, regions[hot.region], hot.stack_bytes, hot.cache_bytes)
+    return Target(board.name, transfer, memory)
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A program with the boards that run it, and why others do not."""
@@ -114,7 +122,7 @@ class _Part:
 
     @property
     def targets(self) -> list[Target]:
-        return [Target(b.name, self.transfers[b.name]) for b in self.boards if b.name in self.transfers]
+        return [target_of(b, self.transfers[b.name]) for b in self.boards if b.name in self.transfers]
 
     def without(self, names: Collection[str]) -> _Part:
         return replace(self, transfers={name: one for name, one in self.transfers.items() if name not in names})

@@ -82,7 +82,7 @@ def macs_of(program: Program, item: Op | Chain, elements: int) -> int | None:
     if not kernel.is_sum:
         return None
     if "inner" in op.params:
-        return elements * op.params["inner"]
+        return elements * (op.params["inner"] + op.params.get("more_inner", 0))
     if "word" in op.params:  # bits, of which words of several products are stored
         return elements * op.params["channels"] * op.params["kernel_y"] * op.params["kernel_x"]
     weights = [program.tensors[name].count for name in op.inputs if program.tensors[name].role == Role.CONSTANT]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyhil.codegen.model import Target, emit_model
+from tinyhil.codegen.model import emit_model
 from tinyhil.errors import LinkError
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.harness.boards.claim import claim
 from tinyhil.harness.boards.locate import Place
 from tinyhil.harness.build.board_image import build_firmware
-from tinyhil.harness.build.pipeline import Compiled
+from tinyhil.harness.build.pipeline import Compiled, target_of
 from tinyhil.harness.config import Boards
 from tinyhil.harness.job import Request
 from tinyhil.harness.measure.talk import connect, flash_unless_running, log_folder, talk
@@ -74,7 +74,7 @@ class TellingLink(Link):
 def run_variant(device: Device, compiled: Compiled, reports: str, integers: np.ndarray) -> Reported:
     """Build firmware that tells what `reports` says (codegen.model.REPORTS), run `integers` (samples, elements)."""
     request, board = device.request, device.place.board
-    target = Target(board.name, compiled.transfers[board.name])
+    target = target_of(board, compiled.transfers[board.name])
     model_hash = bytes.fromhex(compiled.model.sha256)[:8]
     sources = emit_model(compiled.program, compiled.plan, [target], model_hash, reports=reports)
     telling = replace(compiled, sources={**compiled.sources, **sources})

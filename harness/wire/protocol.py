@@ -93,7 +93,7 @@ class Hello:
     output: TensorInfo
 
     @property
-    def kept_results(self) -> int:
+    def result_slots(self) -> int:
         """How many of its newest results the board keeps; with one slot, room for a sample comes with a result."""
         return 1 if self.slots == 1 and not self.streamed else 2
 

@@ -215,7 +215,7 @@ class _Session:
             return False
         per_sample, size = self.hello.chunks_per_sample, self.hello.chunk_bytes
         # the board keeps its newest results: what would take the place of one may only start once that one is here
-        window = self.missing + self.hello.kept_results
+        window = self.missing + self.hello.result_slots
         end = min(self.limit, window * per_sample, len(self.samples) * per_sample)
         burst = bytearray()
         while self.next_chunk < end and len(burst) < BURST_BYTES:

@@ -88,7 +88,7 @@ def products_of_op(program: Program, op: Op) -> int:
     is_layer = weights is not None and weights.role == Role.CONSTANT and "outputs" in op.params
     per_element = weights.count // op.params["outputs"] if weights is not None and is_layer else 1
     if op.kernel not in ROWED:
-        return program.tensors[op.output].count * per_element
+        return program.tensors[op.output].count * (per_element + op.params.get("more_inner", 0))
     p = op.params
     return int(p.get("outputs", p["channels"]) * p.get("out_width", p.get("width", 1)) * per_element)
 

@@ -68,10 +68,10 @@ def cheapest_within(
     arena that was found."""
     best: Scheduled | None = None
     for other in _programs(program, without):
-        more_time = products_of(other) / products_of(program) - 1
-        if best is not None and best.rank(limit_bytes) <= (limit_bytes, more_time):
+        trials = _Trials(other, program, without, planner, budget)
+        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.layers.more_time):
             break
-        found = _Trials(other, program, without, planner, budget).within(limit_bytes)
+        found = trials.within(limit_bytes)
         if best is None or found.rank(limit_bytes) < best.rank(limit_bytes):
             best = found
     assert best is not None

@@ -101,7 +101,7 @@ def _terms(params: Mapping[str, int]) -> int:
     if "kernel_y" in params:
         channels = params["channels"] // params["groups"] if "groups" in params else 1
         return params["kernel_y"] * params["kernel_x"] * channels
-    return params.get("along", params.get("inner", 1))
+    return params.get("along", params.get("inner", 1) + params.get("more_inner", 0))
 
 
 class _Planning:

@@ -45,9 +45,10 @@ HIL_ELEMENTWISE void sum_table(Out *out, Table table, A a, B b, Count count, P a
 
 // out[n] = table[(a[n] * slope + starts[n]) / 2^right], whose sums fit 32 bits; indices below `least` and above `most`, if they
 // are below 2^14, are results of another operation that were clipped
-template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, int32_t Factor, int N, class Least, class Most>
-HIL_ELEMENTWISE void linear_table(Out *out, Table table, A a, B starts, Count count, P a_period, Q b_period, LongConst<Factor>,
-                                  Const<N>, Least least, Most most) {
+template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, int32_t Factor, int N, class Least,
+          class Most>
+HIL_ELEMENTWISE void linear_table(Out *out, Table table, A a, B starts, Count count, P a_period, Q b_period, LongConst<Factor>, Const<N>,
+                                  Least least, Most most) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     constexpr int none = (1 << 14) - 1;

@@ -9,11 +9,16 @@
 #define HIL_FLASH
 #endif
 
-// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name. Elsewhere all is one memory.
+// A memory of the chip beside its main RAM (`regions` in boards.yaml); the linker script has a section of this name, and one of the constants
+// that are copied to such a memory first (codegen/hot.py). Elsewhere all is one memory.
 #ifdef HIL_HAS_REGIONS
 #define HIL_REGION(name) __attribute__((section(".arena_" #name)))
+#define HIL_HOT_SECTION ".hot"
+#define HIL_HOT __attribute__((section(HIL_HOT_SECTION)))
 #else
 #define HIL_REGION(name)
+#define HIL_HOT_SECTION ".rodata.hil"
+#define HIL_HOT HIL_FLASH
 #endif
 
 namespace hil {

@@ -1,0 +1,111 @@
+"""Which constants lie where nothing waits for them, on chips whose memory of that kind is too small for all."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+from onnx import helper, numpy_helper
+from onnx_models import samples_for
+
+from tinyhil.calibrate import calibrate, save_ranges
+from tinyhil.codegen.hot import FIRMWARE_BYTES, HotMemory, most_fetched, room_for_constants
+from tinyhil.codegen.transfer import Transfer
+from tinyhil.frontend.onnx import load_onnx
+from tinyhil.harness.assets import asset
+from tinyhil.harness.build.image import check_fits
+from tinyhil.harness.config import load_boards
+from tinyhil.harness.job import Request
+from tinyhil.harness.measure.run import run
+from tinyhil.harness.records.record import make_record
+from tinyhil.memplan import Plan
+
+MEMORY = HotMemory("dtcm", 131072, 4096, 16384)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "passes", "room", "found"),
+    [
+        ({"a": 100, "b": 200}, {"a": 2.0, "b": 3.0}, 300, "b"),  # 300 with what is between them
+        ({"a": 104, "b": 200}, {"a": 2.0, "b": 3.0}, 304, "a b"),
+        ({"a": 104, "b": 200, "c": 300}, {"a": 1.5, "b": 2.0, "c": 3.0}, 199, "a"),  # the next that fits
+        ({"kept": 40, "far": 200}, {"kept": 1000.0, "far": 2.0}, 200, "far"),  # the cache holds the one of many passes
+        ({"once": 200, "never": 200}, {"once": 1.0}, 200, "once"),
+        ({"small": 48, "large": 56}, {"small": 1.0, "large": 1.0}, 100, "large"),
+        ({"a": 64}, {"a": 1.0}, 0, ""),
+    ],
+)
+def test_what_is_fetched_most_comes_first(
+    sizes: dict[str, int], passes: dict[str, float], room: int, found: str
+) -> None:
+    assert most_fetched(sizes, passes, room, 50) == set(found.split())
+
+
+def whole(sample_bytes: int, slots: int) -> Transfer:
+    return Transfer(False, slots, sample_bytes, 0, 0, sample_bytes)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "slots", "room"),
+    [
+        ({"arena": 60_000}, 2, 131072 - 4096 - 60_000 - 2 * 1000 - FIRMWARE_BYTES),
+        ({"arena": 126_000}, 0, 0),  # whether main RAM fits beside the stack is known after linking only
+        ({"arena": 127_500}, 0, 131072),  # in AXI SRAM
+        ({"arena": 500_000, "dtcm": 100_000}, 1, 31_072),
+        ({"dtcm": 131_072, "arena": 500_000}, 1, 0),
+    ],
+)
+def test_room_is_what_the_linker_has_for_sure(peaks: dict[str, int], slots: int, room: int) -> None:
+    plan = Plan({}, {}, sum(peaks.values()), 0, False, "load", peaks=peaks)
+    assert room_for_constants(plan, MEMORY, whole(1000, slots)) == room
+
+
+def test_the_linker_script_keeps_the_same_room_for_the_stack() -> None:
+    for chip in (one.chip for one in load_boards().entries.values()):
+        if chip.hot is not None:
+            script = (asset("firmware") / "hal" / chip.hal / f"{chip.hal}.ld").read_text(encoding="utf-8")
+            (kib,) = re.findall(r"_stack_room = (\d+)K;", script)
+            assert int(kib) << 10 == chip.hot.stack_bytes >= 2 * (chip.stack_reserve_bytes or 0)
+
+
+def saved_mlp(sizes: tuple[int, ...], path: Path) -> np.ndarray:
+    """Matrix after matrix of random weights, with the ranges of the samples that are returned."""
+    random, nodes, weights = np.random.default_rng(3), [], []
+    for n, (inputs, outputs) in enumerate(pairwise(sizes)):
+        values = (random.normal(size=(inputs, outputs)) / inputs**0.5).astype(np.float32)
+        weights.append(numpy_helper.from_array(values, f"w{n}"))
+        nodes.append(helper.make_node("MatMul", [f"x{n}", f"w{n}"], [f"x{n + 1}"], name=f"x{n + 1}"))
+    ends = [
+        helper.make_tensor_value_info(f"x{n}", 1, [1, size]) for n, size in ((0, sizes[0]), (len(sizes) - 1, sizes[-1]))
+    ]
+    graph = helper.make_graph(nodes, "mlp", ends[:1], ends[1:], weights)
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]).SerializeToString())
+    model, x = load_onnx(path), samples_for((1, sizes[0]), 2)
+    save_ranges(path.with_suffix(".ranges.json"), calibrate(model.graph, x, {"name": "test"}), model.sha256)
+    return x
+
+
+def test_the_h747_reads_a_part_of_many_constants_where_nothing_waits(tmp_path: Path) -> None:
+    """133 kB: those of 82 kB, in a file of their own, and of 41 kB fit beside main RAM, those of 10 kB do not."""
+    x = saved_mlp((320, 256, 160, 64), tmp_path / "mlp.onnx")
+    np.save(tmp_path / "x.npy", x)
+    request = Request(
+        board="h747", model=str(tmp_path / "mlp.onnx"), format="fixed8", inputs=tmp_path / "x.npy",
+        calibrate=tmp_path / "x.npy", results=tmp_path,
+    )  # fmt: skip
+    boards = load_boards()
+    outcome = run(request, boards, tmp_path / "cache", lambda line: None, lambda done, total: None)
+    assert make_record(outcome)["bit_exact"]
+    with outcome.image.elf.open("rb") as stream:
+        found = {one.name: (one["sh_addr"], one["sh_size"]) for one in ELFFile(stream).iter_sections()}
+    address, size = found[".hot"]
+    assert (address >> 24, size) == (0x20, 320 * 256 + 256 * 160)
+    assert found[".rodata"][0] >> 24 == 0x08
+    assert found[".bss"][0] >> 24 == 0x20
+    assert outcome.image.static_bytes < 2048
+    assert outcome.image.flash_bytes > size + 160 * 64
+    check_fits(outcome.image, boards.board("h747"))
