@@ -58,7 +58,11 @@ def terms(op: Op) -> int:
     p = op.params
     if "kernel_y" in p:
         return p["kernel_y"] * p["kernel_x"] * p.get("channels", 1)
-    return max(p.get("inner", 1) + p.get("more_inner", 0), p.get("along", 1), p.get("count", 1) if op.kernel.startswith("softmax") else 1)
+    return max(
+        p.get("inner", 1) + p.get("more_inner", 0),
+        p.get("along", 1),
+        p.get("count", 1) if op.kernel.startswith("softmax") else 1,
+    )
 
 
 def _is_asymmetric(op: Op) -> bool:
