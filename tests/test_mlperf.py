@@ -394,6 +394,32 @@ def test_a_board_that_says_nothing_or_nonsense_is_left() -> None:
     os.close(master)
 
 
+def test_a_greeting_after_the_line_was_quiet_answers_no_question() -> None:
+    """As of an emulated board that had no processor while the line was listened to."""
+    master, slave = os.openpty()
+    greeting, named, image = (
+        b"m-init-done\r\nm-ready\r\n",
+        b"m-name-dut-[x]\r\nm-ready\r\n",
+        b"m-image-[ab]\r\nm-ready\r\n",
+    )
+
+    def board() -> None:
+        heard = b""
+        for question, answer in ((b"name%", greeting + named), (b"profile%", image)):
+            while question not in heard:
+                heard += os.read(master, 64)
+            os.write(master, answer)
+
+    with Device(Silent(os.ttyname(slave)), 115200) as device:
+        answering = threading.Thread(target=board, daemon=True)
+        answering.start()
+        device.settle(0.05)
+        device.check_image(bytes([0xAB]))
+        answering.join(10)
+    os.close(slave)
+    os.close(master)
+
+
 # ---- the official runner ----
 
 

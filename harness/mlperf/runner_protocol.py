@@ -16,6 +16,8 @@ from tinyhil.harness.wire.deadline import Deadline
 from tinyhil.harness.wire.link import reason
 
 READY = "m-ready"
+NAME = "m-name-dut-["
+NAMED = r"m-name-dut-\[(.*)\]"
 ANSWER_S = 10.0
 SLICE_S = 0.02
 MOST_LINE_BYTES = 4096
@@ -53,9 +55,10 @@ class Device:
         self._serial.close()
 
     def settle(self, quiet_s: float) -> None:
-        """End a command that somebody left unfinished, and throw away what comes until the line is quiet.
+        """End a command that somebody left unfinished, throw away what comes until the line is quiet, and what comes
+        before the board says its name: one that starts late greets after that quiet.
 
-        LinkError if the board never stops talking.
+        LinkError if the board never stops talking, LinkTimeout or ProtocolError if it never says its name.
         """
         self._write(b"%")
         deadline = Deadline(ANSWER_S, self._board.starved_s)
@@ -63,6 +66,12 @@ class Device:
             if deadline.is_over():
                 raise LinkError(f"{self._board.port}: never stops talking; is this firmware MLPerf Tiny's?")
         self._pending = b""
+        lines = self.ask("name")
+        for _ in range(2):  # a greeting, and what that command was answered with
+            if any(line.startswith(NAME) for line in lines):
+                return
+            lines = self.greeting(ANSWER_S)
+        self._bracketed(lines, NAMED)
 
     def ask(self, command: str, timeout_s: float = ANSWER_S) -> list[str]:
         """The lines of the answer without the last, which is "m-ready". LinkTimeout, ProtocolError."""
@@ -95,7 +104,7 @@ class Device:
 
     def name(self) -> str:
         """What the board calls itself; ProtocolError if it answers something else."""
-        return self._bracketed(self.ask("name"), r"m-name-dut-\[(.*)\]")
+        return self._bracketed(self.ask("name"), NAMED)
 
     def model(self) -> str:
         """The benchmark that the firmware is for, as `kws01`."""
