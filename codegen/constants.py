@@ -32,7 +32,7 @@ class Binary:
         """Path in the project, with the first 16 digits of the content's SHA-256."""
         return CONSTANTS.replace("*", hashlib.sha256(self.content).hexdigest()[:16])
 
-    def array(self, kind: str, name: str, values: np.ndarray, is_hot: bool) -> list[str]:
+    def array(self, kind: str, name: str, values: np.ndarray, is_hot: bool = False) -> list[str]:
         """A constant of C++ type `kind` whose elements, little endian, are bytes of the file."""
         self.content += bytes(-len(self.content) % BINARY_ALIGNMENT)
         start, symbol = len(self.content), f"constant_{name}"

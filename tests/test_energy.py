@@ -91,7 +91,8 @@ def test_layers_of_the_zoo_multiply_two_factors(name: str, fmt: str) -> None:
             assert weights.zeros >= np.mean(given == 0) - 1e-9
         if "dense" in op.kernel:
             assert weights.count % op.results == 0
-            assert op.factors[1].count * op.results == op.products
+            of_first = op.factors[1].count * op.results
+            assert of_first < op.products if "pair" in op.kernel else of_first == op.products
 
 
 OPERANDS = st.builds(
