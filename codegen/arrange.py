@@ -119,8 +119,11 @@ def arrange(program: Program, core: str) -> Program:
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
-        size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
-        tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
+        size, of_a_row = _patch_bytes(program, op, chip), 0
+        if _is_depthwise(op):
+            size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
+        words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
+        tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
@@ -280,11 +283,11 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
     return patches + (2 * (inner + 4) * x if chip.halfwords else 8)
 
 
-def _line_bytes(program: Program, op: Op) -> int:
-    """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
+def _line_bytes(program: Program, op: Op, most: int) -> int:
+    """Lines of one channel for a band of at most so many rows (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, most) - 1) * w.stride_y + 3)
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:

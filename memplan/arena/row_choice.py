@@ -9,6 +9,7 @@ what costs as little as that maximum allows.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ from tinyhil.memplan.arena.row_costs import (
     products_per_group,
     products_per_row,
 )
+from tinyhil.memplan.arena.row_overlap import Gain, least_together, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
@@ -45,9 +47,10 @@ Span = tuple[int, int]  # items [first, end) of a program's body
 
 @dataclass(frozen=True, slots=True)
 class ByRows:
-    """A loop over rows, carried out in so many strips of columns."""
+    """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die."""
 
     strips: int = 1
+    over: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
         if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
         else:
-            program = row_wise(program, part, way.strips) or program
+            program = row_wise(program, part, way.strips, way.over) or program
     return program
 
 
@@ -258,17 +261,17 @@ class Cuts:
         around = sum(map(self._size, self._around(first, end)))
         lines = {name: self._line(part, links, name) for name in inner}
         overheads = [stage.out.height * products_per_row(self.program, stage.op) for stage in part]
-        whole = strips_of(part, (), 1)
-        needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
-        found = [Part(around + needs, sum(overheads))]
+        needs, over = self._needs(part, links, lines, strips_of(part, (), 1))
+        needs -= self._overwritten_outside(part, links, end)
+        found = [Part(around + needs, sum(overheads), ByRows(over=over))]
         outside = [name for name in links.makers if name not in inner]
         for count in self._counts:
             if count > part[-1].whole.width:
                 break
             strips = strips_of(part, outside, count)
             again = sum(map(self._products_again, part, repeat(strips)))
-            needs = self._needs(part, links, lines, strips)
-            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count)))
+            needs, over = self._needs(part, links, lines, strips)
+            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count, over)))
         return found
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
@@ -300,7 +303,9 @@ class Cuts:
                 most = max(most, beside + made + self._size_of_scratch(stage.op))
             yield Part(around + most, (len(share) - 1) * each_call, InGroups(len(share)))
 
-    def _size_of_scratch(self, op: Op) -> int:
+    def _size_of_scratch(self, op: Op, *, by_rows: bool = False) -> int:
+        if by_rows and op.scratch:
+            return self.program.tensors[op.scratch].for_a_row.size_bytes
         return self._size(op.scratch) if op.scratch else 0
 
     def _products_again(self, stage: Stage, strips: Sequence[Mapping[str, Columns]]) -> int:
@@ -315,24 +320,36 @@ class Cuts:
         links: Links,
         lines: Mapping[str, _Line],
         strips: Sequence[Mapping[str, Columns]],
-    ) -> int:
-        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most."""
-        scratch = [self._size_of_scratch(stage.op) for stage in part]
-        most = 0
+    ) -> tuple[int, frozenset[str]]:
+        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
+        which results are made over rows that die."""
+        overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)
+        gains: dict[str, list[Gain]] = {one.results[0]: [] for one in overlaps}
+        lasting, beside = list[int](), list[list[int]]()
         for columns in strips:
-            needs, beside = 0, list(scratch)
-            for name, line in lines.items():
-                begin, end = columns[name]
-                if line.under is not None and columns[line.under] == (begin, end):
-                    continue  # the result of its reader takes its place
-                size = line.column_bytes * (end - begin) * line.rows
-                if line.lasts:
-                    needs += size
+            lasting.append(0)
+            beside.append([self._size_of_scratch(stage.op, by_rows=True) for stage in part])
+            sizes = self._sizes(lines, columns)
+            for name, size in sizes.items():
+                if lines[name].lasts:
+                    lasting[-1] += size
                 else:
-                    for at in range(links.makers[name][0], links.readers[name][0] + 1):
-                        beside[at] += size
-            most = max(most, needs + max(beside))
-        return most
+                    for at in links.span(name):
+                        beside[-1][at] += size
+            for one in overlaps:
+                slots = lines[one.line].rows * self.program.tensors[one.line].format.storage_bytes
+                less = Counter({at: sizes.get(name, 0) for name in one.results for at in links.span(name)})
+                gains[one.results[0]].append((slots * one.lag(self.program, part, columns), less))
+        return least_together(lasting, beside, gains)
+
+    def _sizes(self, lines: Mapping[str, _Line], columns: Mapping[str, Columns]) -> dict[str, int]:
+        """Bytes of the line buffers of a strip, without those whose place the result of their reader takes."""
+        widths = {name: columns[name][1] - columns[name][0] for name in lines}
+        return {
+            name: line.column_bytes * widths[name] * line.rows
+            for name, line in lines.items()
+            if line.under is None or columns[line.under] != columns[name]
+        }
 
     def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""
