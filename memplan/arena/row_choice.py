@@ -191,6 +191,13 @@ class Cuts:
             best.append(min(options, key=lambda cut: (cut.products, len(cut.chosen)), default=None))
         return best[-1] or Cut(self.least_bytes(), 0, ())
 
+    def floor_of(self, cut: Cut) -> int:
+        """What the parts of a cut need at least, if these are the parts `alone`."""
+        inside = {item for first, end, _ in cut.chosen for item in range(first, end)}
+        single = [self.parts[item, item + 1][0].needs for item in range(len(self._items)) if item not in inside]
+        others = (part.needs for first, end, way in cut.chosen for part in self.parts[first, end] if part.way == way)
+        return max((*single, *others), default=0)
+
     def cheap_bytes(self, most_products: int) -> int:
         """The least limit within which the parts cost at most so many products."""
         least = self.least_bytes()
@@ -287,21 +294,26 @@ class Cuts:
         for share in dict.fromkeys(tuple(shares(channels, groups)) for groups in GROUPS):
             if len(share) < 2:
                 continue
-            most, (begin, each) = 0, (share[-1][0], share[0][1])
-            for at, stage in enumerate(part):
-                before = self._size(part[at - 1].target) if at else 0
-                after = self._size(stage.target) if at + 1 < len(part) else 0
-                beside = (max(before, after) if stage.overwrites else before + after) // channels * each
-                lagging = lag_of(self.program, stage.op) if at else None
-                if lagging is not None:  # over what the stage before has made of this group
-                    beside -= max(0, self._size(stage.target) // channels * each - lagging[1])
-                made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
-                if dies and at == 0:
-                    beside += self._size(source)
-                elif dies:  # all groups but the last one leave it to others
-                    made = max(made, self._size(source) + made - self._size(result) // channels * each)
-                most = max(most, beside + made + self._size_of_scratch(stage.op))
+            leaves = self._size(source) if dies else 0  # to all groups but the last one
+            most = max(self._of_group(part, begin, stop, leaves) for begin, stop in share)
             yield Part(around + most, (len(share) - 1) * each_call, InGroups(len(share)))
+
+    def _of_group(self, part: Sequence[Stage], begin: int, end: int, source: int) -> int:
+        """Bytes at once while the stages make the channels [begin, end): of the `source`, which dies with the last
+        ones, of what is between two stages and of the result up to there."""
+        channels, each, most = part[0].out.channels, end - begin, 0
+        made = [self._size(stage.target) // channels for stage in part]  # of a channel
+        for at, stage in enumerate(part):
+            is_last = at + 1 == len(part)
+            before, after = made[at - 1] * each if at else 0, 0 if is_last else made[at] * each
+            beside = max(before, after) if stage.overwrites else before + after
+            lagging = lag_of(self.program, stage.op) if at else None
+            if lagging is not None:  # over what the stage before has made of this group
+                beside -= max(0, made[at] * each - lagging[1])
+            there = made[-1] * (end if is_last else begin)
+            there += source if at == 0 or end < channels else 0
+            most = max(most, beside + there + self._size_of_scratch(stage.op))
+        return most
 
     def _size_of_scratch(self, op: Op, *, by_rows: bool = False) -> int:
         if by_rows and op.scratch:
