@@ -152,7 +152,7 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("board", "which"),
     [
-        ("uno", [("3x3", "fixed8"), ("pooled", "fixed8")]),
+        ("uno", [("pooled", "fixed8")]),
         ("due", [("3x3", "fixed8"), ("of two", "int8"), ("wider", "fixed16")]),
         ("h747", [("3x3", "int8"), ("curved", "fixed8"), ("of two", "fixed16")]),
     ],

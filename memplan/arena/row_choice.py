@@ -50,7 +50,7 @@ class ByRows:
     """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die."""
 
     strips: int = 1
-    over: frozenset[str] = frozenset()
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ class Cuts:
         links: Links,
         lines: Mapping[str, _Line],
         strips: Sequence[Mapping[str, Columns]],
-    ) -> tuple[int, frozenset[str]]:
+    ) -> tuple[int, tuple[str, ...]]:
         """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
         which results are made over rows that die."""
         overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)

@@ -98,16 +98,16 @@ def _dies(read: Reads, slots: int, height: int) -> bool:
 
 def least_together(
     lasting: Sequence[int], beside: Sequence[Sequence[int]], gains: Mapping[str, Sequence[Gain]]
-) -> tuple[int, frozenset[str]]:
+) -> tuple[int, tuple[str, ...]]:
     """The least bytes at once, and which overlaps give them. In each strip so many bytes are `lasting`, and in each
     stage so many `beside` for an instant; `gains` of every overlap by strips. Where most is needed at once, an overlap
     that helps there is taken."""
     lasts, rest, left = list(lasting), [list(one) for one in beside], dict(gains)
-    best: tuple[int, frozenset[str]] | None = None
+    best: tuple[int, tuple[str, ...]] | None = None
     while True:
         most, strip, at = max((lasts[n] + max(one), n, one.index(max(one))) for n, one in enumerate(rest))
         if best is None or most < best[0]:
-            best = most, frozenset(gains.keys() - left.keys())
+            best = most, tuple(name for name in gains if name not in left)
         key = next((key for key, by_strip in left.items() if by_strip[strip][1].get(at)), None)
         if key is None:
             return best
