@@ -17,6 +17,7 @@ from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.folded import folded
+from tinyhil.codegen.layout import with_input_as_it_is
 from tinyhil.codegen.linear_sums import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
@@ -121,7 +122,7 @@ def arrange(program: Program, core: str) -> Program:
             continue
         size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
         tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
-    return program if tensors == program.tensors else replace(program, tensors=tensors)
+    return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
 
 
 def _template(op: Op) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
+from tinyhil.codegen.layout import convolution_of
 from tinyhil.codegen.profile_calls import kinds
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
@@ -64,15 +65,25 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
     operands = [
         loaded_operand(program.tensors[n], _from(op, at, names[n]), as_codes(op, at)) for at, n in enumerate(op.inputs)
     ]
+    conv = convolution_of(program, op)
+    if conv is not None and (program.tensors[conv.x].innermost or program.tensors[op.output].innermost):
+        at = op.inputs.index(conv.x)
+        operands[at] = _laid(program, op, conv.x, _from(op, at, names[conv.x], program.tensors[conv.x].innermost))
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
     return call_of(program, op, result_of(op, names[op.output]), [*scratch, *operands])
 
 
-def _from(op: Op, index: int, name: str) -> str:
+def _laid(program: Program, op: Op, x: str, name: str) -> str:
+    """The operand of a convolution, with how it and the result lie (firmware/kernels/arm/conv_blocks.hpp)."""
+    layouts = ("true" if program.tensors[tensor].innermost else "false" for tensor in (x, op.output))
+    return f"hil::laid<{', '.join(layouts)}>({name})"
+
+
+def _from(op: Op, index: int, name: str, innermost: int = 0) -> str:
     """An operand from where the rows begin that an operation reads."""
-    first = first_of(op, index)
+    first = first_of(op, index) * (innermost or 1)
     return f"{name} + {first}" if first else name
 
 
