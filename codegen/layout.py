@@ -1,13 +1,13 @@
-"""How run-time tensors lie on a chip: in planes, or with channels innermost where convolutions alone read and write them.
+"""How run-time tensors lie on a chip: in planes, or with channels innermost where convolutions alone touch them.
 
-The patches of a convolution are stretches of whole pixels there, which are expanded from where they are; in planes every
-element of a window is a stretch of its own. Depthwise layers and pooling want planes. So every chain of tensors that element-wise
-operations hold together gets the layout that costs its readers less, if whoever touches it knows that one. Nothing is
-transposed: an operation reads one layout and writes the other. A sample that comes with channels innermost, as TensorFlow
-Lite's do, is read as it is if a convolution alone reads it.
+The patches of a convolution are stretches of whole pixels there, expanded from where they are; in planes every element
+of a window is a stretch of its own. Depthwise layers and pooling want planes. So every chain of tensors that
+element-wise operations hold together gets the layout that costs its readers less, if whoever touches it knows that one.
+Nothing is transposed: an operation reads one layout and writes the other. A sample that comes with channels innermost,
+as TensorFlow Lite's do, is read as it is if a convolution alone reads it.
 
-A program goes on in planes, as the reference does: `Tensor.innermost` says what lies otherwise, and this pass, which
-runs when the plan is there, turns distances and orders of weights into those of the layout.
+A program goes on in planes, as the reference does: `Tensor.innermost` says what lies otherwise, chosen when the plan is
+there, and kernels turn distances into those of a layout (firmware/kernels/arm/conv_blocks.hpp).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def convolution_of(program: Program, op: Op) -> Convolution | None:
         return None
     w = window_of(op.params)
     is_pointwise = w.positions == 1 and w.pad_y == w.pad_x == 0
-    if is_pointwise and w.channels % 4 or program.tensors[op.output].format.storage_bytes != BYTE:
+    if (is_pointwise and w.channels % 4) or program.tensors[op.output].format.storage_bytes != BYTE:
         return None
     joined = base in rows.JOINED_AT
     if joined and at:
@@ -99,15 +99,13 @@ def with_input_as_it_is(program: Program) -> Program:
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != op.output}
     tensors[program.input] = replace(before, innermost=channels)
     inputs = tuple(program.input if name == op.output else name for name in reader.op.inputs)
-    body = tuple(
-        replace(item, inputs=inputs) if item is reader.op else item for item in program.body if item is not op
-    )
+    body = tuple(replace(item, inputs=inputs) if item is reader.op else item for item in program.body if item is not op)
     return replace(program, tensors=tensors, body=body)
 
 
 @dataclass(slots=True)
 class _Chains:
-    """Tensors that share a layout, what they would cost in either, and which of them lie in planes whatever it costs."""
+    """Tensors that share a layout, what channels innermost would save, and which lie in planes whatever it saves."""
 
     first: dict[str, str] = field(default_factory=dict)
     channels: dict[str, int] = field(default_factory=dict)

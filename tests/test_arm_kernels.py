@@ -73,7 +73,7 @@ def depthwise() -> Iterator[tuple[str, Chain]]:
 
 
 def layouts() -> Iterator[tuple[str, Chain]]:
-    """Convolutions after convolutions, whose tensors lie with channels innermost on a Cortex-M7; samples that do, too."""
+    """Convolutions after convolutions, between which channels lie innermost on a Cortex-M7; samples that come so."""
     chain = Chain(4, 8).conv(8, 3, pad=1).add("Relu").conv(6, 1).add("Relu")
     yield "layouts", chain.conv(4, 3, stride=2, pad=1).conv(3, 3).conv(2, 1)
     yield "layouts wide", Chain(4, 9).conv(8, 3, pad=2, dilation=2).conv(5, 5, pad=2).conv(3, 2).conv(2, 3, pad=1)
@@ -152,7 +152,9 @@ def often_zero(program: Program) -> Program:
 def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
-    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()))):
+    for number, (name, chain) in enumerate(
+        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()))
+    ):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         if number % 2:  # by kernels that leave out the products of zeros, where the core has some

@@ -71,7 +71,8 @@ inline Laid<X, Inner, OutInner> laid(const X *x) { return {x}; }
 
 // Distances in these layouts; slots of a line buffer hold a row of every channel in either one
 template <class X, bool Inner, bool OutInner>
-inline RowWindow distances(Laid<X, Inner, OutInner>, RowWindow l, Size outputs) {
+inline RowWindow distances(Laid<X, Inner, OutInner>, const RowWindow &planes, Size outputs) {
+    RowWindow l = planes;
     if (Inner && l.x_ring >= l.window.height) l.x_row *= l.window.channels;
     if (OutInner) l.out_plane = 1;
     if (OutInner && l.out_ring >= l.window.out_height) l.out_row *= outputs;
@@ -133,22 +134,19 @@ void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weig
                             shift, bias_shift);
 }
 
-// Not inlined: frames of several layers would add up.
+// With layouts; not inlined, for the frames of several layers would add up.
+template <class Acc, class Out, class T, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
+__attribute__((noinline)) void convolve(Out *out, T *patch, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias, const Window &w, Size,
+                                        Size outputs, Shift shift, BiasShift bias_shift) {
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x, bias, distances(x, whole(w), outputs),
+                            outputs, shift, bias_shift);
+}
+
 template <class Acc, class Out, class T, class Rows, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
 __attribute__((noinline)) void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias,
                                              const RowWindow &l, Size, Size outputs, Shift shift, BiasShift bias_shift) {
     convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x, bias, distances(x, l, outputs), outputs,
                             shift, bias_shift);
-}
-
-struct AllRows {
-    Size count;
-    Size operator[](Size n) const { return n * count; }
-};
-template <class Acc, class Out, class T, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
-void convolve(Out *out, T *patch, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias, const Window &w, Size groups, Size outputs,
-              Shift shift, BiasShift bias_shift) {
-    convolve_rows<Acc>(out, patch, AllRows{w.out_height}, weights, x, bias, whole(w), groups, outputs, shift, bias_shift);
 }
 
 }  // namespace hil

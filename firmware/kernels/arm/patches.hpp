@@ -149,7 +149,7 @@ inline void copy_elements(X *to, const X *from, Size count) {
 }
 // `rows` of so many elements behind each other
 template <class X>
-inline void copy_rows(X *to, const X *from, Size count, Size rows, Size apart) {
+__attribute__((noinline, noclone)) void copy_rows(X *to, const X *from, Size count, Size rows, Size apart) {
     for (; rows > 0; --rows, to += count, from += apart) copy_elements(to, from, count);
 }
 // The window of a pixel that hangs over nowhere; null if it does, or if its rows are not one below the other
