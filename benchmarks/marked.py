@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.measured import line_of
+
 
 def replace_between(path: Path, begin: str, end: str, text: str, measured_at: Mapping[str, str]) -> None:
     """Put `text` between the markers, and `provenance()` from before the measurement below it; exit with a message
@@ -14,8 +16,4 @@ def replace_between(path: Path, begin: str, end: str, text: str, measured_at: Ma
     if begin not in old or end not in old:
         sys.exit(f"{path}: the markers {begin!r} and {end!r} are missing")
     before, after = old.split(begin)[0], old.split(end)[1]
-    path.write_text(f"{before}{begin}\n{text}\n\n{measured_line(measured_at)}\n{end}{after}", encoding="utf-8")
-
-
-def measured_line(measured_at: Mapping[str, str]) -> str:
-    return f"Measured at {measured_at['commit'][:10]}, {measured_at['utc'][:10]}."
+    path.write_text(f"{before}{begin}\n{text}\n\n{line_of(measured_at)}\n{end}{after}", encoding="utf-8")
