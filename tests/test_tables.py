@@ -11,8 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks.zoo import accuracy
+from tinyhil.data import load
+from tinyhil.errors import DataError
 from tinyhil.harness.zoo import zoo_names
 from tools import measured
 from tools.measured import read
@@ -100,4 +103,9 @@ def test_the_zoo_is_as_its_table_says(name: str) -> None:
     known = read("zoo").get(name)
     if known is None:
         pytest.skip(f"{name}: not in the table, its weights are not part of the project")
+    manifest = yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())
+    try:
+        load(manifest["dataset"], allow_download=False)
+    except DataError as error:
+        pytest.skip(str(error))
     assert accuracy(name) == known, "measure them again: python -m benchmarks.zoo accuracy, python -m tools.docs"
