@@ -96,7 +96,10 @@ def _as_step(
     while last > d and above - below > 1:
         middle = (below + above) // 2
         below, above = (middle, above) if results([middle], bias, m, shift) == [d] else (below, middle)
-    half = (1 << k - 1) - above + (d < 0 and rounded is rescale) if last > d else 0
+    twice = (
+        0 if rounded is rescale_once else 1 if d < 0 else -1
+    )  # two roundings: a half less one half is rounded up, too
+    half = (1 << k - 1) - above + twice if last > d else 0
     made = (d << k) + half, 1 << MULTIPLIER_BITS - 1, 1 - k
     ends = [-products, *([below, above] if last > d else []), products]
     return made if results(ends, *made) == results(ends, bias, m, shift) else None

@@ -37,7 +37,11 @@ from tinyhil.search.space import Choice, make_space
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
 PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DSP_PORTABLE",)}  # on the desktop
 FORMATS = ("fixed8", "int8", "fixed8pc")
-INSTRUCTIONS = 31
+INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
+    "due": 31,
+    "h747": 34,
+    "nucleo_l4r5": 34,
+}
 
 
 def clipped(chain: Chain) -> Chain:
@@ -190,7 +194,7 @@ def test_on_boards(board: str, tmp_path: Path) -> None:
     check_on_board(cases_for(CORES[board], tmp_path), board, tmp_path)
 
 
-@pytest.mark.parametrize("board", CORES)
+@pytest.mark.parametrize("board", INSTRUCTIONS)
 def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
     sources = {name: text for name, text in project_sources([spec]).items() if name not in SESSION}
@@ -201,7 +205,7 @@ def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path:
         "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text(),
     }
     image = direct_build(sources, spec, tmp_path)
-    assert np.frombuffer(collect(image, spec, 4 * INSTRUCTIONS), "<u4").tolist() == [0] * INSTRUCTIONS
+    assert np.frombuffer(collect(image, spec, 4 * INSTRUCTIONS[board]), "<u4").tolist() == [0] * INSTRUCTIONS[board]
 
 
 @pytest.mark.parametrize(
