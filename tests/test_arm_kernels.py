@@ -17,7 +17,7 @@ import onnx
 import pytest
 from boards_under_test import SESSION
 from direct_build import direct_build
-from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
+from kernel_cases import FIRMWARE, SANITIZED, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
@@ -36,6 +36,7 @@ from tinyhil.reference import run_reference
 from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
+PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DSP_PORTABLE",)}  # on the desktop
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
     "due": 31,
@@ -199,16 +200,23 @@ def test_the_cortex_m3_has_kernels_for_zeros(code: int, tmp_path: Path) -> None:
     assert code == 0 or any(name.startswith("rows") for name, _ in sparse)
 
 
-@pytest.mark.parametrize(("core", "flags"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_PORTABLE",))])
-def test_natively_with_sanitizers(core: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    cases = cases_for(core, tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address", *flags)) == ""
+def check_natively(cases: list[Case], core: str, folder: Path) -> None:
+    assert first_difference(cases, run_natively(cases, folder, *SANITIZED, *PORTABLE[core])) == ""
+
+
+def check_on_board(cases: list[Case], board: str, folder: Path) -> None:
+    half = cases[::2]  # all of them natively
+    assert first_difference(half, run_on_board(half, load_boards().board(board), folder / "cache")) == ""
+
+
+@pytest.mark.parametrize("core", PORTABLE)
+def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
+    check_natively(cases_for(core, tmp_path), core, tmp_path)
 
 
 @pytest.mark.parametrize("board", CORES)
 def test_on_boards(board: str, tmp_path: Path) -> None:
-    cases = cases_for(CORES[board], tmp_path)[::2]  # all of them natively
-    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+    check_on_board(cases_for(CORES[board], tmp_path), board, tmp_path)
 
 
 @pytest.mark.parametrize("board", INSTRUCTIONS)
