@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
+from tinyhil.codegen.layout import convolution_of
 from tinyhil.codegen.profile_calls import kinds
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
@@ -64,25 +65,36 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
         loaded_operand(program.tensors[n], _operand(program, op, at, names), as_codes(op, at))
         for at, n in enumerate(op.inputs)
     ]
+    conv = convolution_of(program, op)
+    if conv is not None and (program.tensors[conv.x].innermost or program.tensors[op.output].innermost):
+        at = op.inputs.index(conv.x)
+        operands[at] = _laid(program, op, conv.x, _operand(program, op, at, names))
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
-    result = _from(program, op, rows.RESULT, names[op.output], names)
+    result = _from(program, op, rows.RESULT, op.output, names)
     return call_of(program, op, result_of(op, result), [*scratch, *operands])
 
 
 def _operand(program: Program, op: Op, index: int, names: Mapping[str, str]) -> str:
-    side, name = rows.side_of(op, index), names[op.inputs[index]]
-    return name if side is None else _from(program, op, side, name, names)
+    side, name = rows.side_of(op, index), op.inputs[index]
+    return names[name] if side is None else _from(program, op, side, name, names)
+
+
+def _laid(program: Program, op: Op, x: str, name: str) -> str:
+    """The operand of a convolution, with how it and the result lie (firmware/kernels/arm/conv_blocks.hpp)."""
+    layouts = ("true" if program.tensors[tensor].innermost else "false" for tensor in (x, op.output))
+    return f"hil::laid<{', '.join(layouts)}>({name})"
 
 
 def _from(program: Program, op: Op, which: str, name: str, names: Mapping[str, str]) -> str:
     """An operand or the result from where the rows begin that an operation reads or makes."""
-    first, moves = op.params.get(f"{which}_first"), rows.moves_of(op, which)
+    first = op.params.get(f"{which}_first", 0) * (program.tensors[name].innermost or 1)
+    place, moves = names[name], rows.moves_of(op, which)
     if moves is not None:
         table = operand_of(program.tensors[op.inputs[0]], names[op.inputs[0]])
-        name = f"{name} + hil::moved({table}, {moves.pace}, {moves.phase}, {moves.slots}) * {moves.row}"
-    return f"{name} + {first}" if first else name
+        place = f"{place} + hil::moved({table}, {moves.pace}, {moves.phase}, {moves.slots}) * {moves.row}"
+    return f"{place} + {first}" if first else place
 
 
 def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:

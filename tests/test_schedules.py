@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from arena_machine import Arena, compiled_cases
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 
 from benchmarks.networks import NETWORKS, Network, mobilenet_v2, squeezenet
 from tinyhil.assignment import Assignment
@@ -117,7 +117,7 @@ def some(made: Callable[..., Made], core: str = "") -> tuple[list[Placement], li
 
 def test_natively_with_sanitizers(tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
     cases = compiled_cases(*some(made), monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("board", ["due", "h747"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from tinyhil.memplan.arena.row_overlap import Overlap, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, Schedule, overwritten, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
 from tinyhil.memplan.arena.strips import Columns, strips_of
+from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.scan import FILL
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
@@ -165,7 +165,7 @@ class _Rewriting:
 
     def _again(self, name: str, number: int) -> str:
         """The same tensor for another strip."""
-        own = self._free(f"{name}.strip{number}")
+        own = free_name(f"{name}.strip{number}", self._tensors)
         self._tensors[own] = replace(self._program.tensors[name].for_a_row, name=own)
         return own
 
@@ -198,16 +198,12 @@ class _Rewriting:
         spans = self._schedule.spans[at].reshape(-1)
         if spans.tobytes() not in self._slices:
             fmt = BYTES if spans.max() < 1 << 8 else HALVES
-            table, row = self._free(f"{stage.op.output}.rows"), self._free(f"{stage.op.output}.step")
+            table, row = (free_name(f"{stage.op.output}.{part}", self._tensors) for part in ("rows", "step"))
             self._tensors[table] = Tensor(table, spans.size, fmt, Role.TABLE)
             self._tensors[row] = Tensor(row, 2, fmt, Role.TABLE)
             self._constants[table] = spans
             self._slices[spans.tobytes()] = table, row
         return self._slices[spans.tobytes()][1]
-
-    def _free(self, wish: str) -> str:
-        names = (wish if copy == 1 else f"{wish}.{copy}" for copy in count(1))
-        return next(name for name in names if name not in self._tensors)
 
 
 def rows_made(constants: Mapping[str, np.ndarray], loop: Loop, op: Op) -> int:
