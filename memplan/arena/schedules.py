@@ -49,7 +49,7 @@ def front(
 ) -> list[Scheduled]:
     """From the largest arena to the smallest, each slower than the one before."""
     all_trials = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
-    found = [trials.planned(cut) for trials in all_trials for cut in trials.ladder]
+    found = [trials.planned(cut) for trials in all_trials for cut in trials.weighed]
     found.sort(key=lambda one: (one.more_time, one.peak_bytes))
     best: list[Scheduled] = []
     for one in found:
@@ -70,7 +70,7 @@ def cheapest_within(
     best: Scheduled | None = None
     for other in _programs(program, without):
         trials = _Trials(program, other, without, planner, budget)
-        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.ladder[0])):
+        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.weighed[0])):
             break
         best = trials.within(limit_bytes, best)
     assert best is not None
@@ -119,7 +119,7 @@ class _Trials:
         return self._known[cut]
 
     @cached_property
-    def ladder(self) -> list[Cut]:
+    def weighed(self) -> list[Cut]:
         """Layer by layer, then with lower and lower limits: each slower than the one before."""
         found = [Cut(NO_LIMIT, 0, ())]
         limit = self.planned(found[0]).peak_bytes
@@ -131,19 +131,19 @@ class _Trials:
 
     def within(self, limit_bytes: int, best: Scheduled | None) -> Scheduled:
         """The least time within the limit, else the least RAM; `best` is what is known so far."""
-        for cut in self.ladder:
+        for cut in self.weighed:
             if self._is_within(best, limit_bytes, cut):
                 break
             if self._floors.floor_of(cut) <= limit_bytes:
                 best = min(filter(None, (best, self.planned(cut))), key=lambda one: one.rank(limit_bytes))
-        for cut in reversed(self.ladder):
+        for cut in reversed(self.weighed):
             if best is None or limit_bytes < best.peak_bytes > self._floors.floor_of(cut):
                 best = min(filter(None, (best, self.planned(cut))), key=lambda one: one.rank(limit_bytes))
         assert best is not None
         return self._between(limit_bytes, best)
 
     def _between(self, limit_bytes: int, best: Scheduled) -> Scheduled:
-        """A faster one between two of the ladder."""
+        """A faster one between two of these cuts."""
         limit = limit_bytes
         for _ in range(TRIES):
             cut = self._cuts.cheapest(limit)
