@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, graph, load, model, node, samples_for
 from random_models import extreme_inputs
 from scan_models import cell, scan
@@ -163,7 +163,7 @@ def folded_cases(folder: Path, core: str) -> list[Case]:
 @pytest.mark.parametrize("core", ["avr", "cortex-m7"])
 def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
     cases = folded_cases(tmp_path, core)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 def test_on_the_uno(tmp_path: Path) -> None:
