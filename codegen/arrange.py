@@ -19,6 +19,7 @@ from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.folded import folded
+from tinyhil.codegen.layout import with_input_as_it_is
 from tinyhil.codegen.linear_sums import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
@@ -140,9 +141,12 @@ def _ordered(chip: Chip, program: Program) -> Program:
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
-        size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
-        tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
-    return program if tensors == program.tensors else replace(program, tensors=tensors)
+        size, of_a_row = _patch_bytes(program, op, chip), 0
+        if _is_depthwise(op):
+            size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
+        words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
+        tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
+    return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
 
 
 def _template(op: Op) -> str:
@@ -301,11 +305,11 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
     return patches + (2 * (inner + 4) * x if chip.halfwords else 8)
 
 
-def _line_bytes(program: Program, op: Op) -> int:
-    """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
+def _line_bytes(program: Program, op: Op, most: int) -> int:
+    """Lines of one channel for a band of at most so many rows (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, most) - 1) * w.stride_y + 3)
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:

@@ -7,6 +7,7 @@ board the chip's own instructions run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,27 @@ def depthwise() -> Iterator[tuple[str, Chain]]:
     yield "depthwise after", clipped(Chain(1, 6).conv(4, 1).conv(4, 3, stride=2, pad=1, group=4))
 
 
+def layouts() -> Iterator[tuple[str, Chain]]:
+    """Convolutions after convolutions, between which channels lie innermost on a Cortex-M7; samples that come so."""
+    chain = Chain(4, 8).conv(8, 3, pad=1).add("Relu").conv(6, 1).add("Relu")
+    yield "layouts", chain.conv(4, 3, stride=2, pad=1).conv(3, 3).conv(2, 1)
+    yield "layouts wide", Chain(4, 9).conv(8, 3, pad=2, dilation=2).conv(5, 5, pad=2).conv(3, 2).conv(2, 3, pad=1)
+    yield "layouts sample", clipped(sampled(3, 7).conv(4, 3, stride=2, pad=1)).conv(4, 1)
+    yield "layouts pointwise sample", sampled(8, 4).conv(8, 1).add("Relu").conv(2, 3, pad=1)
+    for pool in (0, 1):
+        chain = Chain(4, 5).conv(8, 3, pad=1).add("Relu")
+        first = chain.last
+        chain.conv(8, 3, pad=1).add("Add", first).add("Relu").conv(8, 1)
+        yield f"layouts residual {pool}", chain.add("GlobalAveragePool") if pool else chain
+
+
+def sampled(channels: int, side: int) -> Chain:
+    """A network whose samples have their channels innermost."""
+    chain = Chain(channels, side)
+    chain.shape = (1, side, side, channels)
+    return chain.add("Transpose", perm=[0, 3, 1, 2])
+
+
 def dense(inner: int, outputs: int, rows: int = 1, after: str = "") -> Chain:
     """Matrix products: whole blocks of outputs and rests, whole words of elements and rests, several rows."""
     chain = Chain(1, 1)
@@ -131,7 +153,9 @@ def often_zero(program: Program) -> Program:
 def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
-    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *matrices(), ("residual", residual()))):
+    for number, (name, chain) in enumerate(
+        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()))
+    ):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         if number % 2:  # by kernels that leave out the products of zeros, where the core has some
@@ -154,9 +178,10 @@ def above_least_cases(core: str, folder: Path) -> Iterator[Case]:
 
 
 def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
-    """A chain of depthwise and pointwise layers through line buffers."""
-    for default in ("fixed8", "int8"):
-        program = program_of(mobile(), folder, default)
+    """Chains of depthwise and pointwise layers, and of other convolutions, through line buffers."""
+    inner = sampled(3, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
+    for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner)):
+        program = program_of(network, folder, default)
         program = arrange(often_zero(program) if default == "int8" else program, core)
         (chain,) = runs(program)
         by_rows = row_wise(program, chain)
