@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinyhil.codegen.affine_layers import bias_of_rows, records_of_rows, sums_are_below
+from tinyhil.codegen.affine_layers import bias_of_pair, bias_of_rows, records_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
@@ -78,7 +78,7 @@ AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
-PAIRS = ("dense_pair", "dense_bias_pair")
+PAIRS = ("dense_pair", "dense_bias_pair", "dense_affine_pair", "dense_rescaled_pair", "dense_factored_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
@@ -92,7 +92,7 @@ def arrange(program: Program, core: str) -> Program:
     if chip is AVR:
         program = with_streams(program)
     else:
-        program = with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
+        program = with_records(program, chip.doubles, lambda op: _has_blocks(program, op, chip))
     tensors = dict(program.tensors)
     for op in walk(program.body):
         if _is_binary(program, op):
@@ -124,6 +124,10 @@ def arrange(program: Program, core: str) -> Program:
     return program if tensors == program.tensors else replace(program, tensors=tensors)
 
 
+def _has_blocks(program: Program, op: Op, chip: Chip) -> bool:
+    return bool(_pair_in_blocks(program, op, chip)) if _is_pair(op) else _blocks_of(program, op, chip) is not None
+
+
 def _template(op: Op) -> str:
     return KERNEL_BY_NAME[op.kernel].template or op.kernel
 
@@ -141,9 +145,12 @@ def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
         blocks = _blocks_of(program, alone, chip) if names[0] not in made else None
         if blocks is None:
             return {}
-        if chip is AVR:
+        if chip is AVR and "zero" not in p:
             blocks = replace(blocks, left_out=_left_out(program, alone, chip))
         made[names[0]] = replace(program.tensors[names[0]], blocks=blocks)
+    if chip is AVR and "zero" in p:
+        stored = bias_of_pair(program, op, chip.together)
+        return made | {op.inputs[2]: replace(program.tensors[op.inputs[2]], stored=stored)}
     if chip.paired and all(_can_be_paired(program, replace(op, inputs=(name,))) for name in made):
         made = {name: replace(t, blocks=replace(t.blocks, paired=True)) for name, t in made.items() if t.blocks}
     return made
@@ -251,6 +258,7 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     if "zero" not in op.params:
         return op.accumulator_bits <= PAIRED_BITS
     rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    rows = rows << op.params.get("lift", 0)
     return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 
