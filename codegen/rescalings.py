@@ -16,6 +16,7 @@ from tinyhil.codegen.affine_layers import sum_bounds, whole_factors
 from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
+from tinyhil.names import free_name
 from tinyhil.ops import KERNEL_BY_NAME, affine, affine_pair, rescaled
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
@@ -79,9 +80,7 @@ def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | No
 
 def _with_record(program: Program, op: Op, kernel: str) -> Op:
     """`op` as a `kernel` that has a record in the place of biases, multipliers and shifts."""
-    name = f"{op.output}.channels"
-    while name in program.tensors:
-        name += "_"
+    name = free_name(f"{op.output}.channels", program.tensors)
     return replace(op, kernel=kernel, inputs=(*op.inputs[:2], name, *op.inputs[5:]))
 
 
@@ -106,7 +105,10 @@ def _as_step(
     while last > d and above - below > 1:
         middle = (below + above) // 2
         below, above = (middle, above) if results([middle], bias, m, shift) == [d] else (below, middle)
-    half = (1 << k - 1) - above + (d < 0 and rounded is rescale) if last > d else 0
+    twice = (
+        0 if rounded is rescale_once else 1 if d < 0 else -1
+    )  # two roundings: a half less one half is rounded up, too
+    half = (1 << k - 1) - above + twice if last > d else 0
     made = (d << k) + half, 1 << MULTIPLIER_BITS - 1, 1 - k
     ends = [-products, *([below, above] if last > d else []), products]
     return made if results(ends, *made) == results(ends, bias, m, shift) else None
