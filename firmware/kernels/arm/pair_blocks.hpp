@@ -210,9 +210,7 @@ __attribute__((always_inline)) inline void outputs_of_two(Out *out, Two &two, co
     };
     int32_t seen = 0;
 #pragma GCC unroll 8
-    for (Size r = 0; r < count; ++r) {
-        out[n + r] = Rounded::of(started(r), prepared(of_channel(shift, n + r)), seen);
-    }
+    for (Size r = 0; r < count; ++r) { out[n + r] = Rounded::of(started(r), prepared(of_channel(shift, n + r)), seen); }
     if (__builtin_expect(!Rounded::any(seen), 1)) return;
 #pragma GCC unroll 1
     for (Size r = 0; r < count; ++r) out[n + r] = Rounded::again(started(r), prepared(of_channel(shift, n + r)));

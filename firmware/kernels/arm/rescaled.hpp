@@ -139,19 +139,15 @@ void dense_rescaled(Out *out, W weights, X x, Flash<int32_t> records, Size rows,
 }
 
 template <class Acc, class Out, class W, class X, class V, class Y, class Lift, int Zero, int Twice>
-void dense_rescaled_pair(Out *out, W weights, X x, Flash<int32_t> records, V more, Y y, Size rows, Size outputs, Size inner, Size more_inner,
-                         Lift lift, Const<Zero>, Const<Twice>) {
+void dense_rescaled_pair(Out *out, W weights, X x, Flash<int32_t> records, V more, Y y, Size rows, Size outputs, Size inner,
+                         Size more_inner, Lift lift, Const<Zero>, Const<Twice>) {
     const Records<true, Twice != 0, Zero> to = {records.at};
     dense_bias_pair<Acc>(out, weights, x, NoBias(), more, y, rows, outputs, inner, more_inner, lift, to, Const<0>());
 }
 
 // Records of a pair whose factors are whole numbers of 2^-16: what joins the product, zero point and rounding half included
-struct Factors {
-    const int32_t *at;
-};
-struct FactorOfRow {
-    int32_t start, by;
-};
+struct Factors { const int32_t *at; };
+struct FactorOfRow { int32_t start, by; };
 constexpr Size words_of_a_factor = 2;
 inline Factors from_channel(const Factors &f, Size n) { return {f.at + words_of_a_factor * n}; }
 inline Factors of_channel(const Factors &f, Size n) { return from_channel(f, n); }

@@ -34,7 +34,8 @@ inline Number product_of_codes(int8_t left, int8_t right) {
     const int16_t product = static_cast<int16_t>(static_cast<int16_t>(a) * right);
     if (BZero == 0) return product;
     const uint16_t more = static_cast<uint16_t>(static_cast<uint16_t>(a) * static_cast<uint8_t>(BZero < 0 ? -BZero : BZero));
-    return static_cast<Number>(BZero < 0 ? static_cast<Number>(product) + static_cast<Number>(more) : static_cast<Number>(product) - static_cast<Number>(more));
+    return static_cast<Number>(BZero < 0 ? static_cast<Number>(product) + static_cast<Number>(more)
+                                         : static_cast<Number>(product) - static_cast<Number>(more));
 }
 // `negative` for numbers below 0, else `other`
 template <class Number>
@@ -78,7 +79,7 @@ struct SumOf {
     static constexpr int LEFT = 19;  // bits by which halved operands lie above their last one
     static constexpr int lowest = A::shift < B::shift ? A::shift : B::shift, right = 1 - LEFT - lowest - O::shift;
     static constexpr bool is_power = A::multiplier == HALF && B::multiplier == HALF && O::multiplier == HALF && A::shift <= 0 &&
-                                     B::shift <= 0 && lowest > -12 && right <= 20 && right > -8 && O::shift <= 0;
+        B::shift <= 0 && lowest > -12 && right <= 20 && right > -8 && O::shift <= 0;
     template <bool Power, class Unused>
     struct Choice {
         using type = CodeSum<A, B, O, AZero, BZero, Zero, Sign>;
@@ -94,8 +95,8 @@ struct SumOf {
 template <int Right, int AZero, int BZero, int Zero>
 struct ShiftedProduct {
     static constexpr int32_t a_low = -128 - AZero, a_high = 127 - AZero, b_low = -128 - BZero, b_high = 127 - BZero;
-    static constexpr int32_t highest = larger(larger(a_low * b_low, a_high * b_high), larger(a_low * b_high, a_high * b_low));
-    static constexpr int32_t lowest = smaller(smaller(a_low * b_low, a_high * b_high), smaller(a_low * b_high, a_high * b_low));
+    static constexpr int32_t highest = larger(larger(a_low * b_low, a_high *b_high), larger(a_low *b_high, a_high *b_low));
+    static constexpr int32_t lowest = smaller(smaller(a_low * b_low, a_high *b_high), smaller(a_low *b_high, a_high *b_low));
     static constexpr int32_t half = Right > 1 ? int32_t(1) << (Right - 1) : 0;
     static constexpr bool is_short = highest + half + 1 < 32768 && lowest >= -32768;
     static constexpr bool is_near_short = Right >= 8 && (highest >> Right) + larger(Zero, -Zero) < 32767;
