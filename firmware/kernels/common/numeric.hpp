@@ -135,8 +135,6 @@ template <int32_t N>
 using OMultiplier = LongConst<N>;
 template <int N>
 using OShift = Const<N>;
-template <int32_t N>
-using Multiplier = LongConst<N>;
 template <int N>
 using OneShift = Const<N>;
 template <int N>
