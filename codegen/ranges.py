@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops.affine import PRODUCT, SUM, units_of_product, units_of_sum
 from tinyhil.ops.code_table import TABLES
@@ -69,7 +70,7 @@ class _Ranges:
         if exact is None or op.domain != INTEGER or not all(fmt.is_binary_point for fmt in (*operands, out)):
             return None
         ends = exact(op.params, *map(self._interval, op.inputs))
-        return self._limited(op, *(_rounded(end, op.params["shift"]) for end in ends))
+        return self._limited(op, *(shifted(end, op.params["shift"]) for end in ends))
 
     def _limited(self, op: Op, low: int, high: int) -> Interval:
         """What the results of `op` between these ends are in its format; they need no clipping if they fit."""
@@ -77,10 +78,6 @@ class _Ranges:
         if out.lowest <= low and high <= out.highest:
             self.unclipped.add(op.output)
         return max(low, out.lowest), min(high, out.highest)
-
-
-def _rounded(value: int, shift: int) -> int:
-    return (value + (1 << shift - 1)) >> shift if shift > 0 else value << -shift
 
 
 def _sum(sign: int) -> Callable[[Mapping[str, int], Interval, Interval], Interval]:
