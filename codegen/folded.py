@@ -19,6 +19,7 @@ from tinyhil.formats.format import INTEGER
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
 from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of, walk
+from tinyhil.verify import checked
 
 ENTRIES = 256
 MOST_CONSTANT = 255  # of what is added to a byte
@@ -31,7 +32,7 @@ Body = tuple[Op | Loop, ...]
 def folded(program: Program) -> Program:
     """`program` with fewer operations on elements; the same object if there is nothing to fold."""
     for fold in (_round_constants, _compose, _index_by_sums):
-        program = fold(program)
+        program = checked(fold(program), fold.__name__)
     return program
 
 

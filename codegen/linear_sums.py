@@ -17,6 +17,7 @@ from tinyhil.codegen.code_tables import Tables, codes_of, evaluated
 from tinyhil.codegen.folded import changed, look_ups, pays
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
+from tinyhil.names import free_name
 from tinyhil.ops.affine import ADD_LIFT, SUM, is_affine, units_of_sum
 from tinyhil.ops.code_table import LINEAR_TABLE
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
@@ -120,9 +121,7 @@ def _indexed(tables: Tables, program: Program, body: Body, steps: int) -> dict[i
 
 def _named_starts(tables: Tables, program: Program, found: _Linear, of: str) -> str:
     """The name of what a sum adds to each element, in flash."""
-    name = f"{of}_{found.constant}"
-    while name in program.tensors or name in tables.tensors:
-        name += "_"
+    name = free_name(f"{of}_{found.constant}", program.tensors, tables.tensors)
     tables.tensors[name] = Tensor(name, found.starts.size, WORD, Role.CONSTANT)
     tables.tables[name] = found.starts
     return name

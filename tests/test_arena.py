@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from arena_machine import Arena, Body, Written, compiled_cases
 from boards_under_test import EVERY, by_compiler
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from random_programs import random_program
@@ -164,7 +164,7 @@ def test_shrunk_arenas_natively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The kernels themselves over shared bytes, with a guard behind the arena."""
     placements, inputs = shrunk(24, 300_000, tmp_path)
     cases = compiled_cases(placements[-24:], inputs[-24:], monkeypatch)  # the loops come last
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("board", by_compiler(EVERY))

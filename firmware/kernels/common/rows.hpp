@@ -36,6 +36,12 @@ inline Size slot_of(Size y, Size ring) {
 #endif
 }
 
+// The slot of another tensor's line buffer in which the row to be made, or to be read, lies (Moves in tinyhil/ops/rows.py)
+template <class Rows>
+inline Size moved(Rows rows, Size pace, Size phase, Size slots) {
+    return slot_of(static_cast<Size>(pace * static_cast<Size>(rows[0]) + phase), slots);
+}
+
 // `use(row, k)` for the kernel rows inside of the plane, with the operand's row each of them meets
 template <class X, class Use>
 inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
