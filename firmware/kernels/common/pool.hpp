@@ -112,9 +112,8 @@ inline Acc window_sum(X plane, const Part &part) {
 
 template <class Acc, class Out, class X, class Shift>
 void average_pool(Out *out, X x, const Window &w, int32_t factor, Shift shift) {
-    each_window(out, x, w, [=](Out *at, X plane, const Part &part) {
-        *at = requantize<Out>(window_sum<Acc>(plane, part) * factor, shift);
-    });
+    each_window(out, x, w,
+                [=](Out *at, X plane, const Part &part) { *at = requantize<Out>(window_sum<Acc>(plane, part) * factor, shift); });
 }
 
 template <class Acc, class Out, class Table, class X, class Shift>
