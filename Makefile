@@ -48,13 +48,16 @@ mutate: setup-dev
 	$(BIN)/python -m tools.mutate $(MODULE) $(if $(SAMPLE),--sample $(SAMPLE))
 
 # Committed tables, measured anew from a clean tree (needs HIL_DATA or the network for the data). ALL=1: those too that take hours:
-# networks of other systems, searches, training; of the papers and of ReRAM what is missing yet.
-LONG_TABLES := calibration peers "peers_models --measure" search "training --all" sweep_scaling papers reram "reram pages"
+# networks of other systems, searches, plans, training; of the papers and of ReRAM what is missing yet.
+LONG_TABLES := calibration peers "peers_models --measure" search op_costs "op_costs --page docs/measured/search_method.md" "training --all" \
+    sweep_scaling papers reram "reram pages" "hard_planning --write docs/measured/memplan.md" "planners --write docs/measured/memplan.md" \
+    "arena_mixes --write docs/measured/memplan.md"
 tables: setup-dev
 	$(BIN)/python -m tools.tables && $(BIN)/python -m benchmarks.zoo accuracy && $(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.format_plots
 ifdef ALL
 	for table in $(LONG_TABLES); do $(BIN)/python -m benchmarks.$$table || exit; done
-	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.docs && $(BIN)/python -m tools.readme_run
 endif
 
 # The site of docs/, into site/; fails on what leads nowhere.

@@ -30,6 +30,7 @@ from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.memplan.compiled_cores import backend
 from tinyhil.program import Program
+from tools.measured import provenance
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
 STEPS: tuple[frozenset[str] | set[str], ...] = (
@@ -144,6 +145,7 @@ def main() -> None:
     parser.add_argument("--models", help="names with commas between; default: the whole zoo")
     parser.add_argument("--write", type=Path, help="replace the table in this Markdown file")
     options = parser.parse_args()
+    measured_at = provenance() if options.write else {}
     head = (
         "model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "+ views", "+ rows",
         "bound B", "proven", "order exact", "first-fit / bound", "plan ms", "all passes ms",
@@ -160,7 +162,7 @@ def main() -> None:
     lines += ["", summary(rows)]
     print(f"\n{lines[-1]}")
     if options.write is not None:
-        replace_between(options.write, BEGIN, END, "\n".join(lines))
+        replace_between(options.write, BEGIN, END, "\n".join(lines), measured_at)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from tinyhil import memplan
 from tinyhil.memplan import Bound, Budget, Buffer, Problem, cp_sat, greedy_by_size
 from tinyhil.memplan.account import Account
 from tinyhil.memplan.placing import make_plan
+from tools.measured import provenance
 
 SMALL, LARGE = (8, 30), (30, 54)
 KINDS = ("plain", "aligned", "gapped", "both")
@@ -155,11 +156,12 @@ def main() -> None:
     parser.add_argument("--effort", type=float, default=EFFORT)
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
+    measured_at = provenance() if given.write else {}
     known = read_known()
     solve_missing(given.count, given.solve, given.effort, known)
     text = table(given.count, known)
     if given.write is not None:
-        replace_between(given.write, BEGIN, END, text)
+        replace_between(given.write, BEGIN, END, text, measured_at)
 
 
 if __name__ == "__main__":

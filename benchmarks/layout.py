@@ -24,6 +24,7 @@ from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import BoardSpec, load_boards
 
 PROGRAM = Path(__file__).with_name("layout.cpp")
+FIRMWARE = Path(__file__).resolve().parent.parent / "tests" / "firmware_kernels"  # runs cases when asked to
 REPLACED = ("firmware/main.cpp", "firmware/wire/session.cpp")
 MODEL = "#pragma once\nnamespace model { constexpr bool streamed = false; }\n"
 BOARDS = ("due", "h747")
@@ -36,12 +37,14 @@ NUMBERS = 5  # differences, then cycles: depthwise and copies, in planes and wit
 def measured(board: BoardSpec) -> np.ndarray:
     """Cycles (shapes, 4): depthwise in planes, innermost, copies in planes, innermost; SystemExit if results differ."""
     sources = {name: text for name, text in project_sources([board]).items() if name not in REPLACED}
-    calls = "\n".join(f"        measure({', '.join(map(str, shape))});" for shape in SHAPES)
-    main = PROGRAM.read_text().replace("        HIL_SHAPES", calls)
-    image = build(
-        sources | {"model/model.hpp": MODEL, "model/model.cpp": "", "firmware/main.cpp": main}, board,
-        cache_dir=default_cache_dir(), log=lambda _: None,
-    )  # fmt: skip
+    calls = "\n".join(f"    measure({', '.join(map(str, shape))});" for shape in SHAPES)
+    sources |= {
+        "model/model.hpp": MODEL,
+        "model/cases.hpp": (FIRMWARE / "cases.hpp").read_text(),
+        "model/model.cpp": PROGRAM.read_text().replace("    HIL_SHAPES", calls),
+        "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text(),
+    }
+    image = build(sources, board, cache_dir=default_cache_dir(), log=lambda _: None)
     logs = image.project_dir / "logs"
     logs.mkdir(exist_ok=True)
     count, data, deadline = 4 * NUMBERS * len(SHAPES), b"", time.monotonic() + DEADLINE_S

@@ -1,6 +1,6 @@
 """How well `search/costs.py` foretells latency and flash: random mixed assignments, estimated, then measured.
 
-    python -m benchmarks.op_costs [--board uno] [--assignments 8] [--page docs/search.md]
+    python -m benchmarks.op_costs [--board uno] [--assignments 8] [--page docs/measured/search_method.md]
 
 Each model is profiled as `hil search --latency-us` does it (uniform formats, then mixtures that cover pairs of them);
 random assignments are estimated from that alone and then built and run. Results go to results/search/op_costs.json; the

@@ -3,8 +3,9 @@
 `python -m benchmarks.peers` writes results/networks.json, which docs/measured/peers.md shows (python -m tools.docs).
 Cycles on the Uno, instructions on Cortex-M3 and M7. Needs HIL_DATA with `models/peer_bench/` (an MLP 64-32-10 and a
 small CNN on digits, and a FastGRNN with H = 32 over 128 x 9, here as a Scan instead of unrolled, same weights) and
-`models/mlperftiny_*.onnx`. The peers' figures on the same files are from one measurement with the same compilers and
-flags; X-CUBE-AI is closed: its figures are published cycles, and our modelled cycles are held against them.
+`models/mlperftiny_*.onnx`. The peers' figures on the same files are constants here, from one measurement with the same
+compilers and flags that no script of this repository repeats, CMSIS-NN 16x8 among them: their sources are not ours to
+bring. X-CUBE-AI is closed: its figures are published cycles, and our modelled cycles are held against them.
 """
 
 from __future__ import annotations

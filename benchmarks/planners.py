@@ -31,6 +31,7 @@ from tinyhil.memplan.blocks import FOUND
 from tinyhil.memplan.compiled_cores import backend
 from tinyhil.memplan.csv import read_problem
 from tinyhil.program import Program
+from tools.measured import provenance
 
 CAPACITY_BYTES = 1_048_576
 LONG = Budget(nodes=10_000_000)
@@ -244,12 +245,13 @@ def main() -> None:
     options = parser.parse_args()
     if backend() != "compiled":
         sys.exit("without a C compiler these tables take hours")
+    measured_at = provenance() if options.write else {}
     for name in options.only or SECTIONS:
         text = SECTIONS[name](Path(os.environ.get("HIL_DATA", "data")) / "memplan", options.mixes)
         if options.write is None:
             print(f"{name}\n\n{text}\n", flush=True)
         else:
-            replace_between(options.write, f"<!-- {name}: begin -->", f"<!-- {name}: end -->", text)
+            replace_between(options.write, f"<!-- {name}: begin -->", f"<!-- {name}: end -->", text, measured_at)
 
 
 if __name__ == "__main__":

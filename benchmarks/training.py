@@ -30,7 +30,7 @@ from tinyhil.graph import Graph
 from tinyhil.train.limited_precision import Half, Limited
 from tinyhil.train.samples import divide
 from tinyhil.train.schedule import Schedule
-from tools.measured import provenance, read, write
+from tools.measured import line, provenance, read, write
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "training", ROOT / "docs" / "training.md"
@@ -169,7 +169,7 @@ def page() -> None:
     text, known = PAGE.read_text(), {name: RESULTS / f"{name}.json" for name in TABLES}
     tables = {name: read(f"training/{name}") for name, file in known.items() if file.is_file()}
     for name, rows in tables.items():
-        made = f"<!-- {name} -->\n{table(rows)}\n<!-- end -->"
+        made = f"<!-- {name} -->\n{table(rows)}\n\n{line(f'training/{name}')}\n<!-- end -->"
         text = re.sub(rf"<!-- {name} -->\n.*?<!-- end -->", made.replace("\\", r"\\"), text, flags=re.DOTALL)
     PAGE.write_text(text)
     for name, draw in FIGURES.items():

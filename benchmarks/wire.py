@@ -18,7 +18,6 @@ from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.protocol import Result
 from tinyhil.harness.wire.stream import Options
 
-NOMINAL_BAUD = 115200
 UNO_BAUD = 16_000_000 / 8 / 17  # what the USART makes of it (UBRR 16, U2X): 2.1 % fast
 BITS_PER_BYTE = 10
 WARM_UP = 10  # samples until the pipeline is full
@@ -35,10 +34,6 @@ class Throughput:
     @property
     def of_wire(self) -> float:
         return self.samples * self.payload_bytes * BITS_PER_BYTE / UNO_BAUD / self.seconds
-
-    @property
-    def of_nominal_wire(self) -> float:
-        return self.of_wire * UNO_BAUD / NOMINAL_BAUD
 
 
 @contextmanager

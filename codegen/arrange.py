@@ -7,7 +7,9 @@ its blocks need for the patches of two pixels (firmware/kernels/arm/patches.hpp)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
 from tinyhil.codegen.constant_channels import without_constant_channels
 from tinyhil.codegen.folded import folded
+from tinyhil.codegen.layout import with_input_as_it_is
 from tinyhil.codegen.linear_sums import with_linear_forms
 from tinyhil.codegen.ranges import without_needless_clipping
 from tinyhil.codegen.rescalings import LARGEST_SUM, with_records
@@ -28,6 +31,7 @@ from tinyhil.formats.format import INTEGER
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.window import window_of
 from tinyhil.program import Blocks, Op, Program, Role, Tensor, walk
+from tinyhil.verify import checked
 
 PASS = Pass(
     "arrange",
@@ -42,6 +46,7 @@ PAIRED_BITS = 24  # of the sum of a row that shares products with another
 NEVER = 2.0  # more than all
 MULTIPLE = 4  # of the elements of a row, padded with zeros
 CARRIED = (1 << 16) - 1  # what a part's sum takes over from those before it (firmware/kernels/arm/halves.hpp)
+Stage = Callable[[Program], Program]
 BAND = 8  # rows of results of a depthwise layer at a time
 
 
@@ -84,15 +89,32 @@ DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels",
 
 def arrange(program: Program, core: str) -> Program:
     """`program` as it is stored and planned on a chip with this core; the same object if nothing changes."""
-    if core not in CORES:
-        return program
-    program, chip = with_tables(without_constant_channels(program)), CHIPS.get(core, AVR)
-    program = without_needless_clipping(with_linear_forms(folded(program)))
-    program = with_signs(program, 8 if chip is AVR else 32)
-    if chip is AVR:
-        program = with_streams(program)
-    else:
-        program = with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
+    for name, stage in _stages(CHIPS.get(core, AVR)) if core in CORES else ():
+        program = checked(stage(program), f"{PASS.name}: {name}")
+    return program
+
+
+def _stages(chip: Chip) -> tuple[tuple[str, Stage], ...]:
+    """What is done to a program for this chip, in this order; each stage leaves one that is well formed."""
+    on_core: tuple[str, Stage] = ("streams", with_streams) if chip is AVR else ("records", partial(_records, chip))
+    return (
+        ("constant channels", without_constant_channels),
+        ("tables", with_tables),
+        ("folded", folded),
+        ("linear sums", with_linear_forms),
+        ("ranges", without_needless_clipping),
+        ("signs", lambda program: with_signs(program, 8 if chip is AVR else 32)),
+        on_core,
+        ("order of weights", partial(_ordered, chip)),
+    )
+
+
+def _records(chip: Chip, program: Program) -> Program:
+    return with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
+
+
+def _ordered(chip: Chip, program: Program) -> Program:
+    """Weights as the chip's kernels read them, and what these need beside them."""
     tensors = dict(program.tensors)
     for op in walk(program.body):
         if _is_binary(program, op):
@@ -119,9 +141,12 @@ def arrange(program: Program, core: str) -> Program:
         tensors[name] = replace(tensors[name], blocks=blocks)
         if not op.scratch or chip is AVR:
             continue
-        size = _line_bytes(program, op) if _is_depthwise(op) else _patch_bytes(program, op, chip)
-        tensors[op.scratch] = replace(tensors[op.scratch], count=-(-size // 4), format=WORD)
-    return program if tensors == program.tensors else replace(program, tensors=tensors)
+        size, of_a_row = _patch_bytes(program, op, chip), 0
+        if _is_depthwise(op):
+            size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
+        words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
+        tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
+    return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
 
 
 def _template(op: Op) -> str:
@@ -280,11 +305,11 @@ def _patch_bytes(program: Program, op: Op, chip: Chip) -> int:
     return patches + (2 * (inner + 4) * x if chip.halfwords else 8)
 
 
-def _line_bytes(program: Program, op: Op) -> int:
-    """Lines of one channel for a band of results (firmware/kernels/arm/depthwise.hpp)."""
+def _line_bytes(program: Program, op: Op, most: int) -> int:
+    """Lines of one channel for a band of at most so many rows (firmware/kernels/arm/depthwise.hpp)."""
     w = window_of(op.params)
     line = -(-(-(-w.out_width // 2) * 2 * w.stride_x + 2) // 4) * 4
-    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, BAND) - 1) * w.stride_y + 3)
+    return program.tensors[op.inputs[1]].format.storage_bytes * line * ((min(w.out_height, most) - 1) * w.stride_y + 3)
 
 
 def in_blocks(codes: np.ndarray, blocks: Blocks) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import Format
+from tinyhil.names import free_name
 from tinyhil.ops import KERNEL_BY_NAME
 from tinyhil.ops.code_table import CODE_TABLE
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
@@ -79,9 +80,7 @@ class Tables:
         for name, other in self.tables.items():
             if np.array_equal(other, table) and self.tensors[name].format.storage_bytes == out.storage_bytes:
                 return name
-        name = f"{of}_codes"
-        while name in self._program.tensors or name in self.tensors:
-            name += "_"
+        name = free_name(f"{of}_codes", self._program.tensors, self.tensors)
         self.tensors[name] = Tensor(name, table.size, Fixed(8 * out.storage_bytes, 0), Role.TABLE)
         self.tables[name] = table
         return name

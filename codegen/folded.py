@@ -8,7 +8,7 @@ where a loop carries it out more often than a table has entries.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from tinyhil.formats.format import INTEGER
 from tinyhil.ops.code_table import CODE_TABLE, SUM_TABLE
 from tinyhil.ops.real_functions import LOOKUP
 from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of, walk
+from tinyhil.verify import checked
 
 ENTRIES = 256
 MOST_CONSTANT = 255  # of what is added to a byte
@@ -31,7 +32,7 @@ Body = tuple[Op | Loop, ...]
 def folded(program: Program) -> Program:
     """`program` with fewer operations on elements; the same object if there is nothing to fold."""
     for fold in (_round_constants, _compose, _index_by_sums):
-        program = fold(program)
+        program = checked(fold(program), fold.__name__)
     return program
 
 
@@ -217,19 +218,35 @@ def _index_by_sums(program: Program) -> Program:
     """Tables of an 8-bit operand plus a constant, where nobody else reads the sum: long enough for all sums."""
     tables = Tables(program)
 
-    def change(body: Body, steps: int) -> Body:
-        reads, made = Counter(reads_of(program.body)), dict[int, Op | None]()
-        for place, item in enumerate(body):
-            found = _sum_with_constant(program, item) if isinstance(item, Op) and pays(item, steps) else None
-            readers = look_ups(body, place, found.op.output, found.operand) if found else {}
-            if found and len(readers) == reads[found.op.output]:
-                indexed = [_by_sum(tables, program, op, found, first=not n) for n, op in enumerate(readers.values())]
-                made |= dict(zip(readers, indexed, strict=True))
-                made[place] = None
-        return tuple(op for op in (made.get(place, item) for place, item in enumerate(body)) if op is not None)
+    def found(op: Op) -> tuple[str, Indexed] | None:
+        one = _sum_with_constant(program, op)
+        if one is None:
+            return None
+        return one.operand, lambda readers: [
+            _by_sum(tables, program, op, one, first=op is readers[0]) for op in readers
+        ]
 
-    body = changed(program.body, change)
+    body = changed(program.body, lambda body, steps: without_sums(program, body, steps, found))
     return tables.within(body) if body != program.body else program
+
+
+Indexed = Callable[[Sequence[Op]], Sequence[Op] | None]
+
+
+def without_sums(program: Program, body: Body, steps: int, found: Callable[[Op], tuple[str, Indexed] | None]) -> Body:
+    """`body`, carried out `steps` times, without sums that only look-ups read. `found` says of a sum what it reads at
+    run time, and what makes look-ups with the sum inside of its readers (None: they stay)."""
+    reads, made = Counter(reads_of(program.body)), dict[int, Op | None]()
+    for place, item in enumerate(body):
+        one = found(item) if isinstance(item, Op) and pays(item, steps) else None
+        if one is None or isinstance(item, Loop):
+            continue
+        readers = look_ups(body, place, item.output, one[0])
+        indexed = one[1](list(readers.values())) if readers and len(readers) == reads[item.output] else None
+        if indexed is not None:
+            made |= dict(zip(readers, indexed, strict=True))
+            made[place] = None
+    return tuple(item for item in (made.get(place, item) for place, item in enumerate(body)) if item is not None)
 
 
 def look_ups(body: Body, place: int, made: str, operand: str) -> dict[int, Op]:

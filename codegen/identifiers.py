@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tinyhil.names import free_name
+
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class
 compl concept const constexpr const_cast continue decltype default delete do double dynamic_cast
@@ -26,13 +28,8 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     taken: set[str] = set()
     result = {}
     for original in names:
-        base = _clean(original)
-        name, copies = base, 1
-        while name in taken:
-            copies += 1
-            name = f"{base}_{copies}"
-        taken.add(name)
-        result[original] = name
+        result[original] = free_name(_clean(original), taken, mark="_")
+        taken.add(result[original])
     return result
 
 

@@ -7,19 +7,19 @@ a table that is long enough for all sums; elsewhere the operations stay.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tinyhil.codegen.code_tables import Tables, codes_of, evaluated
-from tinyhil.codegen.folded import changed, look_ups, pays
+from tinyhil.codegen.folded import Indexed, changed, without_sums
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
+from tinyhil.names import free_name
 from tinyhil.ops.affine import ADD_LIFT, SUM, is_affine, units_of_sum
 from tinyhil.ops.code_table import LINEAR_TABLE
-from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
+from tinyhil.program import Loop, Op, Program, Role, Tensor
 
 WORD = Fixed(32, 0)
 RIGHTS = range(16, 22)  # bits below the point of an index; 16 are free on an AVR
@@ -33,10 +33,14 @@ def with_linear_forms(program: Program) -> Program:
     """`program` with such look-ups, where it makes more of them than a table has entries; the same object if none."""
     tables = Tables(program)
 
+    def found(op: Op) -> tuple[str, Indexed] | None:
+        one = _linear(program, op)
+        if one is None:
+            return None
+        return one.operand, lambda readers: _look_ups(tables, program, op.output, one, readers)
+
     def change(body: Body, steps: int) -> Body:
-        made = _indexed(tables, program, body, steps)
-        items = (made.get(place, item) for place, item in enumerate(body))
-        return tuple(item for item in items if item is not None)
+        return without_sums(program, body, steps, found)
 
     body = change(changed(program.body, change), 1)
     return tables.within(body) if body != program.body else program
@@ -98,31 +102,21 @@ def _linear(program: Program, op: Op) -> _Linear | None:
     return None
 
 
-def _indexed(tables: Tables, program: Program, body: Body, steps: int) -> dict[int, Op | None]:
-    """Places in `body` -> what is there instead: nothing for a sum, look-ups with the sum inside for its readers."""
-    reads, made = Counter(reads_of(program.body)), dict[int, Op | None]()
-    for place, item in enumerate(body):
-        if isinstance(item, Loop) or item.kernel != SUM.name or not pays(item, steps):
-            continue
-        found = _linear(program, item)
-        readers = look_ups(body, place, item.output, found.operand) if found else {}
-        if found is None or not readers or len(readers) != reads[item.output]:
-            continue
-        functions = [evaluated(program, op, program.tensors[item.output]) for op in readers.values()]
-        if any(clipped.any() for _, clipped in functions):
-            continue
-        name = _named_starts(tables, program, found, item.output)
-        for n, (at, op) in enumerate(readers.items()):
-            made[at] = _by_linear(tables, program, op, found, functions[n][0], name, first=not n)
-        made[place] = None
-    return made
+def _look_ups(tables: Tables, program: Program, of: str, found: _Linear, readers: Sequence[Op]) -> list[Op] | None:
+    """`readers` of the sum `of` with it inside; None if one of them clips."""
+    functions = [evaluated(program, op, program.tensors[of]) for op in readers]
+    if any(clipped.any() for _, clipped in functions):
+        return None
+    starts = _named_starts(tables, program, found, of)
+    return [
+        _by_linear(tables, program, op, found, results, starts, first=op is readers[0])
+        for op, (results, _) in zip(readers, functions, strict=True)
+    ]
 
 
 def _named_starts(tables: Tables, program: Program, found: _Linear, of: str) -> str:
     """The name of what a sum adds to each element, in flash."""
-    name = f"{of}_{found.constant}"
-    while name in program.tensors or name in tables.tensors:
-        name += "_"
+    name = free_name(f"{of}_{found.constant}", program.tensors, tables.tensors)
     tables.tensors[name] = Tensor(name, found.starts.size, WORD, Role.CONSTANT)
     tables.tables[name] = found.starts
     return name

@@ -12,6 +12,7 @@ from tinyhil.codegen.constants import Binary, c_type, constant_lines, numbers
 from tinyhil.codegen.hot import HotMemory, hot_constants
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_calls import operand_of
+from tinyhil.codegen.layout import with_layouts
 from tinyhil.codegen.profile_calls import HEADER as PROFILE_HEADER
 from tinyhil.codegen.profile_calls import empty_calls
 from tinyhil.codegen.transfer import Transfer
@@ -48,6 +49,7 @@ def emit_model(
     ticks of every operation (OPERATIONS), nothing; docs/protocol.md.
     """
     _check_limits(program)
+    program = with_layouts(program, plan, chains=reports != VALUES)  # the host reads logged values in planes
     names = identifiers(program.tensors)
     targets = tuple(targets)
     headers = {header_of(target.name): _header(program, plan, target, model_hash) for target in targets}

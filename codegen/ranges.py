@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
 from tinyhil.ops.code_table import TABLES
 from tinyhil.program import Loop, Op, Program, Role, walk
@@ -65,14 +66,10 @@ class _Ranges:
         operands = [self._program.tensors[name].format for name in op.inputs]
         if exact is None or op.domain != INTEGER or not all(fmt.is_binary_point for fmt in (*operands, out)):
             return None
-        low, high = (_rounded(end, op.params["shift"]) for end in exact(op.params, *map(self._interval, op.inputs)))
+        low, high = (shifted(end, op.params["shift"]) for end in exact(op.params, *map(self._interval, op.inputs)))
         if out.lowest <= low and high <= out.highest:
             self.unclipped.add(op.output)
         return max(low, out.lowest), min(high, out.highest)
-
-
-def _rounded(value: int, shift: int) -> int:
-    return (value + (1 << shift - 1)) >> shift if shift > 0 else value << -shift
 
 
 def _sum(sign: int) -> Callable[[Mapping[str, int], Interval, Interval], Interval]:

@@ -16,6 +16,7 @@ from tinyhil.codegen.affine_layers import sum_bounds
 from tinyhil.codegen.exchange import exchanged
 from tinyhil.formats.affine import MULTIPLIER_BITS, rescale, rescale_once
 from tinyhil.formats.fixed import Fixed
+from tinyhil.names import free_name
 from tinyhil.ops import KERNEL_BY_NAME, affine, rescaled
 from tinyhil.program import Op, Program, Role, Tensor, walk
 
@@ -68,9 +69,7 @@ def _made(program: Program, op: Op, doubles: bool) -> tuple[Op, np.ndarray] | No
         array[n] = rescaled.records(b, m, shift, doubled)[0]
     if array[:, 2].min() < 0 or array[:, 2].max() > MOST_RIGHT:
         return None
-    name = f"{op.output}.channels"
-    while name in program.tensors:
-        name += "_"
+    name = free_name(f"{op.output}.channels", program.tensors)
     kernel = op.kernel.replace("affine", "rescaled")
     inputs = (op.inputs[0], op.inputs[1], name)
     return replace(op, kernel=kernel, inputs=inputs, params={**op.params, "doubled": int(doubled)}), array
@@ -97,7 +96,10 @@ def _as_step(
     while last > d and above - below > 1:
         middle = (below + above) // 2
         below, above = (middle, above) if results([middle], bias, m, shift) == [d] else (below, middle)
-    half = (1 << k - 1) - above + (d < 0 and rounded is rescale) if last > d else 0
+    twice = (
+        0 if rounded is rescale_once else 1 if d < 0 else -1
+    )  # two roundings: a half less one half is rounded up, too
+    half = (1 << k - 1) - above + twice if last > d else 0
     made = (d << k) + half, 1 << MULTIPLIER_BITS - 1, 1 - k
     ends = [-products, *([below, above] if last > d else []), products]
     return made if results(ends, *made) == results(ends, bias, m, shift) else None

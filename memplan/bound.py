@@ -18,7 +18,7 @@ from itertools import pairwise
 from tinyhil.memplan.pile import least_pile, pile_of
 from tinyhil.memplan.problem import Buffer, Problem
 
-Joined = Mapping[str, set[str]]  # by name
+Joined = Mapping[str, Mapping[str, frozenset[int]]]  # by name: partners, how far their starts may lie apart
 
 MOST_LISTED = 5000  # buffers, beyond which paddings are not looked at
 EXACT_JOINED = 16  # up to this many joined buffers at an instant the heaviest set is found exactly
@@ -118,31 +118,29 @@ def live_load(live: list[Buffer], problem: Problem, joined: Joined | None = None
 
 def _overhang(live: list[Buffer], apart: set[str], joined: Joined, problem: Problem) -> int:
     """Bytes of buffers that may share bytes with one of the others alone, as far as they lie outside of it at least."""
-    if not any(alias.shift_bytes for alias in problem.aliases):
-        return 0
-    sizes, shifts, found = {buffer.name: buffer.size_bytes for buffer in live}, problem.alias_shifts(), 0
+    sizes, found = {buffer.name: buffer.size_bytes for buffer in live}, 0
     for name in sizes.keys() - apart:
-        partners = joined[name] & sizes.keys()
+        partners = joined[name].keys() & sizes.keys()
         if len(partners) == 1 and partners <= apart:
             (other,) = partners
-            outside = [max(0, -shift) + max(0, shift + sizes[name] - sizes[other]) for shift in shifts[other, name]]
+            shifts = joined[other][name]
+            outside = [max(0, -shift) + max(0, shift + sizes[name] - sizes[other]) for shift in shifts]
             found += min(sizes[name], *outside)
-    return found
+    return found if found and any(alias.shift_bytes for alias in problem.aliases) else 0
 
 
 def joined_by_name(problem: Problem) -> Joined:
-    """The buffers that each one may share bytes with."""
-    found: dict[str, set[str]] = {}
-    for alias in problem.aliases:
-        found.setdefault(alias.first, set()).add(alias.second)
-        found.setdefault(alias.second, set()).add(alias.first)
+    """The buffers that each one may share bytes with, and how many bytes above it they may start."""
+    found: dict[str, dict[str, frozenset[int]]] = {}
+    for (first, second), shifts in problem.alias_shifts().items():
+        found.setdefault(first, {})[second] = shifts
     return found
 
 
 def heaviest_apart(live: list[Buffer], partners: Joined) -> list[Buffer]:
     """Live buffers of which no two are joined by an alias: the heaviest such set (a heavy one where many are)."""
     sizes = {buffer.name: buffer.size_bytes for buffer in live}
-    joined = {name: partners.get(name, set()) & sizes.keys() for name in sizes}
+    joined = {name: partners.get(name, {}).keys() & sizes.keys() for name in sizes}
     contested = sorted((name for name in sizes if joined[name]), key=lambda name: -sizes[name])
     chosen = _heaviest(contested, sizes, joined) if len(contested) <= EXACT_JOINED else _heavy(contested, joined)
     chosen |= {name for name in sizes if not joined[name]}

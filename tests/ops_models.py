@@ -13,7 +13,6 @@ from onnx_models import model, node, samples_for
 
 from tinyhil.ops import batched, curve, decisions, division, exponential, index, normalize, slope, top, upsample
 
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 FAMILIES = (batched, decisions, curve, division, exponential, index, normalize, slope, top, upsample)
 ROWS, IMAGE = (3, 4), (1, 4, 3, 5)
 Model = tuple[list[onnx.NodeProto], Sequence[int], dict[str, Any]]

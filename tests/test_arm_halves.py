@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import Case
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
-from test_arm_kernels import CORES, convolutions, depthwise, residual
+from test_arm_kernels import CORES, PORTABLE, check_natively, check_on_board, convolutions, depthwise, residual
 from test_rows import Chain, mobile, runs
 
 from tinyhil.codegen.arrange import CARRIED, CHIPS, arrange, in_blocks
-from tinyhil.harness.config import load_boards
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.program import Blocks, Program, walk
 
@@ -79,16 +78,14 @@ def cases_for(core: str, folder: Path) -> list[Case]:
     return [*found, Case("rows", by_rows, extreme_inputs(program, 7))]
 
 
-@pytest.mark.parametrize(("core", "flags"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_PORTABLE",))])
-def test_natively_with_sanitizers(core: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    cases = cases_for(core, tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address", *flags)) == ""
+@pytest.mark.parametrize("core", PORTABLE)
+def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
+    check_natively(cases_for(core, tmp_path), core, tmp_path)
 
 
 @pytest.mark.parametrize("board", CORES)
 def test_on_boards(board: str, tmp_path: Path) -> None:
-    cases = cases_for(CORES[board], tmp_path)[::2]  # all of them natively
-    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+    check_on_board(cases_for(CORES[board], tmp_path), board, tmp_path)
 
 
 def parts_of(stored: np.ndarray, inner: int, together: int) -> Iterator[np.ndarray]:

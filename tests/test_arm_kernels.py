@@ -7,6 +7,7 @@ board the chip's own instructions run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import onnx
 import pytest
 from boards_under_test import SESSION
 from direct_build import direct_build
-from kernel_cases import FIRMWARE, Case, collect, first_difference, run_natively, run_on_board
+from kernel_cases import FIRMWARE, SANITIZED, Case, collect, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from random_models import extreme_inputs
 from test_rows import Chain, mobile, runs, weights
@@ -35,8 +36,13 @@ from tinyhil.reference import run_reference
 from tinyhil.search.space import Choice, make_space
 
 CORES = {"due": "cortex-m3", "h747": "cortex-m7"}
+PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DSP_PORTABLE",)}  # on the desktop
 FORMATS = ("fixed8", "int8", "fixed8pc")
-INSTRUCTIONS = 31
+INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
+    "due": 31,
+    "h747": 34,
+    "nucleo_l4r5": 34,
+}
 
 
 def clipped(chain: Chain) -> Chain:
@@ -65,6 +71,27 @@ def depthwise() -> Iterator[tuple[str, Chain]]:
     yield "depthwise no pad", Chain(2, 8).conv(2, 3, group=2, bias=0).add("Relu")
     yield "depthwise wide pad", Chain(2, 5).conv(2, 3, pad=2, group=2)
     yield "depthwise after", clipped(Chain(1, 6).conv(4, 1).conv(4, 3, stride=2, pad=1, group=4))
+
+
+def layouts() -> Iterator[tuple[str, Chain]]:
+    """Convolutions after convolutions, between which channels lie innermost on a Cortex-M7; samples that come so."""
+    chain = Chain(4, 8).conv(8, 3, pad=1).add("Relu").conv(6, 1).add("Relu")
+    yield "layouts", chain.conv(4, 3, stride=2, pad=1).conv(3, 3).conv(2, 1)
+    yield "layouts wide", Chain(4, 9).conv(8, 3, pad=2, dilation=2).conv(5, 5, pad=2).conv(3, 2).conv(2, 3, pad=1)
+    yield "layouts sample", clipped(sampled(3, 7).conv(4, 3, stride=2, pad=1)).conv(4, 1)
+    yield "layouts pointwise sample", sampled(8, 4).conv(8, 1).add("Relu").conv(2, 3, pad=1)
+    for pool in (0, 1):
+        chain = Chain(4, 5).conv(8, 3, pad=1).add("Relu")
+        first = chain.last
+        chain.conv(8, 3, pad=1).add("Add", first).add("Relu").conv(8, 1)
+        yield f"layouts residual {pool}", chain.add("GlobalAveragePool") if pool else chain
+
+
+def sampled(channels: int, side: int) -> Chain:
+    """A network whose samples have their channels innermost."""
+    chain = Chain(channels, side)
+    chain.shape = (1, side, side, channels)
+    return chain.add("Transpose", perm=[0, 3, 1, 2])
 
 
 def dense(inner: int, outputs: int, rows: int = 1, after: str = "") -> Chain:
@@ -126,7 +153,9 @@ def often_zero(program: Program) -> Program:
 def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
-    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *matrices(), ("residual", residual()))):
+    for number, (name, chain) in enumerate(
+        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()))
+    ):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
         if number % 2:  # by kernels that leave out the products of zeros, where the core has some
@@ -149,9 +178,10 @@ def above_least_cases(core: str, folder: Path) -> Iterator[Case]:
 
 
 def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
-    """A chain of depthwise and pointwise layers through line buffers."""
-    for default in ("fixed8", "int8"):
-        program = program_of(mobile(), folder, default)
+    """Chains of depthwise and pointwise layers, and of other convolutions, through line buffers."""
+    inner = sampled(3, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
+    for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner)):
+        program = program_of(network, folder, default)
         program = arrange(often_zero(program) if default == "int8" else program, core)
         (chain,) = runs(program)
         by_rows = row_wise(program, chain)
@@ -170,19 +200,26 @@ def test_the_cortex_m3_has_kernels_for_zeros(code: int, tmp_path: Path) -> None:
     assert code == 0 or any(name.startswith("rows") for name, _ in sparse)
 
 
-@pytest.mark.parametrize(("core", "flags"), [("cortex-m3", ()), ("cortex-m7", ("-DHIL_DSP_PORTABLE",))])
-def test_natively_with_sanitizers(core: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    cases = cases_for(core, tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address", *flags)) == ""
+def check_natively(cases: list[Case], core: str, folder: Path) -> None:
+    assert first_difference(cases, run_natively(cases, folder, *SANITIZED, *PORTABLE[core])) == ""
+
+
+def check_on_board(cases: list[Case], board: str, folder: Path) -> None:
+    half = cases[::2]  # all of them natively
+    assert first_difference(half, run_on_board(half, load_boards().board(board), folder / "cache")) == ""
+
+
+@pytest.mark.parametrize("core", PORTABLE)
+def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
+    check_natively(cases_for(core, tmp_path), core, tmp_path)
 
 
 @pytest.mark.parametrize("board", CORES)
 def test_on_boards(board: str, tmp_path: Path) -> None:
-    cases = cases_for(CORES[board], tmp_path)[::2]  # all of them natively
-    assert first_difference(cases, run_on_board(cases, load_boards().board(board), tmp_path / "cache")) == ""
+    check_on_board(cases_for(CORES[board], tmp_path), board, tmp_path)
 
 
-@pytest.mark.parametrize("board", CORES)
+@pytest.mark.parametrize("board", INSTRUCTIONS)
 def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path: Path) -> None:
     spec = load_boards().board(board)
     sources = {name: text for name, text in project_sources([spec]).items() if name not in SESSION}
@@ -193,7 +230,7 @@ def test_instructions_compute_what_their_portable_forms_do(board: str, tmp_path:
         "firmware/main.cpp": (FIRMWARE / "board.cpp").read_text(),
     }
     image = direct_build(sources, spec, tmp_path)
-    assert np.frombuffer(collect(image, spec, 4 * INSTRUCTIONS), "<u4").tolist() == [0] * INSTRUCTIONS
+    assert np.frombuffer(collect(image, spec, 4 * INSTRUCTIONS[board]), "<u4").tolist() == [0] * INSTRUCTIONS[board]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
@@ -166,7 +166,7 @@ def arranged_cases(folder: Path) -> list[Case]:
 
 def test_natively_with_sanitizers(tmp_path: Path) -> None:
     cases = arranged_cases(tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 def test_on_the_uno(tmp_path: Path) -> None:

@@ -82,17 +82,30 @@ def test_layers_of_the_zoo_multiply_two_factors(name: str, fmt: str) -> None:
     layers = [op for op in count_operations(program, quantize_inputs(program, x)[0]) if op.products]
     assert layers
     for op in layers:
-        assert len(op.factors) == 2
-        weights = op.factors[0]
-        assert weights.is_constant
-        assert weights.count * (op.executions if "rows" in op.kernel else 1) <= max(op.products, weights.count)
-        given = constants.get(weights.name.split(".")[0])
-        if given is not None and given.size == weights.count and fmt != "kmeans16":  # entries need not hold 0
-            assert weights.zeros >= np.mean(given == 0) - 1e-9
-        if "dense" in op.kernel:
-            assert weights.count % op.results == 0
-            of_first = op.factors[1].count * op.results
-            assert of_first < op.products if "pair" in op.kernel else of_first == op.products
+        assert len(op.pairs) == (2 if "pair" in op.kernel else 1)
+        assert sum(count for count, _ in op.pairs) == op.products
+        for count, (weights, values) in op.pairs:
+            assert weights.is_constant
+            assert weights.count * (op.executions if "rows" in op.kernel else 1) <= max(count, weights.count)
+            given = constants.get(weights.name.split(".")[0])
+            if given is not None and given.size == weights.count and fmt != "kmeans16":  # entries need not hold 0
+                assert weights.zeros >= np.mean(given == 0) - 1e-9
+            if "dense" in op.kernel:
+                assert weights.count % op.results == 0
+                assert values.count * op.results == count
+
+
+def test_both_products_of_a_pair_are_priced_by_their_own_factors() -> None:
+    """6 products of 8 bits with half of one factor zero, and 2 of 4 bits by 16 without zeros."""
+    factors = [("w", 8, 6, 0.5), ("x", 8, 3, 0.0), ("u", 4, 2, 0.0), ("h", 16, 1, 0.0)]
+    operands = tuple(Operand(*factor, factor[0] in "wu") for factor in factors)
+    (found,) = energy_of([Operation("p", "dense_pair", 1, 8, 2, 8, operands, (), 2)], 0, PRICES).operations
+    assert found.product_pj == pytest.approx(6 * PRICES.product_pj(8) + 2 * PRICES.product_pj(16))
+    assert found.skipped_pj == pytest.approx(3 * PRICES.product_pj(8))
+    read = sum(
+        bits * max(count / PRICES.reuse, own) for (_, bits, own, _), count in zip(factors, (6, 6, 2, 2), strict=True)
+    )
+    assert found.sram_pj == pytest.approx((read + 2 * 8) * PRICES.sram_pj_per_bit)
 
 
 OPERANDS = st.builds(

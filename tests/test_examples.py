@@ -41,7 +41,7 @@ def run_project(folder: Path, *arguments: object) -> tuple[int, str]:
 @functools.cache
 def options_of_pytest() -> str:
     command = [sys.executable, "-m", "pytest", "--help"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_project_holds_on_the_uno(tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, graph, load, model, node, samples_for
 from random_models import extreme_inputs
 from scan_models import cell, scan
 
 from tinyhil.codegen.arrange import arrange
+from tinyhil.codegen.folded import Body, changed
+from tinyhil.codegen.ranges import without_needless_clipping
+from tinyhil.formats.fixed import Fixed
 from tinyhil.harness.config import load_boards
-from tinyhil.program import Op, Program, walk
+from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
 from tinyhil.reference import run_reference
 
 STEPS, WIDTH = 20, 16
@@ -90,6 +93,64 @@ def test_what_never_clips_never_does(tmp_path: Path) -> None:
     assert said >= 3
 
 
+def two_operations(source: np.random.Generator) -> Program:
+    """x + c, x - c or x * c, then the same with one other constant; all formats and shifts by chance."""
+    count = 4
+    kernels = source.choice(("add", "sub", "mul"), 2)
+    formats = [Fixed(int(source.integers(3, 7)), 0) for _ in range(3)]
+    ends = [sorted(source.integers(-5, 6, 2)) for _ in kernels]
+    constants = {
+        "c": source.integers(ends[0][0], ends[0][1] + 1, count),
+        "d": source.integers(*ends[1] + np.r_[0, 1], 1),
+    }
+    tensors = {
+        name: Tensor(name, count, fmt, role)
+        for name, fmt, role in zip("xyz", formats, (Role.INPUT, Role.ARENA, Role.ARENA), strict=True)
+    } | {name: Tensor(name, codes.size, Fixed(8, 0), Role.CONSTANT) for name, codes in constants.items()}
+    body = []
+    for kernel, a, b, out in zip(kernels, "xy", "cd", "yz", strict=True):
+        shifts = source.integers(0, 3, 2) if kernel != "mul" else ()
+        params = {
+            "count": count,
+            "a_period": count,
+            "b_period": constants[b].size,
+            "shift": int(source.integers(-2, 4)),
+        }
+        params |= dict(zip(("a_shift", "b_shift"), map(int, shifts), strict=False))
+        body.append(Op(str(kernel), out, (a, b), out, params))
+    return Program("two", tensors, constants, tuple(body), "x", "z", (count,), (count,))
+
+
+def test_what_is_not_clipped_is_what_no_code_clips() -> None:
+    """Of two operations on all codes: their ends are reached, so that the proof leaves nothing out."""
+    source, said = np.random.default_rng(1), 0
+    for _ in range(150):
+        program = two_operations(source)
+        fmt = program.tensors["x"].format
+        codes = np.repeat(np.arange(fmt.lowest, fmt.highest + 1)[:, None], 4, axis=1)
+        clipped = {"y": 0, "z": 0}
+
+        def observe(op: Op, _: np.ndarray, found: np.ndarray, clipped: dict[str, int] = clipped) -> None:
+            clipped[op.output] += int(found.sum())
+
+        run_reference(program, codes, observe=observe)
+        made = without_needless_clipping(program)
+        assert {op.output: op.clips for op in walk(made.body)} == {name: n > 0 for name, n in clipped.items()}
+        said += sum(not op.clips for op in walk(made.body))
+    assert 60 < said < 240
+
+
+def test_loops_within_loops_are_carried_out_as_often_as_both_say() -> None:
+    told: list[int] = []
+
+    def change(body: Body, steps: int) -> Body:
+        told.append(steps)
+        return body
+
+    changed((Loop("outer", 3, (), (Loop("inner", 5, (), ()),)), Loop("alone", 4, (), ())), change)
+    assert told == [15, 3, 4]
+
+
 def folded_cases(folder: Path, core: str) -> list[Case]:
     found = []
     for number, default in enumerate(("fixed8", "fixed6", "int8")):
@@ -102,7 +163,7 @@ def folded_cases(folder: Path, core: str) -> list[Case]:
 @pytest.mark.parametrize("core", ["avr", "cortex-m7"])
 def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
     cases = folded_cases(tmp_path, core)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 def test_on_the_uno(tmp_path: Path) -> None:

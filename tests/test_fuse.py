@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from boards_under_test import ARM, EMULATED, by_compiler, each
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
 from scan_models import CELL, HIDDEN, cell, classifier, scan
@@ -32,8 +32,6 @@ from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.ops.sparse import index_lists, matrix
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
-
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 
 
 def rnd(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:
@@ -215,7 +213,7 @@ def fused_cases(folder: Path, names: Sequence[str]) -> list[Case]:
 
 def test_kernels_equal_the_reference(tmp_path: Path) -> None:
     made = fused_cases(tmp_path, tuple(EXPECTED))
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 EVERYWHERE = (
@@ -251,7 +249,7 @@ def distances(folder: Path, names: Sequence[str], mixtures: int = 0) -> list[Cas
 
 def test_squared_distances_in_every_format(tmp_path: Path) -> None:
     made = distances(tmp_path, MIXED, mixtures=12)
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.parametrize("board", each(ARM))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx import TensorProto
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs
@@ -30,7 +30,6 @@ from tinyhil.memplan.arena.tensors import problem_of
 from tinyhil.program import Program, walk
 from tinyhil.reference import run_reference
 
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 PLAIN = (*LEFT_OUT, "gathered")
 
 
@@ -157,7 +156,7 @@ def test_kernels_equal_the_reference(tmp_path: Path) -> None:
     made += cases_of(
         tmp_path, ["bonsai", "a matrix for rows"], ["fixed4", "posit8es1", "fp8e4m3", "bfloat16", "float32"]
     )
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.parametrize("board", ["uno", pytest.param("due", marks=pytest.mark.slow), "h747"])

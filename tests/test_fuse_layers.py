@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from boards_under_test import EMULATED, by_compiler
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx_models import load, node, samples_for, simple
 from random_models import extreme_inputs, random_cases
 from search_models import host_engine
@@ -30,7 +30,6 @@ from tinyhil.ops import conv, linear
 from tinyhil.program import Program, walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 PARTS = ("activation", "pair", "residual")
 FIXED = ("fixed8", "fixed16")
 OTHERS = ("int8", "int16x8", "posit8es0", "posit16es1", "fp8e4m3", "float16", "float32", "fixed8pc", "fp8e4m3pc")
@@ -273,7 +272,7 @@ def test_kernels_equal_the_reference(defaults: tuple[str, ...], tmp_path: Path) 
     few = ("gemm relu", "conv clip", "depthwise", "conv relu")
     made = cases(tmp_path, tuple(MODELS) if defaults == FIXED else few, defaults)
     assert any(kernel.endswith("_relu") for case in made for kernel in kernels(case.program))
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 def test_the_models_cover_every_form(tmp_path: Path) -> None:
@@ -299,7 +298,7 @@ def test_line_buffers(tmp_path: Path) -> None:
         program = place(lowered(graph, default)).program
         assert {"conv_bias_relu_rows", "conv_bias_clip_rows"} <= set(kernels(program))
         made.append(Case(default, program, extreme_inputs(program, 2)))
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.parametrize("board", by_compiler(EMULATED))
@@ -323,4 +322,4 @@ def test_random_models(tmp_path: Path) -> None:
     made = random_cases(9000, 60, tmp_path)
     forms = {kernel for case in made for kernel in kernels(case.program)}
     assert {"dense_relu", "dense_sum"} <= forms
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""

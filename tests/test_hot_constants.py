@@ -13,8 +13,9 @@ from onnx import helper, numpy_helper
 from onnx_models import samples_for
 
 from tinyhil.calibrate import calibrate, save_ranges
-from tinyhil.codegen.hot import FIRMWARE_BYTES, HotMemory, most_fetched, room_for_constants
+from tinyhil.codegen.hot import FIRMWARE_BYTES, TABLES_BYTES, HotMemory, hot_constants, most_fetched, room_for_constants
 from tinyhil.codegen.transfer import Transfer
+from tinyhil.formats.fixed import Fixed
 from tinyhil.frontend.onnx import load_onnx
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.image import check_fits
@@ -23,6 +24,7 @@ from tinyhil.harness.job import Request
 from tinyhil.harness.measure.run import run
 from tinyhil.harness.records.record import make_record
 from tinyhil.memplan import Plan
+from tinyhil.program import Op, Program, Role, Tensor
 
 MEMORY = HotMemory("dtcm", 131072, 4096, 16384)
 
@@ -62,6 +64,21 @@ def whole(sample_bytes: int, slots: int) -> Transfer:
 def test_room_is_what_the_linker_has_for_sure(peaks: dict[str, int], slots: int, room: int) -> None:
     plan = Plan({}, {}, sum(peaks.values()), 0, False, "load", peaks=peaks)
     assert room_for_constants(plan, MEMORY, whole(1000, slots)) == room
+
+
+@pytest.mark.parametrize(
+    ("room", "chosen"), [(TABLES_BYTES + 48, ""), (TABLES_BYTES + 47, "w b"), (48, "w b"), (47, "b"), (7, "")]
+)
+def test_what_fits_as_a_whole_needs_no_choice(room: int, chosen: str) -> None:
+    """8 bytes of biases, each read by a result, and 40 of weights, read once; the linker has `room` bytes for them."""
+    sizes = {"x": (4, Role.INPUT), "w": (40, Role.CONSTANT), "b": (8, Role.CONSTANT), "y": (10, Role.ARENA)}
+    tensors = {name: Tensor(name, count, Fixed(8, 0), role) for name, (count, role) in sizes.items()}
+    constants = {name: np.zeros(tensors[name].count, np.int64) for name in "wb"}
+    dense = Op("dense", "y", ("w", "x", "b"), "y", {"rows": 1, "outputs": 10, "inner": 4, "shift": 0})
+    program = Program("one", tensors, constants, (dense,), "x", "y", (4,), (10,))
+    size = room + 4096 + 100 + 2 * 4 + 2 * 10 + FIRMWARE_BYTES
+    plan = Plan({}, {}, 100, 0, False, "load", peaks={"arena": 100})
+    assert hot_constants(program, plan, HotMemory("dtcm", size, 4096, 0), whole(4, 2)) == set(chosen.split())
 
 
 def test_the_linker_script_keeps_the_same_room_for_the_stack() -> None:
@@ -109,3 +126,23 @@ def test_the_h747_reads_a_part_of_many_constants_where_nothing_waits(tmp_path: P
     assert outcome.image.static_bytes < 2048
     assert outcome.image.flash_bytes > size + 160 * 64
     check_fits(outcome.image, boards.board("h747"))
+
+
+@pytest.mark.parametrize(("sizes", "place"), [((40, 24), 0x20), ((1024, 640), 0x08)])
+def test_the_l4r5_reads_constants_from_ram_where_there_is_room(
+    sizes: tuple[int, ...], place: int, tmp_path: Path
+) -> None:
+    x = saved_mlp(sizes, tmp_path / "mlp.onnx")
+    np.save(tmp_path / "x.npy", x)
+    request = Request(
+        board="nucleo_l4r5", model=str(tmp_path / "mlp.onnx"), format="fixed8", inputs=tmp_path / "x.npy",
+        calibrate=tmp_path / "x.npy", results=tmp_path,
+    )  # fmt: skip
+    outcome = run(request, load_boards(), tmp_path / "cache", lambda line: None, lambda done, total: None)
+    assert make_record(outcome)["bit_exact"]
+    with outcome.image.elf.open("rb") as stream:
+        rodata = ELFFile(stream).get_section_by_name(".rodata")
+        address, size = rodata["sh_addr"], rodata["sh_size"]
+    assert address >> 24 == place
+    assert size > sizes[0] * sizes[1]
+    assert place != 0x20 or address + size == 0x20000000 + 655360  # above the stack

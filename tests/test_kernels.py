@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from boards_under_test import EMULATED, EVERY, each
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, output_of, run_natively, run_on_board
 from onnx_models import given_ranges, load, model, node, simple
 from onnx_models import graph as onnx_graph
 from random_models import extreme_inputs, random_cases
@@ -25,8 +25,6 @@ from tinyhil.lower import lower, tied_values
 from tinyhil.ops import activation, elementwise, linear
 from tinyhil.ops import scan as scan_ops
 from tinyhil.program import Program, walk
-
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +41,14 @@ def test_random_programs(first: int, tmp_path: Path) -> None:
     assert kernels >= {kernel.name for kernel in wanted if not kernel.limit}  # tests/test_fuse_layers.py has those
     widths = {op.accumulator_bits for case in cases for op in walk(case.program.body)}
     assert len([bits for bits in widths if bits > 40]) >= 5
-    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(100_000, 125_000, 1000))
 def test_many_more_random_programs(first: int, tmp_path: Path) -> None:
     cases = random_cases(first, 60, tmp_path)
-    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED)) == ""
 
 
 # ---- directed edge cases
@@ -278,7 +276,7 @@ def as_cases(programs: Mapping[str, Program], random_rows: int = 3) -> list[Case
 @pytest.mark.parametrize("programs", [board_programs, more_board_programs, native_programs], ids=lambda f: f.__name__)
 def test_edges_natively(programs: Any, tmp_path: Path) -> None:
     cases = as_cases(programs(tmp_path))
-    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED)) == ""
 
 
 def test_edges_saturate_and_do_not(tmp_path: Path) -> None:
@@ -308,7 +306,7 @@ def loop_cases(name: str, folder: Path) -> list[Case]:
 
 def test_loops_natively(tmp_path: Path) -> None:
     cases = [case for name in SCANS for case in loop_cases(name, tmp_path)]
-    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *UNDEFINED)) == ""
 
 
 # ---- the boards
@@ -373,3 +371,9 @@ def test_a_wrong_result_would_be_found(tmp_path: Path) -> None:
     right = run_natively([case], tmp_path, "-O0")
     right.saturations[0][2] += 1
     assert "saturations of sample 2" in first_difference([case], right)
+
+
+def test_undefined_behaviour_fails_a_native_run_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "main.cpp").write_text("int main(int count, char **) { return count + 0x7fffffff == 7; }\n")
+    with pytest.raises(AssertionError, match="signed integer overflow"):
+        output_of(("main.cpp",), tmp_path, *UNDEFINED)

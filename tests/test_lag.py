@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_machine import compiled_cases
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
 from test_rows import Chain
 from test_rows_domains import FEW
@@ -81,7 +81,7 @@ def test_windows_lie_over_their_operand(default: str, tmp_path: Path) -> None:
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, given = zip(*(placed(tmp_path, default) for default in FEW), strict=True)
     cases = compiled_cases(list(found), list(given), monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("board", ["uno", "due", "h747"])

@@ -12,7 +12,7 @@ from random_models import extreme_inputs
 from scan_models import cell, scan
 
 from tinyhil.codegen.arrange import arrange
-from tinyhil.codegen.linear_sums import starts_of
+from tinyhil.codegen.linear_sums import _near, starts_of
 from tinyhil.program import Op, Program, walk
 from tinyhil.reference import run_reference
 
@@ -83,3 +83,11 @@ def test_what_no_linear_form_makes_stays() -> None:
     rounded_away = np.where(codes < 0, -((1 - codes) // 2), (codes + 1) // 2)[None, :]  # halves of both signs
     assert starts_of(codes * (1 << 15), rounded_away, 16) is None
     assert starts_of(codes * (1 << 15), (codes[None, :] + 1) >> 1, 16) is not None
+
+
+def test_slopes_are_tried_from_the_nearest_on() -> None:
+    for slope in (0.75, -1.3, 0.00001):
+        tried = list(_near(slope, 16))
+        assert sorted(tried) == list(range(min(tried), min(tried) + 9))
+        away = [abs(one - round(slope * 65536)) for one in tried]
+        assert away == sorted(away)

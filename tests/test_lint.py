@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 500
 MOST_LINES_OF_A_FUNCTION = 60
@@ -19,6 +21,19 @@ def test_cpp_is_formatted_and_free_of_warnings() -> None:
     found = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     run = subprocess.run([ROOT / ".ci/lint-cpp"], cwd=ROOT, env=found, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(("length", "code"), [(71, 0), (72, 1)])
+def test_subjects_of_commits_are_short(length: int, code: int, tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for subject in ("first", "s" * length):
+        subprocess.run(
+            [*git, "commit", "-q", "--allow-empty", "-m", f"{subject}\n\nA body as long as {'it ' * 40}"], check=True
+        )
+    run = subprocess.run([ROOT / ".ci/lint-commits", "HEAD~1..HEAD"], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == code, run.stderr
+    assert ("s" * length in run.stderr) is bool(code)
 
 
 def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:

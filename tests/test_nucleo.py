@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,24 @@ def boards() -> Boards:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Of both boards, without the pin that follows inferences: only one has it, and the code around it differs."""
     folder = tmp_path_factory.mktemp("nucleo")
-    return {name: record_of(hil(*RUN, "--board", name, cwd=folder)) for name in ("h747", "nucleo_h745")}
+    text, gates = re.subn(r"(?m)^    gate: PJ0 .*\n", "", (ROOT / "boards.yaml").read_text())
+    assert gates == 1
+    (folder / "boards.yaml").write_text(text)
+    arguments = ("--boards-file", folder / "boards.yaml")
+    return {name: record_of(hil(*RUN, "--board", name, *arguments, cwd=folder)) for name in ("h747", "nucleo_h745")}
 
 
 def test_it_computes_the_same_in_as_many_instructions(records: dict[str, dict[str, Any]]) -> None:
     nucleo, discovery = records["nucleo_h745"], records["h747"]
     assert nucleo["bit_exact"] is discovery["bit_exact"] is True
-    assert nucleo["raw"] == discovery["raw"]
+    own, other = ({**record["raw"]} for record in (nucleo, discovery))
+    assert own.pop("ticks") == pytest.approx(
+        other.pop("ticks"), rel=1e-4
+    )  # start-up code of another length: other cache lines
+    assert own == other
+    assert len(own["instructions"]) == 2
     assert nucleo["provenance"]["image_hash"] != discovery["provenance"]["image_hash"]
 
 

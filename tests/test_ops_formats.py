@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from boards_under_test import ARM, each
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, samples_for
-from ops_models import MODELS, SANITIZED, proto, shape_of
+from ops_models import MODELS, proto, shape_of
 from search_models import host_engine
 from test_kernels_formats import inputs
 
@@ -60,14 +60,14 @@ def in_format(names: Sequence[str], default: str, folder: Path, rows: int = 24) 
 @pytest.mark.parametrize("default", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_kernels_in_other_formats(default: str, tmp_path: Path) -> None:
     made = in_format([*CODED, *SUMS], default, tmp_path)
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("default", [*QUICK, *SLOW])
 def test_every_model_in_other_formats(default: str, tmp_path: Path) -> None:
     made = in_format(list(MODELS), default, tmp_path)
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.parametrize("default", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
@@ -130,4 +130,4 @@ def test_integers_round_into_other_formats(default: str, result: str, tmp_path: 
         formats = {group[0]: result for group in tied_values(graph) if graph.outputs[0] in group}
         program = lower(graph, Assignment(default, formats), calibrate(graph, x, {}))
         made.append(Case(name, program, quantize_inputs(program, 2 * x)[0]))
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""

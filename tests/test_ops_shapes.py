@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from boards_under_test import EMULATED, by_compiler
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import UNDEFINED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, onnxruntime_outputs, samples_for, simple
 from random_models import extreme_inputs
 from test_ops_windows import MODELS as WINDOWS
@@ -22,7 +22,6 @@ from tinyhil.ops import conv, movement, norm, piecewise, pool, reduce, softmax
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
-SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")
 IMAGE = (1, 4, 3, 5)
 WIDE = samples_for((4, 1, 1), 1, 3)[0]
 BATCH_NORM = {
@@ -181,7 +180,7 @@ def cases(folder: Path, default: str, names: Sequence[str], rows: int = 7) -> li
 @pytest.mark.parametrize("default", ["fixed8", "fixed16"])
 def test_kernels_equal_the_reference(default: str, tmp_path: Path) -> None:
     made = cases(tmp_path, default, tuple(MODELS))
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 ON_BOARDS = {
@@ -213,7 +212,7 @@ def test_softmax_of_far_apart_scales(exponent: int, tmp_path: Path) -> None:
     scale = 2.0 ** (exponent + 15)
     program = compiled(graph, np.clip(samples_for((1, 9), 6), -1.9, 1.9) * np.float32(scale / 2))
     made = [Case(f"scale {scale}", program, extreme_inputs(program, 3, 20))]
-    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *UNDEFINED)) == ""
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("batch norm after")])

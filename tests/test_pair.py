@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
@@ -101,7 +101,7 @@ def cases(folder: Path, core: str) -> list[Case]:
 
 def test_natively_with_sanitizers(tmp_path: Path) -> None:
     made = [*cases(tmp_path, "cortex-m3"), *cases(tmp_path, "cortex-m7")]
-    assert first_difference(made, run_natively(made, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(made, run_natively(made, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("board", ["uno", *(pytest.param(name, marks=pytest.mark.slow) for name in ("due", "h747"))])

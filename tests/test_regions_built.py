@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_machine import compiled_cases
-from kernel_cases import first_difference, run_natively
+from kernel_cases import SANITIZED, first_difference, run_natively
 from onnx_models import samples_for
 from test_regions import SIDE, spread_small, wide_model
 
@@ -36,7 +36,7 @@ def test_generated_code_keeps_to_the_arrays(tmp_path: Path, monkeypatch: pytest.
         assert f"uint8_t {symbol}[{size}];" in text["model/model.cpp"]
     monkeypatch.setattr(kernel_cases, "ARENA", kernel_cases.re.compile(r"alignas\(4\) uint8_t hil_arena\[(\d+)\];\n"))
     cases = compiled_cases([wide], [inputs], monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 def test_the_h747_runs_what_its_largest_memory_can_not_hold(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from arena_machine import Arena, compiled_cases
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
@@ -318,7 +318,7 @@ def placements(folder: Path, *names: str) -> tuple[list[Placement], list[np.ndar
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, inputs = placements(tmp_path, "digits", "mobile", "odd", "residual", "fire", "excite")
     cases = compiled_cases(found, inputs, monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize(

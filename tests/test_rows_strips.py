@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from arena_machine import Arena, compiled_cases
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from test_rows import MODELS, inputs_of, program_of, runs
 
 from tinyhil.harness.config import load_boards
@@ -67,7 +67,7 @@ def in_strips(folder: Path, *names: str) -> list[Placement]:
 def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = in_strips(tmp_path, *MODELS)
     cases = compiled_cases(found, [inputs_of(placed.program, 5) for placed in found], monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize(("board", "names"), [("uno", ["digits"]), ("due", ["odd", "residual", "fire"])])

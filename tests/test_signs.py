@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_cases import Case, first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on_board
 from onnx_models import load, samples_for
 from search_models import host_engine
 from test_arm_kernels import dense
@@ -110,8 +110,7 @@ def test_on_the_desktop_with_sanitizers(tmp_path: Path) -> None:
             program = program_of(name, tmp_path, wide)
             cases.append(Case(f"{name} {wide} m3", arrange(program, "cortex-m3"), inputs_of(program)))
         cases.append(Case(name, program, inputs_of(program)))
-    flags = ("-O0", "-fsanitize=undefined,address")
-    assert first_difference(cases, run_natively(cases, tmp_path, *flags)) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("name", CHAINS)

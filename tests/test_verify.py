@@ -15,6 +15,7 @@ from scan_models import SCANS
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
+from tinyhil.codegen import arrange
 from tinyhil.frontend import load as loading
 from tinyhil.frontend.listing import Model
 from tinyhil.graph import Graph, Node
@@ -186,6 +187,27 @@ def damaged(model: Model) -> Model:
 def test_nothing_is_looked_at_without_the_setting(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIL_VERIFY")
     assert checked(without_first(program), "a pass") is not None
+
+
+STAGES = {
+    "without_constant_channels": "constant channels",
+    "with_tables": "tables",
+    "folded": "folded",
+    "with_linear_forms": "linear sums",
+    "without_needless_clipping": "ranges",
+    "with_signs": "signs",
+    "with_records": "records",
+    "with_streams": "streams",
+}
+
+
+@pytest.mark.parametrize("function", STAGES)
+def test_every_stage_of_an_arrangement_is_looked_at(
+    function: str, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrange, function, lambda program, *_: longer_constant(program))
+    with pytest.raises(Malformed, match=f"after arrange: {STAGES[function]}: constant"):
+        arrange.arrange(program, "avr" if function == "with_streams" else "cortex-m7")
 
 
 def test_a_name_leaves_out_one_thing() -> None:

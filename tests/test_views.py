@@ -10,7 +10,7 @@ import onnx
 import pytest
 from arena_machine import Arena, compiled_cases
 from boards_under_test import EMULATED, by_compiler
-from kernel_cases import first_difference, run_natively, run_on_board
+from kernel_cases import SANITIZED, first_difference, run_natively, run_on_board
 from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
@@ -221,7 +221,7 @@ def test_natively_with_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     placements = [place(program_of(name, tmp_path, width)) for name in MODELS for width in ("fixed8", "fixed16")]
     inputs = [extreme_inputs(placed.program, 5) for placed in placements]
     cases = compiled_cases(placements, inputs, monkeypatch)
-    assert first_difference(cases, run_natively(cases, tmp_path, "-O0", "-fsanitize=undefined,address")) == ""
+    assert first_difference(cases, run_natively(cases, tmp_path, *SANITIZED)) == ""
 
 
 @pytest.mark.parametrize("board", by_compiler(EMULATED))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.graph import Graph, Node, element_count
+from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.operator import attr
 
@@ -37,10 +38,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A product with constant weights of its own; `free_name` is for a bias if it has none."""
+    """A product with constant weights of its own; `bias_name` is free for a bias if it has none."""
 
     node: Node
-    free_name: str
+    bias_name: str
 
 
 Reader = Tree | Layer
@@ -133,10 +134,7 @@ def _layer(graph: Graph, node: Node, uses: Counter[str]) -> Layer | None:
     if not own or len(shape) != 2 or shape[0] != 1 or graph.constants[node.inputs[1]].ndim != 2:
         return None
     plain = attr(node, "alpha", 1.0) == attr(node, "beta", 1.0) == 1.0 and not attr(node, "transA", 0)
-    name, taken = f"{node.outputs[0]}.offset", graph.all_shapes()
-    while name in taken:
-        name += "_"
-    return Layer(node, name) if plain else None
+    return Layer(node, free_name(f"{node.outputs[0]}.offset", graph.all_shapes())) if plain else None
 
 
 def _tree(graph: Graph, node: Node, uses: Counter[str], makers: dict[str, Node]) -> Tree | None:

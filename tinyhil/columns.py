@@ -159,5 +159,5 @@ def _over_columns(layer: Layer, offset: np.ndarray, half: np.ndarray, constants:
     if len(node.inputs) > 2:
         constants[node.inputs[2]] = moved
         return node
-    constants[layer.free_name] = moved
-    return replace(node, op="Gemm", inputs=(*node.inputs, layer.free_name))
+    constants[layer.bias_name] = moved
+    return replace(node, op="Gemm", inputs=(*node.inputs, layer.bias_name))

@@ -15,6 +15,7 @@ from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, CODED, INTEGER, SINGLE, Domain, Format
 from tinyhil.graph import Graph, Node, Shape, element_count
 from tinyhil.kernel import REAL, Kernel
+from tinyhil.names import free_name
 from tinyhil.program import Loop, Op, Role, Tensor
 
 MAX_ACCUMULATOR_BITS = 63
@@ -155,10 +156,7 @@ class Lowering:
 
     def scratch(self, name: str, count: int, fmt: Format) -> Tensor:
         """A run-time tensor the model has no value for; `name` is a wish."""
-        wish, copies = name, 1
-        while name in self.tensors or name in self._shapes:
-            copies += 1
-            name = f"{wish}.{copies}"
+        name = free_name(name, self.tensors, self._shapes)
         self.tensors[name] = Tensor(name, count, fmt, Role.ARENA)
         return self.tensors[name]
 

@@ -30,12 +30,19 @@ def run_reference(
     """Run `program` on integer `inputs` (samples, input count). `watch` sees every tensor each time it is written,
     `observe` the operation that did it, the codes and what it clipped."""
     values: dict[str, np.ndarray] = {name: array[None, :] for name, array in program.constants.items()}
-    values[program.input] = inputs
+    values[program.input] = _in_planes(inputs, program.tensors[program.input].innermost)
     saturations = np.zeros(len(inputs), np.int64)
     with np.errstate(all="ignore"):  # floats overflow to infinity as on the boards; encoders saturate and count it
         _run(program, program.body, values, saturations, (watch, observe))
     outputs = np.broadcast_to(values[program.output], (len(inputs), program.tensors[program.output].count))
     return ReferenceRun(outputs, saturations)
+
+
+def _in_planes(inputs: np.ndarray, channels: int) -> np.ndarray:
+    """Samples that come with so many channels innermost, in planes; 0: as they are."""
+    if not channels:
+        return inputs
+    return inputs.reshape(len(inputs), -1, channels).transpose(0, 2, 1).reshape(len(inputs), -1)
 
 
 def _run(

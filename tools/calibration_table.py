@@ -10,6 +10,7 @@ from typing import Any
 
 from tinyhil.clipping import CUTS
 from tinyhil.harness.offline import formats
+from tools.measured import line
 
 Row = Mapping[str, Any]
 FILE = Path(__file__).resolve().parent.parent / "results" / "calibration.json"
@@ -23,7 +24,7 @@ format: the least squared error (`mse`), or the least Kullback-Leibler divergenc
 reproduction that collapses ([papers/fp8.md](papers/fp8.md)).
 
 Decisions that differ from float, % of {samples} test samples each of {models} models of the zoo, calibrated on 500
-samples of the training part; measured by `python -m benchmarks.calibration`. Weights are never cut. *Best*: the least,
+samples of the training part; `python -m benchmarks.calibration`. {measured} Weights are never cut. *Best*: the least,
 and all that are within two standard errors of it, which chance alone explains.
 """
 CONCLUSION = """
@@ -50,7 +51,12 @@ def section(rows: list[Row]) -> str:
     by_format = {f"`{fmt}`": [row for row in rows if row["format"] == fmt] for fmt in formats_seen}
     by_model = {f"`{name}`": [row for row in rows if row["model"] == name] for name in models}
     lines = [*_table("Format", by_format), *_table("Model, all formats", {**by_model, "all": rows})]
-    return TEXT.format(samples=samples, models=len(models)) + "\n".join(lines) + "\n" + CONCLUSION
+    return (
+        TEXT.format(samples=samples, models=len(models), measured=line("calibration"))
+        + "\n".join(lines)
+        + "\n"
+        + CONCLUSION
+    )
 
 
 def _table(title: str, groups: Mapping[str, list[Row]]) -> list[str]:

@@ -16,7 +16,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.offline import formats
 from tinyhil.ops import KERNELS, LOOPS, OPERATORS
 from tools import calibration_table, networks_table, reram_page, tables, zoo_table
-from tools.measured import clocks, read
+from tools.measured import clocks, line, read
 from tools.tables import BOARDS, HOST
 
 INNER = frozenset(
@@ -98,7 +98,7 @@ def _measured() -> str:
         f"`{tables.MODEL}` in {len(names)} formats. Accuracy and changed decisions: {whole} test windows, on the host.",
         f"Time, RAM and flash: {span} windows on each emulated board, "
         f"{'every output bit-exact' if exact else 'NOT bit-exact'}.",
-        clocks(),
+        f"{clocks()} {line(tables.NAME)}",
         "",
         "| Format | Accuracy | Changed | Uno: time, RAM, flash | Due: time, RAM, flash | H747: time, RAM, flash |",
         "|---|---|---|---|---|---|",

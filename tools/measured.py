@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,21 @@ def _git(*arguments: str) -> str:
 def read(name: str) -> Any:
     """The rows of results/`name`.json."""
     return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+
+
+def line_of(measured_at: Mapping[str, str]) -> str:
+    """Which commit a table is of, as its page says it; the first tables know only the commit that they came with."""
+    commit, when = measured_at.get("commit"), measured_at["utc"][:10]
+    return (
+        f"Measured at {commit[:10]}, {when}."
+        if commit
+        else f"Measured {when}, committed with {measured_at['committed_with'][:10]}."
+    )
+
+
+def line(name: str) -> str:
+    """The same of results/`name`.json."""
+    return line_of(json.loads((RESULTS / f"{name}.json").read_text())["provenance"])
 
 
 def write(name: str, measured_at: dict[str, str], rows: Any) -> None:

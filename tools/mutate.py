@@ -64,8 +64,12 @@ GROUPS = (
     Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
     Group(
         "codegen",
-        ("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
-        "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_",
+        (
+            *("codegen_texts", "chains", "code_tables", "codegen", "constants", "export_kernels", "signs"),
+            *("folded", "linear", "constant_channels", "rescalings", "hot_constants", "affine_layers"),
+        ),
+        "not uno and not host and not sanitizers and not natively and not boards and not transfer_gives and not same_"
+        " and not h747_reads",
     ),
     Group(
         "memplan/arena",
@@ -202,6 +206,11 @@ def functions_of(code: CodeType) -> list[CodeType]:
     return [one for part in nested for one in ([part] if part.co_flags & 1 else functions_of(part))]
 
 
+def lines_of(code: CodeType) -> set[int]:
+    """Lines of a function's own body behind its first: the first one is carried out where the function is defined."""
+    return {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
+
+
 class _Judge:
     """A plugin of pytest that runs what was collected once for its reach, and in part for every mutant."""
 
@@ -266,7 +275,8 @@ class _Judge:
             return []
         for mutant in mutants(source, self._count, self._seed):
             changed = changed_functions(plain, compile(mutant.text, path, "exec", dont_inherit=True))
-            imported = changed is None or any("" in reach.by_line.get(line, ()) for line in mutant.lines)
+            lines = {*mutant.lines, *(line for code in changed or () for line in lines_of(code))}  # closures of imports
+            imported = changed is None or any("" in reach.by_line.get(line, ()) for line in lines)
             tests = every if imported else reach.tests(mutant.lines)
             limit_s = reach.limit_s(tests)
             alive: bool | None = True

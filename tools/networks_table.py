@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.measured import read
+from tools.measured import line, read
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "measured" / "peers.md"
 BEGIN, END = "<!-- networks: begin -->", "<!-- networks: end -->"
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 def page() -> str:
     """docs/measured/peers.md with its table made anew."""
     before, rest = PAGE.read_text().split(BEGIN)
-    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_line, read("networks"))]
+    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|", *map(_line, read("networks")), "", line("networks")]
     return "\n".join([before + BEGIN, *lines, END + rest.split(END)[1]])
 
 

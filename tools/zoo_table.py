@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.measured import BOARDS, clocks, read
+from tools.measured import BOARDS, clocks, line, read
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "zoo.md"
@@ -49,7 +49,7 @@ def measured() -> list[str]:
     records = golden_records()
     exact = "bit-exact" if all(record["bit_exact"] for record in records.values()) else "NOT bit-exact"
     lines = [
-        f"Accuracy: all test samples. Boards (emulated): 16 seeded samples, {exact};",
+        f"Accuracy: all test samples. {line('zoo')} Boards (emulated): 16 seeded samples, {exact};",
         f"{clocks()} RAM is static + measured stack of the whole firmware; -: does not fit.",
         "",
         "| Model | Width | Accuracy (float) | Arena (MinUn) | Uno: time, RAM, flash | Due: time, RAM, flash "
@@ -118,4 +118,4 @@ def peers() -> list[str]:
             f"| {shiftry['percent']:.2f} %, {shiftry['arena_bytes']} B, {shiftry['ms_os']} ms (-Os) or "
             f"{shiftry['ms_o2']} ms (-O2), {shiftry['flash_bytes']:,} B |"
         )
-    return lines
+    return [*lines, "", line("peers")]

@@ -1,6 +1,7 @@
 """The experiments of the papers this project answers to, run again: ours beside theirs.
 
 python -m benchmarks.papers --list
+python -m benchmarks.papers                  all of them, one after the other
 python -m benchmarks.papers NAME             measures what is missing, keeps it in results/papers/NAME.json,
                                              writes docs/papers/NAME.md, its figures and docs/papers/README.md
 python -m benchmarks.papers NAME --only P    of these only the cells whose keys begin with P
@@ -40,19 +41,19 @@ def main() -> int:
     if arguments.docs:
         pages.write(chosen, PAPERS)
         return 0
-    if arguments.name is None:
-        parser.error("a name, --list or --docs")
-    (paper,) = chosen
-    if arguments.quick:
-        print(paper.body({cell.key: cell.measure() for cell in paper.quick()}))
-        return 0
-    if arguments.again is not None:
-        others = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
-        record.write(paper.name, others)
-    say = partial(print, flush=True)
-    record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only)
-    pages.write([paper], PAPERS)
-    print(paper.body(record.rows_of(record.read(paper.name))))
+    if arguments.name is None and (arguments.again is not None or arguments.only):
+        parser.error("--again and --only are of one paper: give its name")
+    for paper in chosen:
+        if arguments.quick:
+            print(paper.body({cell.key: cell.measure() for cell in paper.quick()}))
+            continue
+        if arguments.again is not None:
+            others = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
+            record.write(paper.name, others)
+        say = partial(print, flush=True)
+        record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only)
+        pages.write([paper], PAPERS)
+        print(paper.body(record.rows_of(record.read(paper.name))))
     return 0
 
 

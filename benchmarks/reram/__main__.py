@@ -28,6 +28,7 @@ from tinyhil.search.search_problem import Ask, Asking, SearchProblem, Strategy
 from tinyhil.search.space import Candidate, Choice
 from tinyhil.search.strategies import make_strategy
 from tinyhil.search.trial import Trial
+from tools.measured import provenance
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results" / "reram"
 SEEDS = range(5)
@@ -165,6 +166,7 @@ def main(arguments: list[str]) -> None:
 
         write_pages({case: rows_of(case) for case in CASES})
         return
+    measured_at = provenance()
     RESULTS.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         if arguments and case.name not in arguments:
@@ -173,7 +175,7 @@ def main(arguments: list[str]) -> None:
         path.write_text("".join(f"{json.dumps(row)}\n" for row in known))
         for row in measure(case):
             with path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps({**row, **measured_at}) + "\n")
             facts = (row[name] for name in ("threshold", "strategy", "seed", "accuracy", "held_out"))
             print(case.name, *facts, flush=True)
 

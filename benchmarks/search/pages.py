@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.peers_models import RAM_LIMIT_BYTES
 from benchmarks.search.large import large_page
 from benchmarks.search.weights import weights_page
+from tools.measured import line
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "search"
@@ -106,5 +107,5 @@ def with_tables(text: str) -> str:
         _, ended, behind = rest.partition(end)
         if not ended or (text.count(begin.strip()), text.count(end.strip())) != (1, 1):
             raise ValueError(f"{PAGE}: table '{name}' must stand between two markers on lines of their own")
-        text = head + begin + page(read(name)) + end + behind
+        text = head + begin + page(read(name)) + f"\n\n{line(f'search/{name}')}" + end + behind
     return text

@@ -32,7 +32,8 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """Per execution: `products` summed (0: it is no layer), `results` of `bits`. `factors`: what is multiplied, weights
-    in front if there are any; `others`: what else it reads."""
+    in front if there are any, and the two of the `second` products behind the two of all others; `others`: what else it
+    reads."""
 
     name: str
     kernel: str
@@ -42,6 +43,7 @@ class Operation:
     bits: int
     factors: tuple[Operand, ...]
     others: tuple[Operand, ...]
+    second: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -49,12 +51,17 @@ class Operation:
         return (*self.factors, *self.others)
 
     @property
-    def nonzero(self) -> float:
-        """Share of the products without a factor that is zero, as if zeros of both factors were independent; a squared
-        difference has none to leave out."""
+    def pairs(self) -> tuple[tuple[int, tuple[Operand, ...]], ...]:
+        """How many products are of which two factors."""
+        first = (self.products - self.second, self.factors[:2])
+        return (first, (self.second, self.factors[2:])) if self.second else (first,)
+
+    def nonzero(self, factors: tuple[Operand, ...]) -> float:
+        """Share of the products of these factors without one that is zero, as if zeros of both were independent; a
+        squared difference has none to leave out."""
         if DISTANCE in self.kernel:
             return 1.0
-        return float(np.prod([1 - factor.zeros for factor in self.factors]))
+        return float(np.prod([1 - factor.zeros for factor in factors]))
 
 
 def count_operations(program: Program, codes: np.ndarray) -> tuple[Operation, ...]:
@@ -91,7 +98,10 @@ def _operation(program: Program, op: Op, executions: int, shares: Mapping[str, f
     roles = [program.tensors[name].role for name in op.inputs]
     numbers = [index for index, role in enumerate(roles) if role != Role.TABLE]
     without_index = [index for index in numbers if index not in kernel.codes]  # of affine kernels all are codes
-    factors = (without_index if len(without_index) > 1 else numbers)[:2] if products else []
+    second = results * op.params.get("more_inner", 0) if products else 0
+    candidates = without_index if len(without_index) > 1 else numbers
+    pairs = [candidates[:2], *([candidates[-2:]] if second else [])] if products else []
+    factors = [index for pair in pairs for index in pair]
     operands = []
     for index, name in enumerate(op.inputs):
         tensor = program.tensors[name]
@@ -99,10 +109,10 @@ def _operation(program: Program, op: Op, executions: int, shares: Mapping[str, f
         is_constant = roles[index] in (Role.CONSTANT, Role.TABLE)
         bits = _bits(tensor.format)
         operands.append(Operand(name, bits, min(tensor.count, most), shares.get(name, 0.0), is_constant))
-    multiplied = sorted((operands[i] for i in factors), key=lambda operand: not operand.is_constant)
+    multiplied = [operands[i] for pair in pairs for i in sorted(pair, key=lambda i: not operands[i].is_constant)]
     others = [operand for i, operand in enumerate(operands) if i not in factors]
     bits = _bits(program.tensors[op.output].format)
-    return Operation(op.name, op.kernel, executions, products, results, bits, tuple(multiplied), tuple(others))
+    return Operation(op.name, op.kernel, executions, products, results, bits, tuple(multiplied), tuple(others), second)
 
 
 def _bits(fmt: Format) -> int:

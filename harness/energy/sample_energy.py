@@ -64,23 +64,28 @@ def _bits_of(operand: Operand) -> int:
     return operand.bits * operand.count
 
 
+def _widest(factors: tuple[Operand, ...]) -> int:
+    return max(factor.bits for factor in factors)
+
+
 def _values(op: Operation) -> int:
     """Bits that it reads and writes besides constants."""
     return op.results * op.bits + sum(_bits_of(operand) for operand in op.operands if not operand.is_constant)
 
 
 def _priced(op: Operation, technology: Technology, is_off_chip: bool) -> OperationEnergy:
-    count = op.products or op.results
-    widest = max((factor.bits for factor in op.factors), default=op.bits)
-    product_pj = op.executions * count * technology.product_pj(widest)
-    fetched = sum(factor.bits * max(op.products / technology.reuse, factor.count) for factor in op.factors)
+    priced = [(count * technology.product_pj(_widest(pair)), op.nonzero(pair)) for count, pair in op.pairs if count]
+    one_pj = sum(pj for pj, _ in priced) if op.products else op.results * technology.product_pj(op.bits)
+    fetched = sum(
+        factor.bits * max(count / technology.reuse, factor.count) for count, pair in op.pairs for factor in pair
+    )
     moved = fetched + sum(_bits_of(operand) for operand in op.others) + op.results * op.bits
     far = sum(_bits_of(operand) for operand in op.operands if operand.is_constant) if is_off_chip else 0
     far += _values(op) if _values(op) > 8 * technology.sram_bytes else 0
     return OperationEnergy(
         op,
-        product_pj,
+        op.executions * one_pj,
         op.executions * moved * technology.sram_pj_per_bit,
         op.executions * far * technology.dram_pj_per_bit,
-        product_pj * (1 - op.nonzero) if op.products else 0.0,
+        op.executions * sum(pj * (1 - nonzero) for pj, nonzero in priced),
     )

@@ -38,7 +38,7 @@ def _row(priced: OperationEnergy) -> tuple[str, ...]:
     op = priced.operation
     weights = [factor for factor in op.factors if factor.is_constant]
     values = [factor for factor in op.factors if not factor.is_constant]
-    bits = " x ".join(str(factor.bits) for factor in op.factors) or str(op.bits)
+    bits = " + ".join(" x ".join(str(factor.bits) for factor in pair) for _, pair in op.pairs) or str(op.bits)
     products = f"{op.executions * op.products:,}" if op.products else ""
     parts = (priced.product_pj, priced.sram_pj, priced.dram_pj)
     return (op.name, op.kernel, bits, products, _share(weights), _share(values), *(f"{p / 1e3:,.4g}" for p in parts))

@@ -16,7 +16,6 @@ from tinyhil.harness.wire.deadline import Deadline
 from tinyhil.harness.wire.link import reason
 
 READY = "m-ready"
-NAME = "m-name-dut-["
 NAMED = r"m-name-dut-\[(.*)\]"
 ANSWER_S = 10.0
 SLICE_S = 0.02
@@ -68,7 +67,7 @@ class Device:
         self._pending = b""
         lines = self.ask("name")
         for _ in range(2):  # a greeting, and what that command was answered with
-            if any(line.startswith(NAME) for line in lines):
+            if any(re.fullmatch(NAMED, line) for line in lines):
                 return
             lines = self.greeting(ANSWER_S)
         self._bracketed(lines, NAMED)
@@ -163,9 +162,10 @@ class Device:
             self._pending += received
             if len(self._pending) > MOST_LINE_BYTES and b"\n" not in self._pending:
                 raise LinkError(f"{self._board.port}: babbles without line ends; wrong port, baud rate or firmware")
-            if not received and deadline.is_over():
+            if not received:
                 self._board.alive()
-                return None
+                if deadline.is_over():
+                    return None
         line, self._pending = self._pending.split(b"\n", 1)
         text = line.decode("ascii", "replace").strip("\r\0")
         self._note(f"< {text}")

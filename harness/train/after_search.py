@@ -29,7 +29,7 @@ from tinyhil.search.space import Candidate, Space
 
 TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
 
-HAQ, HAWQ, ONCE = SCHEDULES = ("haq", "hawq", "once")
+HAQ, HAWQ, ONCE = "haq", "hawq", "once"
 CANDIDATES = 3  # that HAQ's schedule trains for an epoch each, at most half of all epochs
 
 Ask = Callable[[SearchRequest], SearchOutcome]

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from tinyhil.memplan.arena.row_stages import Stage
+from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.movement import PLACE, PLACE_MORE, straight
 from tinyhil.program import Op, Program, Role, Tensor, walk
@@ -70,13 +71,13 @@ def in_groups(program: Program, part: Sequence[Stage], groups: int) -> Program:
         known = dict[str, str]()
         for stage in part:
             for name in _constants_of(stage.op) if "outputs" in stage.op.params else ():
-                own = known[name] = free_name(tensors, f"{name}.group{number}")
+                own = known[name] = free_name(f"{name}.group{number}", tensors)
                 made_of, constants[own] = _share(program, name, channels, (begin, end))
                 tensors[own] = replace(made_of, name=own)
             if number and stage.op.scratch:
-                own = known[stage.op.scratch] = free_name(tensors, f"{stage.op.scratch}.group{number}")
+                own = known[stage.op.scratch] = free_name(f"{stage.op.scratch}.group{number}", tensors)
                 tensors[own] = replace(program.tensors[stage.op.scratch], name=own)
-            own = known[stage.target] = free_name(tensors, f"{stage.target}.group{number}")
+            own = known[stage.target] = free_name(f"{stage.target}.group{number}", tensors)
             whole = program.tensors[stage.target]
             tensors[own] = replace(whole, name=own, count=whole.count // channels * (end - begin))
             made.append(_of_group(stage.op, known, end - begin, tensors[own].count))
@@ -115,10 +116,3 @@ def _of_group(op: Op, known: dict[str, str], channels: int, count: int) -> Op:
     inputs = tuple(known.get(name, name) for name in op.inputs)
     scratch = known.get(op.scratch, op.scratch)
     return replace(op, inputs=inputs, output=known[op.output], scratch=scratch, params=params)
-
-
-def free_name(tensors: dict[str, Tensor], wish: str) -> str:
-    """The name, with as many marks as make it a new one."""
-    while wish in tensors:
-        wish += "'"
-    return wish

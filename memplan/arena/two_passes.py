@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tinyhil.memplan.arena.channel_groups import MAPPED, free_name
+from tinyhil.memplan.arena.channel_groups import MAPPED
+from tinyhil.names import free_name
 from tinyhil.ops import rows
 from tinyhil.ops.window import window_of
 from tinyhil.program import Loop, Op, Program, Role, reads_of
@@ -85,7 +86,7 @@ def _repeated(program: Program, maps: list[_Map]) -> Program:
         known, more = dict[str, str](), list[Op]()
         for op in one.makers:
             for name in (op.output, *([op.scratch] if op.scratch else ())):
-                known[name] = free_name(tensors, f"{name}.again")
+                known[name] = free_name(f"{name}.again", tensors)
                 tensors[known[name]] = replace(tensors[name], name=known[name])
             inputs = tuple(known.get(name, name) for name in op.inputs)
             scratch = known.get(op.scratch, op.scratch)

@@ -49,6 +49,33 @@ void try_step(Chip chip, Portable portable) {
     });
 }
 
+#ifdef __ARM_FEATURE_DSP
+// All of a row: `step` of a multiple of four elements
+template <class W, class Chip, class Step>
+void try_steps(Chip chip, Step step) {
+    try_all([&](uint32_t first, uint32_t second, uint32_t third) {
+        uint32_t words[56];
+        const uint32_t some[] = {first, second, third, random_word()};
+        for (uint32_t n = 0; n < 56; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
+        hil::Sums<2> a, b;
+        for (hil::Size n = 0; n < 4; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
+        b = a;
+        const W *w = reinterpret_cast<const W *>(words + 28), *v = w;
+        const uint32_t *x = words, *const end = x + 4 + 4 * (random_word() % 6);
+        chip(a, w, x, end);
+        while (x != end) step(b, v, x);
+        return differ(a, b) || w != v;
+    });
+}
+// All registers are for the loop, as in their kernels.
+template <class W, void (&Add)(hil::Sums<2> &, const W *&, const uint32_t *, const uint32_t *)>
+__attribute__((noinline)) void all_of_a_row(hil::Sums<2> &sums, const W *&w, const uint32_t *x, const uint32_t *end) {
+    hil::Sums<2> local = sums;
+    Add(local, w, x, end);
+    sums = local;
+}
+#endif
+
 // A loop over `count` words or elements of a row, times `Rows` rows of weights
 template <hil::Size Rows, class Chip, class Portable>
 void try_column(Chip chip, Portable portable) {
@@ -164,6 +191,9 @@ void run_cases() {
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_unless_zero(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one(s, w, x); });
     try_step<4, int8_t>([](auto &s, auto &w, auto &x) { add_one_above_least(s, w, x); }, [](auto &s, auto &w, auto &x) { portable::add_one<uint8_t>(s, w, x); });
 #ifdef __ARM_FEATURE_DSP
+    try_steps<int8_t>(all_of_a_row<int8_t, add_all_fours>, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
+    try_steps<int8_t>(all_of_a_row<int8_t, add_all_pairs>, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
+    try_steps<int16_t>(all_of_a_row<int16_t, add_all_twos>, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #else

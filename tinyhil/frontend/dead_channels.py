@@ -18,6 +18,7 @@ import numpy as np
 
 from tinyhil.compiler_pass import Pass
 from tinyhil.graph import Graph, Node
+from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 from tinyhil.ops.operator import attr
 from tinyhil.ops.quantize import stated
@@ -295,9 +296,7 @@ def _smaller_layer(found: _Analysis, node: Node, live: dict[str, np.ndarray], co
         return node
     if not bias.any():
         return node
-    name = f"{out}.constants"
-    while name in constants or name in found.graph.all_shapes():
-        name += "_"
+    name = free_name(f"{out}.constants", constants, found.graph.all_shapes())
     constants[name] = bias
     op = "Gemm" if node.op == "MatMul" else node.op
     return replace(node, op=op, inputs=(*node.inputs, name))

@@ -17,6 +17,7 @@ from tinyhil.errors import ModelError
 from tinyhil.frontend.listing import Block, Call, Listing
 from tinyhil.frontend.tokens import INFINITE, KEYWORDS
 from tinyhil.graph import Shape
+from tinyhil.names import free_name
 from tinyhil.ops import OPERATOR_BY_NAME
 
 MAX_INLINE_ELEMENTS = 16
@@ -92,7 +93,7 @@ class Writer:
         axes = call.attrs.get("scan_input_axes") or [0] * (len(call.inputs) - states)
         names = [self._names[name] for name in body.inputs]
         header = [f"{name} = {self.operand(value)}" for name, value in zip(names, call.inputs[:states], strict=False)]
-        step, rows, count = _free("t", set(self._names.values())), [], int(call.attrs.get("count", 0))
+        step, rows, count = free_name("t", set(self._names.values()), mark="_"), [], int(call.attrs.get("count", 0))
         for name, value, axis in zip(names[states:], call.inputs[states:], axes, strict=True):
             shape = self._shape(value)
             position = int(axis) % len(shape)
@@ -255,18 +256,10 @@ def _words(names: Sequence[str]) -> dict[str, str]:
         if name in words or not name:
             continue
         word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "v"
-        word = _free(f"v_{word}" if word[0].isdigit() else word, taken)
+        word = free_name(f"v_{word}" if word[0].isdigit() else word, taken, mark="_")
         taken.add(word)
         words[name] = word
     return words
-
-
-def _free(word: str, taken: set[str]) -> str:
-    unique, copies = word, 1
-    while unique in taken:
-        copies += 1
-        unique = f"{word}_{copies}"
-    return unique
 
 
 def _dims(shape: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tinyhil.graph import Graph, Node
+from tinyhil.names import free_name
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.ops.operator import attr
 
@@ -78,16 +79,9 @@ def _folded(
     outputs_first = layer.op == "Conv" or attr(layer, "transB", 0)
     by_output = factor.reshape(-1, *(1,) * (weights.ndim - 1)) if outputs_first else factor
     bias = graph.constants[layer.inputs[2]] if len(layer.inputs) == 3 else np.zeros(1, np.float32)
-    names = [_free(graph, f"{result}.{part}") for part in ("weights", "bias")]
+    names = [free_name(f"{result}.{part}", graph.all_shapes()) for part in ("weights", "bias")]
     made = np.broadcast_to(bias.reshape(-1) * factor + offset, factor.shape).astype(np.float32)
     if (factor == 1).all():
         return replace(layer, inputs=(*layer.inputs[:2], names[1]), outputs=(result,)), {names[1]: made}
     node = replace(layer, inputs=(layer.inputs[0], *names), outputs=(result,))
     return node, {names[0]: (weights * by_output).astype(np.float32), names[1]: made}
-
-
-def _free(graph: Graph, name: str) -> str:
-    taken = graph.all_shapes()
-    while name in taken:
-        name += "_"
-    return name

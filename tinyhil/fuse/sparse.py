@@ -16,6 +16,7 @@ import numpy as np
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER
 from tinyhil.fuse.rewriting import ProgramFusion
+from tinyhil.names import free_name
 from tinyhil.ops.limits import CLIP, RELU
 from tinyhil.ops.sparse import index_lists
 from tinyhil.program import Loop, Op, Program, Role, Tensor, walk
@@ -51,7 +52,7 @@ def _apply(program: Program) -> Program:
     names: dict[str, tuple[str, str]] = {}
     for name, weights in chosen.items():
         table, values = index_lists(weights)
-        names[name] = (_free(tensors, f"{name}.lists"), _free(tensors, f"{name}.nonzero"))
+        names[name] = (free_name(f"{name}.lists", tensors), free_name(f"{name}.nonzero", tensors))
         tensors[names[name][0]] = Tensor(names[name][0], table.size, Fixed(16, 0), Role.TABLE)
         tensors[names[name][1]] = Tensor(names[name][1], values.size, tensors[name].format, Role.CONSTANT)
         constants[names[name][0]], constants[names[name][1]] = table, values
@@ -61,12 +62,6 @@ def _apply(program: Program) -> Program:
         if name not in used:
             del tensors[name], constants[name]
     return replace(program, tensors=tensors, constants=constants, body=body)
-
-
-def _free(taken: Mapping[str, Tensor], name: str) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _body(body: tuple[Op | Loop, ...], names: Mapping[str, tuple[str, str]]) -> tuple[Op | Loop, ...]:

@@ -112,6 +112,112 @@ inline void add_four(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portabl
 inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) { portable::add_pairs(s, w, x); }
 #endif
 
+#ifdef HIL_LOADS_BESIDE_PRODUCTS
+// All of a row that blocks read, a multiple of four elements. A product has a load beside it, of what the next step needs; the
+// last step, which has nothing to load, comes after the loop.
+#define HIL_FOUR_SUMS \
+    [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [x] "+r"(x), [w] "+r"(w)
+// An odd number of steps of two elements, four of them in the loop; `count` holds as many words of the patches as there are
+#define HIL_STEPS_OF_TWO(step) \
+    "tst %[count], #4\n" \
+    "beq 2f\n" \
+    "b 3f\n" \
+    ".balign 8\n" \
+    "1:\n" step "2:\n" step step "3:\n" step \
+    "cmp %[x], %[end]\n" \
+    "bne 1b\n"
+// 4 cycles for 8 products
+#define HIL_PAIRS \
+    "sxtb16 %[count], %[both]\n" \
+    "smlad %[c], %[both], %[p], %[c]\n" \
+    "smlad %[d], %[both], %[q], %[d]\n" \
+    "ldr %[both], [%[w]], #4\n" \
+    "smlad %[a], %[count], %[p], %[a]\n" \
+    "ldr %[p], [%[x]], #4\n" \
+    "smlad %[b], %[count], %[q], %[b]\n" \
+    "ldr %[q], [%[x]], #4\n"
+__attribute__((always_inline)) inline void add_all_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *x, const uint32_t *end) {
+    uint32_t both, p, q, count = static_cast<uint32_t>(end - x);
+    asm("ldr %[both], [%[w]], #4\n"
+        "ldr %[p], [%[x]], #4\n"
+        "ldr %[q], [%[x]], #4\n" HIL_STEPS_OF_TWO(HIL_PAIRS)
+        "sxtb16 %[count], %[both]\n"
+        "smlad %[c], %[both], %[p], %[c]\n"
+        "smlad %[d], %[both], %[q], %[d]\n"
+        "smlad %[a], %[count], %[p], %[a]\n"
+        "smlad %[b], %[count], %[q], %[b]\n"
+        : HIL_FOUR_SUMS, [count] "+r"(count), [both] "=&r"(both), [p] "=&r"(p), [q] "=&r"(q)
+        : [end] "r"(end)
+        : "cc", "memory");
+}
+#undef HIL_PAIRS
+// 10 cycles for 16 products
+__attribute__((always_inline)) inline void add_all_fours(Sums<2> &s, const int8_t *&w, const uint32_t *x, const uint32_t *end) {
+    uint32_t row, next, even, half, p, q;
+    asm("ldr %[row], [%[w]], #4\n"
+        "ldr %[p], [%[x]], #4\n"
+        "ldr %[next], [%[w]], #4\n"
+        "cmp %[x], %[last]\n"
+        "sxtb16 %[even], %[row]\n"
+        "beq 2f\n"
+        ".balign 8\n"
+        "1:\n"
+        "smlad %[a], %[even], %[p], %[a]\n"
+        "ldr %[q], [%[x]], #4\n"
+        "sxtb16 %[half], %[next]\n"
+        "smlad %[b], %[even], %[q], %[b]\n"
+        "smlad %[c], %[half], %[p], %[c]\n"
+        "ldr %[p], [%[x]], #4\n"
+        "sxtb16 %[even], %[row], ror #8\n"
+        "smlad %[d], %[half], %[q], %[d]\n"
+        "smlad %[a], %[even], %[p], %[a]\n"
+        "ldr %[q], [%[x]], #4\n"
+        "sxtb16 %[half], %[next], ror #8\n"
+        "ldr %[row], [%[w]], #4\n"
+        "smlad %[b], %[even], %[q], %[b]\n"
+        "ldr %[next], [%[w]], #4\n"
+        "smlad %[c], %[half], %[p], %[c]\n"
+        "ldr %[p], [%[x]], #4\n"
+        "sxtb16 %[even], %[row]\n"
+        "smlad %[d], %[half], %[q], %[d]\n"
+        "cmp %[x], %[last]\n"
+        "bne 1b\n"
+        "2:\n"
+        "smlad %[a], %[even], %[p], %[a]\n"
+        "ldr %[q], [%[x]], #4\n"
+        "sxtb16 %[half], %[next]\n"
+        "smlad %[b], %[even], %[q], %[b]\n"
+        "smlad %[c], %[half], %[p], %[c]\n"
+        "ldr %[p], [%[x]], #4\n"
+        "sxtb16 %[even], %[row], ror #8\n"
+        "smlad %[d], %[half], %[q], %[d]\n"
+        "ldr %[q], [%[x]], #4\n"
+        "sxtb16 %[half], %[next], ror #8\n"
+        "smlad %[a], %[even], %[p], %[a]\n"
+        "smlad %[c], %[half], %[p], %[c]\n"
+        "smlad %[b], %[even], %[q], %[b]\n"
+        "smlad %[d], %[half], %[q], %[d]\n"
+        : HIL_FOUR_SUMS, [row] "=&r"(row), [next] "=&r"(next), [even] "=&r"(even), [half] "=&r"(half), [p] "=&r"(p), [q] "=&r"(q)
+        : [last] "r"(end - 3)
+        : "cc", "memory");
+}
+#elif !defined(__AVR__)
+__attribute__((always_inline)) inline void add_all_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *x, const uint32_t *end) {
+    if ((end - x) & 4) add_pairs(s, w, x);
+    while (x != end) {
+        add_pairs(s, w, x);
+        add_pairs(s, w, x);
+    }
+}
+__attribute__((always_inline)) inline void add_all_fours(Sums<2> &s, const int8_t *&w, const uint32_t *x, const uint32_t *end) {
+    if ((end - x) & 4) add_four(s, w, x);
+    while (x != end) {
+        add_four(s, w, x);
+        add_four(s, w, x);
+    }
+}
+#endif
+
 #ifndef __AVR__
 constexpr int32_t twice(int32_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum) << 1); }
 // The sum of a row and of the next one in pairs, and what the next one is of both, or twice that; sums wrap around
@@ -184,13 +290,7 @@ struct TwoPixels<Blocks<int8_t, 2, 4>, X, int32_t> {
 
     template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
-        const Size steps = rounded_up(inner, 4);
-        const uint32_t *const end = x + steps;
-        if (steps & 4) add_four(sums, w, x);
-        while (x != end) {
-            add_four(sums, w, x);
-            add_four(sums, w, x);
-        }
+        add_all_fours(sums, w, x, x + rounded_up(inner, 4));
         if (!Twice) return;
         for (Size p = 0; p < 2; ++p) sums.of[0][p] = twice(sums.of[0][p]), sums.of[1][p] = twice(sums.of[1][p]);
     }
@@ -203,14 +303,8 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
 
     template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
-        const Size steps = rounded_up(inner, 4);
-        const uint32_t *const end = x + steps;
         for (Size p = 0; p < 2; ++p) sums.of[1][p] = paired(sums.of[0][p], sums.of[1][p]);
-        if (steps & 4) add_pairs(sums, w, x);
-        while (x != end) {
-            add_pairs(sums, w, x);
-            add_pairs(sums, w, x);
-        }
+        add_all_pairs(sums, w, x, x + rounded_up(inner, 4));
         for (Size p = 0; p < 2; ++p) {
             sums.of[1][p] = unpaired<Twice>(sums.of[0][p], sums.of[1][p]);
             if (Twice) sums.of[0][p] = twice(sums.of[0][p]);

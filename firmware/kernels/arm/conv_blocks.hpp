@@ -61,23 +61,53 @@ __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apa
     }
 }
 
+// An operand and how it and the result lie: in planes, or with channels innermost (codegen/layout.py)
+template <class X, bool Inner, bool OutInner>
+struct Laid {
+    const X *at;
+};
+template <bool Inner, bool OutInner, class X>
+inline Laid<X, Inner, OutInner> laid(const X *x) { return {x}; }
+
+// Distances in these layouts; slots of a line buffer hold a row of every channel in either one
+template <class X, bool Inner, bool OutInner>
+inline RowWindow distances(Laid<X, Inner, OutInner>, const RowWindow &planes, Size outputs) {
+    RowWindow l = planes;
+    if (Inner && l.x_ring >= l.window.height) l.x_row *= l.window.channels;
+    if (OutInner) l.out_plane = 1;
+    if (OutInner && l.out_ring >= l.window.out_height) l.out_row *= outputs;
+    return l;
+}
+
+template <bool Inner>
+struct Filled {
+    template <class Patches, class X>
+    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) { Patches::fill(to, x, l, a, b, pad); }
+};
+template <>
+struct Filled<true> {
+    template <class Patches, class X>
+    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) { Patches::fill_innermost(to, x, l, a, b, pad); }
+};
+
 // The output rows [begin, end), two pixels at a time
-template <class Acc, class T, class Weights, class X, class Out, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights weights, const X *x, const B &bias, const RowWindow &l,
-                     Size outputs, const Shift &shift, BiasShift bias_shift) {
+template <class Acc, class T, class Weights, class X, bool Inner, bool OutInner, class Out, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights weights, Laid<X, Inner, OutInner> x, const B &bias,
+                     const RowWindow &l, Size outputs, const Shift &shift, BiasShift bias_shift) {
     const Window &w = l.window;
+    const Size step = OutInner ? outputs : 1;
+    const auto start = [&](Pixel p) { return at_pixel(laid_out<OutInner>(bias), (p.y * w.out_width + p.column) * step); };
     const Size inner = w.channels * w.kernel_y * w.kernel_x;
     const auto add = bias_factor(bias_shift);
     const auto by = at_run_time(shift);
-    const auto place = [&](Pixel p) { return p.y % l.out_ring * l.out_row + p.column; };
+    const auto place = [&](Pixel p) { return p.y % l.out_ring * l.out_row + p.column * step; };
     const auto after = [&](Pixel p) { return p.column + 1 == w.out_width ? Pixel{p.y + 1, 0} : Pixel{p.y, p.column + 1}; };
     for (Pixel a = {begin, 0}; a.y < end;) {
         const Pixel next = after(a), b = next.y < end ? next : a;
-        PatchesOf<Weights, X>::fill(patches, x, l, a, b, static_cast<X>(PadCode<T>::value));
+        Filled<Inner>::template fill<PatchesOf<Weights, X>>(patches, x.at, l, a, b, static_cast<X>(PadCode<T>::value));
         const uint32_t before = saturations;
         outputs_of_pixels<Acc, X>(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
-                                  at_pixel(bias, a.y * w.out_width + a.column), at_pixel(bias, b.y * w.out_width + b.column), outputs, by,
-                                  add);
+                                  start(a), start(b), outputs, by, add);
         if (next.y >= end) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
         a = after(b);
     }
@@ -85,22 +115,38 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
 
 // A depthwise layer has one row of weights per channel, and all of it in turn.
 template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, const X *x, const B &bias,
+void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, Laid<X, false, false> x, const B &bias,
                      const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
-    depthwise<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x, bias, l, shift, bias_shift);
+    depthwise<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, l, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
 void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Ram<X> x, B bias, const Window &w, Size, Size outputs, Shift shift,
               BiasShift bias_shift) {
-    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x.at, bias, whole(w), outputs, shift,
-                            bias_shift);
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, laid<false, false>(x.at), bias, whole(w),
+                            outputs, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, class B, class Shift, class BiasShift>
 void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weights, Ram<X> x, B bias, const RowWindow &l, Size,
                    Size outputs, Shift shift, BiasShift bias_shift) {
-    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x.at, bias, l, outputs, shift, bias_shift);
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, laid<false, false>(x.at), bias, l, outputs,
+                            shift, bias_shift);
+}
+
+// With layouts; not inlined, for the frames of several layers would add up.
+template <class Acc, class Out, class T, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
+__attribute__((noinline)) void convolve(Out *out, T *patch, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias, const Window &w, Size,
+                                        Size outputs, Shift shift, BiasShift bias_shift) {
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x, bias, distances(x, whole(w), outputs),
+                            outputs, shift, bias_shift);
+}
+
+template <class Acc, class Out, class T, class Rows, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
+__attribute__((noinline)) void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias,
+                                             const RowWindow &l, Size, Size outputs, Shift shift, BiasShift bias_shift) {
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x, bias, distances(x, l, outputs), outputs,
+                            shift, bias_shift);
 }
 
 }  // namespace hil

@@ -5,6 +5,11 @@
 #ifdef __ARM_FEATURE_DSP
 #include <arm_acle.h>
 #endif
+// Cortex-M7: a load by itself goes beside a product, one of several registers stops both pipes. Cortex-M4 has one pipe, and the
+// fewer instructions, the better. Compilers tell the two apart by the FPU alone.
+#if defined(__ARM_FEATURE_DSP) && (__ARM_FP & 8)
+#define HIL_LOADS_BESIDE_PRODUCTS
+#endif
 
 namespace hil {
 

@@ -61,6 +61,44 @@ inline void add_two(Sums<2, Acc> &s, const int16_t *&w, const uint32_t *&x) {
 }
 #endif
 
+#ifndef __AVR__
+template <class Acc>
+__attribute__((always_inline)) inline void add_all_twos(Sums<2, Acc> &s, const int16_t *&w, const uint32_t *x, const uint32_t *end) {
+    while (x != end) {
+        add_two(s, w, x);
+        add_two(s, w, x);
+    }
+}
+#endif
+#ifdef HIL_LOADS_BESIDE_PRODUCTS
+// 4 cycles for 8 products; sums of 64 bits leave no registers for this
+#define HIL_TWOS \
+    "smlad %[a], %[row], %[p], %[a]\n" \
+    "ldr %[count], [%[w]], #4\n" \
+    "smlad %[b], %[row], %[q], %[b]\n" \
+    "ldr %[row], [%[w]], #4\n" \
+    "smlad %[c], %[count], %[p], %[c]\n" \
+    "ldr %[p], [%[x]], #4\n" \
+    "smlad %[d], %[count], %[q], %[d]\n" \
+    "ldr %[q], [%[x]], #4\n"
+__attribute__((always_inline)) inline void add_all_twos(Sums<2> &s, const int16_t *&w, const uint32_t *x, const uint32_t *end) {
+    uint32_t row, p, q, count = static_cast<uint32_t>(end - x);
+    asm("ldr %[row], [%[w]], #4\n"
+        "ldr %[p], [%[x]], #4\n"
+        "ldr %[q], [%[x]], #4\n" HIL_STEPS_OF_TWO(HIL_TWOS) "ldr %[count], [%[w]], #4\n"
+                                                            "smlad %[a], %[row], %[p], %[a]\n"
+                                                            "smlad %[b], %[row], %[q], %[b]\n"
+                                                            "smlad %[c], %[count], %[p], %[c]\n"
+                                                            "smlad %[d], %[count], %[q], %[d]\n"
+        : HIL_FOUR_SUMS, [count] "+r"(count), [row] "=&r"(row), [p] "=&r"(p), [q] "=&r"(q)
+        : [end] "r"(end)
+        : "cc", "memory");
+}
+#undef HIL_TWOS
+#undef HIL_STEPS_OF_TWO
+#undef HIL_FOUR_SUMS
+#endif
+
 #if defined(__ARM_ARCH_7M__)
 // 14 instructions for 8 products, in 13 registers
 #define HIL_ROW_OF_TWO(load, a, b) \
@@ -100,11 +138,7 @@ struct TwoPixels<Blocks<int16_t, 2, 2>, X, Acc> {
     template <bool Twice>
     __attribute__((always_inline)) static inline void add(Sums<2, Acc> &sums, const int16_t *&w, const uint32_t *x, Size inner) {
         static_assert(!Twice, "sums of bytes alone are doubled");
-        const uint32_t *const end = x + rounded_up(inner, 4);
-        while (x != end) {
-            add_two(sums, w, x);
-            add_two(sums, w, x);
-        }
+        add_all_twos(sums, w, x, x + rounded_up(inner, 4));
     }
 };
 

@@ -138,6 +138,43 @@ inline bool copy_neighbours_in_turn(E *, const X *, const RowWindow &, Pixel, Pi
     return false;
 }
 
+// ---- channels innermost: element after element of a pixel, pixel after pixel; `l.x_row` is a row of them
+
+template <class X>
+inline void copy_elements(X *to, const X *from, Size count) {
+    constexpr Size step = 4 / sizeof(X);
+    Size n = 0;
+    for (; n + step <= count; n += step) __builtin_memcpy(to + n, from + n, 4);
+    for (; n < count; ++n) to[n] = from[n];
+}
+// `rows` of so many elements behind each other
+template <class X>
+__attribute__((noinline, noclone)) void copy_rows(X *to, const X *from, Size count, Size rows, Size apart) {
+    for (; rows > 0; --rows, to += count, from += apart) copy_elements(to, from, count);
+}
+// The window of a pixel that hangs over nowhere; null if it does, or if its rows are not one below the other
+template <class X>
+inline const X *whole_window(const X *x, const RowWindow &l, Pixel pixel) {
+    const Window &w = l.window;
+    const Size y = pixel.y * w.stride_y - w.pad_y, column = pixel.column * w.stride_x - w.pad_x;  // large where they are negative
+    const bool is_within = y + w.kernel_y <= w.height && column + w.kernel_x <= w.width && y < w.height && column < w.width;
+    if (!is_within || l.x_ring < w.height || w.dilation_y != 1 || w.dilation_x != 1) return nullptr;
+    return x + y * l.x_row + column * w.channels;
+}
+template <class X>
+__attribute__((noinline, noclone)) void copy_window_innermost(X *to, const X *x, const RowWindow &l, Pixel pixel, X pad) {
+    const Window &w = l.window;
+    Size y = pixel.y * w.stride_y - w.pad_y;  // large where it is negative
+    for (Size k = 0; k < w.kernel_y; ++k, y += w.dilation_y) {
+        const X *const row = x + y % l.x_ring * l.x_row;
+        Size column = pixel.column * w.stride_x - w.pad_x;
+        for (Size n = 0; n < w.kernel_x; ++n, column += w.dilation_x, to += w.channels) {
+            if (y < w.height && column < w.width) copy_elements(to, row + column * w.channels, w.channels);
+            else for (Size c = 0; c < w.channels; ++c) to[c] = pad;
+        }
+    }
+}
+
 // Four elements of two patches as halfwords, in the order in which weights are split: bytes (0, 2) and (1, 3), others as they are
 template <class W>
 struct InTurn;
@@ -191,6 +228,27 @@ struct HalfwordPatches {
             to[2] = x.second;
             to[3] = y.second;
         }
+    }
+    // With channels innermost; elements are in the order kernel row, kernel column, channel, and so are the weights. Rows of windows
+    // that are no whole words are copied behind each other first; whatever follows the last element meets weights of 0.
+    template <class X>
+    __attribute__((noinline, noclone)) static void fill_innermost(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
+        const Window &w = l.window;
+        const Size row = w.kernel_x * w.channels, inner = rounded_up(row * w.kernel_y, 4);
+        const bool by_words = row % 4 == 0;
+        X *const first = reinterpret_cast<X *>(to + inner), *const second = first + inner + 4;
+        const X *const p = whole_window(x, l, a), *const q = whole_window(x, l, b);
+        if (p == nullptr || q == nullptr) {
+            copy_window_innermost(first, x, l, a, pad);
+            copy_window_innermost(second, x, l, b, pad);
+        } else if (by_words) {
+            for (Size k = 0; k < w.kernel_y; ++k) expand(to + k * row, p + k * l.x_row, q + k * l.x_row, row);
+            return;
+        } else {
+            copy_rows(first, p, row, w.kernel_y, l.x_row);
+            copy_rows(second, q, row, w.kernel_y, l.x_row);
+        }
+        expand(to, first, second, inner);
     }
     template <class X>
     static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {

@@ -135,20 +135,20 @@ void max_pool_codes(Out *out, X x, const Window &w) {
 #ifndef __AVR__
     if (is_two_by_two(w)) return each_largest<Out>(out, x, w, [](Out *at, Out top) { *at = top; });
 #endif
-    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        Out top = plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)];
-        each_element(plane, down, across, w, [&](Out code) { top = code > top ? code : top; });
-        *out++ = top;
+    each_window(out, x, w, [=](Out *at, X plane, const Part &part) {
+        Out top = plane[part.first()];
+        each_element(plane, part, [&](Out code) { top = code > top ? code : top; });
+        *at = top;
     });
 }
 
 // sum is below 2^14 * 2^16, multiplier and shift are those of the count where it varies
 template <class Acc, class Out, class M, class S, class X, class XZero, class Zero, class Varies>
 void average_pool_affine(Out *out, M multipliers, S shifts, X x, const Window &w, XZero x_zero, Zero zero, Varies varies) {
-    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        const Size count = (down.end - down.first) * (across.end - across.first), n = int(varies) ? count - 1 : 0;
-        const int32_t sum = window_sum<int32_t>(plane, down, across, w) - static_cast<int32_t>(count) * int(x_zero);
-        *out++ = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
+    each_window(out, x, w, [=](Out *at, X plane, const Part &part) {
+        const Size count = part.count(), n = int(varies) ? count - 1 : 0;
+        const int32_t sum = window_sum<int32_t>(plane, part) - static_cast<int32_t>(count) * int(x_zero);
+        *at = saturate<Out>(static_cast<int32_t>(rescale_away(sum, multipliers[n], shifts[n]) + int(zero)));
     });
 }
 

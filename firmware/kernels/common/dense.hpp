@@ -19,6 +19,11 @@ template <class B>
 inline const B &at_pixel(const B &bias, Size) {
     return bias;
 }
+// The same for results in planes, or with channels innermost
+template <bool Innermost, class B>
+inline const B &laid_out(const B &bias) {
+    return bias;
+}
 template <class B>
 struct VariesByPixel {
     static constexpr bool value = false;

@@ -78,6 +78,11 @@ template <class B, class A>
 inline Joined<B, A> at_pixel(const Joined<B, A> &joined, Size pixel) {
     return {joined.bias, joined.addend + static_cast<Size>(pixel + joined.skew), joined.stride, 0};
 }
+// With channels innermost the elements of a pixel are neighbours.
+template <bool Innermost, class B, class A>
+inline Joined<B, A> laid_out(const Joined<B, A> &joined) {
+    return {joined.bias, joined.addend, Innermost ? 1 : joined.stride, joined.skew};
+}
 template <class B, class A>
 struct VariesByPixel<Joined<B, A>> {
     static constexpr bool value = true;

@@ -1,0 +1,111 @@
+"""`make tables ALL=1`: each generator that it names starts and asks for a clean tree; each committed table has one."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks.zoo import accuracy
+from tinyhil.data import load
+from tinyhil.errors import DataError
+from tinyhil.harness.zoo import zoo_names
+from tools import measured
+from tools.measured import read
+
+ROOT = Path(__file__).resolve().parent.parent
+MAKEFILE = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+(LONG,) = re.findall(r"^LONG_TABLES := (.*)$", MAKEFILE, re.MULTILINE)
+COMMANDS = [*re.findall(r"\$\(BIN\)/python -m ((?:tools|benchmarks)\.[\w ]+?)(?= &&|$)", MAKEFILE, re.MULTILINE)]
+COMMANDS += [f"benchmarks.{line}" for line in shlex.split(LONG)]
+# Pages are made of tables, papers and accelerators measure what is missing only, README's example is a run.
+NO_TABLE = ("tools.docs", "tools.format_plots", "tools.mutate", "tools.readme_run", "benchmarks.papers")
+WRITES = {
+    "results/formats.json": "tools.tables",
+    "results/zoo.json": "benchmarks.zoo accuracy",
+    "results/calibration.json": "benchmarks.calibration",
+    "results/networks.json": "benchmarks.peers",
+    "results/peers.json": "benchmarks.peers_models --measure",
+    "results/sweep_scaling.json": "benchmarks.sweep_scaling",
+    "results/search/op_costs.json": "benchmarks.op_costs",
+    "results/search/": "benchmarks.search",
+    "results/training/": "benchmarks.training --all",
+    "results/papers/": "benchmarks.papers",
+    "results/reram/": "benchmarks.reram",
+    "docs/formats/": "tools.format_plots",
+    "docs/papers/": "benchmarks.papers",
+    "docs/reram/": "benchmarks.reram pages",
+    "docs/training/": "benchmarks.training --all",
+    "docs/sweep_scaling.svg": "benchmarks.sweep_scaling",
+}
+BY_HAND = ("docs/report.png", "results/README.md", "results/golden/")  # a picture of a screen; `hil golden update`
+
+
+class Started(Exception):
+    """Instead of what takes hours."""
+
+
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if not one.startswith(NO_TABLE) and "--page" not in one and "pages" not in one]
+)
+def test_every_generator_starts_with_a_look_at_the_tree(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> None:
+        raise Started
+
+    module, *arguments = command.split()
+    monkeypatch.setattr(measured, "provenance", start)
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    with pytest.raises(Started):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def test_every_committed_table_and_picture_has_a_generator() -> None:
+    command = ["git", "ls-files", "results", "docs/*.svg", "docs/*.png", "docs/**/*.svg"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert len(listed) > 40
+    assert not [name for name in listed if not name.startswith((*WRITES, *BY_HAND))]
+    assert not [name for name in WRITES if not any(one.startswith(name) for one in listed)]
+    assert set(WRITES.values()) <= set(COMMANDS)
+
+
+def test_every_marked_table_has_a_generator() -> None:
+    """Pages with tables between markers are written by a command, the ones that `tools.docs` does not make by name."""
+    from tools.docs import PAGES
+
+    marked = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if " begin -->" in path.read_text()}
+    own = {"docs/measured/search.md", "docs/reram.md"}  # benchmarks.search and benchmarks.reram know them
+    assert not [page for page in marked - own if page not in PAGES and page not in LONG]
+
+
+TABLES = [path for folder in (".", "search", "training") for path in sorted((ROOT / "results" / folder).glob("*.json"))]
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_tables_say_which_commit_was_measured(path: Path) -> None:
+    table = json.loads(path.read_text())
+    measured_at = table["provenance"]
+    assert re.fullmatch(r"[0-9a-f]{40}", measured_at.get("commit") or measured_at["committed_with"])
+    assert len(table) > 1
+    assert all(table.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo_names())
+def test_the_zoo_is_as_its_table_says(name: str) -> None:
+    """Accuracies by the host engine and arenas, both as they are today."""
+    known = read("zoo").get(name)
+    if known is None:
+        pytest.skip(f"{name}: not in the table, its weights are not part of the project")
+    manifest = yaml.safe_load((ROOT / "models" / name / "model.yaml").read_text())
+    try:
+        load(manifest["dataset"], allow_download=False)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert accuracy(name) == known, "measure them again: python -m benchmarks.zoo accuracy, python -m tools.docs"
