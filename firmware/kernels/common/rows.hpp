@@ -167,7 +167,7 @@ HIL_PER_LAYER void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l
     }
 #endif
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
-        using Number = typename Compared<Acc>::type;
+        using Number = Ordered<Acc, decltype(plane[0])>;
         Number top = static_cast<Number>(plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);
         each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
