@@ -28,6 +28,7 @@ from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
 PLANES_ORDER, INNERMOST_ORDER = (2, 1, 3), (2, 3, 1)  # of a row of weights: kernel row, channel, kernel column
 SUMS = ("conv_sum", "conv_bias_sum")
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)
+DEPTHWISE_STEP = 9  # of blocks that are a window of 3 x 3 per channel
 BYTE = 1
 # Modelled cycles of a Cortex-M7 for an element of the patches of two pixels, measured by benchmarks/layout.py
 POINTWISE, WINDOWED = (5.4, 2.5), (7.0, 2.7)  # in planes, innermost
@@ -76,6 +77,25 @@ def convolution_of(program: Program, op: Op) -> Convolution | None:
         return None
     addend = op.inputs[rows.JOINED_AT[base]] if joined else ""
     return Convolution(op, weights, x, addend)
+
+
+def is_depthwise(program: Program, op: Op) -> bool:
+    """Whether it is a depthwise layer whose kernel reads planes and writes either layout."""
+    at, base = (1, op.kernel.removesuffix(rows.SUFFIX)) if op.kernel in rows.ROWED else (0, op.kernel)
+    if not base.startswith("conv") or base in rows.JOINED_AT or not op.params["groups"] == op.params["outputs"] > 1:
+        return False
+    blocks = program.tensors[op.inputs[at]].blocks
+    bytes_each = {program.tensors[name].format.storage_bytes for name in (op.inputs[at + 1], op.output)}
+    return blocks is not None and blocks.step == DEPTHWISE_STEP and bytes_each == {BYTE}
+
+
+def laid_operand(program: Program, op: Op) -> str | None:
+    """The operand of a convolution if that or its result has its channels innermost."""
+    conv = convolution_of(program, op)
+    if conv is None and not is_depthwise(program, op):
+        return None
+    x = conv.x if conv is not None else op.inputs[2 if op.kernel in rows.ROWED else 1]
+    return x if program.tensors[x].innermost or program.tensors[op.output].innermost else None
 
 
 def with_input_as_it_is(program: Program) -> Program:
@@ -175,11 +195,15 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 def _add(program: Program, op: Op, found: _Chains) -> None:
     """What one operation says of the layouts of its tensors."""
     conv = convolution_of(program, op)
-    if conv is not None and not any(op.params.get(name) for name in (rows.FIRST, "out_first")):
+    is_part = any(op.params.get(name) for name in (rows.FIRST, "out_first"))
+    if conv is not None and not is_part:
         found.channels[conv.x], found.channels[op.output] = conv.channels
         planes, innermost = conv.costs
         found.gains[conv.x] = found.gains.get(conv.x, 0.0) + planes - innermost
         found.join(op.output, *([conv.addend] if conv.addend else []))
+    elif is_depthwise(program, op) and not is_part:
+        found.channels[op.output] = op.params["outputs"]
+        found.planes.add(op.inputs[2 if op.kernel in rows.ROWED else 1])
     elif _is_mapped(program, op):
         operands = [name for name in op.inputs if program.tensors[name].role == Role.ARENA]
         found.join(op.output, *operands)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from random_models import extreme_inputs
-from test_arm_kernels import layouts, program_of, sampled
+from test_arm_kernels import branches, layouts, program_of, sampled
 from test_rows import Chain, runs
 
 from tinyhil.codegen.arrange import arrange
@@ -57,7 +57,8 @@ def read_by_two(last: str) -> Chain:
         (Chain(4, 8).conv(8, 3, pad=1).conv(4, 1).conv(2, 3), [8, 4, 0]),  # the output is in planes
         (Chain(4, 8).conv(6, 1).conv(8, 3).conv(2, 1), [6, 8, 0]),
         (Chain(4, 8).conv(6, 1).conv(2, 1), [0, 0]),  # words of four elements would reach beyond the last pixel
-        (Chain(4, 8).conv(8, 1).conv(8, 3, pad=1, group=8).conv(4, 1), [0, 0, 0]),  # a depthwise layer has planes
+        (Chain(4, 8).conv(8, 1).conv(8, 3, pad=1, group=8).conv(4, 1), [0, 0, 0]),  # one is written over the other
+        (branches(1), [0, 8, 0, 0, 0]),  # a depthwise layer reads planes
         (before_pool(), [8, 0, 0, 0]),
         (read_by_two("conv"), [8, 8, 8, 8, 0]),
         (read_by_two("depthwise"), [0, 0, 0, 0, 0]),
