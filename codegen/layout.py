@@ -30,9 +30,10 @@ SUMS = ("conv_sum", "conv_bias_sum")
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)
 DEPTHWISE_STEP = 9  # of blocks that are a window of 3 x 3 per channel
 BYTE = 1
-# Modelled cycles of a Cortex-M7 for an element of the patches of two pixels, measured by benchmarks/layout.py
-POINTWISE, WINDOWED = (5.4, 2.5), (7.0, 2.7)  # in planes, innermost
-COPIED = 6.0  # innermost, where a row of a window is no multiple of four elements
+# Modelled cycles of a Cortex-M7 for an element of the patches of two pixels (benchmarks/layout.py)
+POINTWISE, NEIGHBOURS, APART = 5.9, 7.6, 18.2  # in planes: one column, several with a stride of 1, with another
+INNER_POINTWISE, INNER, COPIED = 2.3, 4.3, 15.0  # COPIED: a row of the window is no multiple of four elements
+TURNED = 3.0  # of a sample, into planes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,10 @@ class Convolution:
         """Of its patches in planes and with channels innermost."""
         w = window_of(self.op.params)
         count = w.channels * w.positions * w.pixels / 2
-        planes, innermost = POINTWISE if w.positions == 1 else WINDOWED
-        return planes * count, (innermost if w.kernel_x * w.channels % 4 == 0 else COPIED) * count
+        if w.positions == 1:
+            return POINTWISE * count, INNER_POINTWISE * count
+        planes = NEIGHBOURS if w.stride_x == 1 else APART
+        return planes * count, (INNER if w.kernel_x * w.channels % 4 == 0 else COPIED) * count
 
 
 def convolution_of(program: Program, op: Op) -> Convolution | None:
@@ -112,9 +115,13 @@ def with_input_as_it_is(program: Program) -> Program:
     takes_codes = reader.op.inputs.index(reader.x) in KERNEL_BY_NAME[reader.op.kernel].codes
     if before.format != after.format and not (op.kernel == MOVE.on_codes and takes_codes):
         return program
-    channels = reader.channels[0]
+    channels, (planes, innermost) = reader.channels[0], reader.costs
     turned = np.arange(before.count).reshape(-1, channels).T.reshape(-1)
-    if channels == 1 or not np.array_equal(indices(dict(op.params)), turned):
+    if (
+        channels == 1
+        or innermost > planes + TURNED * before.count
+        or not np.array_equal(indices(dict(op.params)), turned)
+    ):
         return program
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != op.output}
     tensors[program.input] = replace(before, innermost=channels)

@@ -89,7 +89,7 @@ def layouts() -> Iterator[tuple[str, Chain]]:
 
 
 def branches(stride: int) -> Chain:
-    """A depthwise and a pointwise layer behind it, beside another one: what both read stays, and is not written over."""
+    """A depthwise and a pointwise layer beside another one: what both branches read stays, and is not written over."""
     chain = Chain(4, 7).conv(8, 1).add("Relu")
     first = chain.last
     chain.conv(8, 3, stride=stride, pad=1, group=8).add("Relu").conv(8, 1)
@@ -189,7 +189,7 @@ def above_least_cases(core: str, folder: Path) -> Iterator[Case]:
 
 def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
     """Chains of depthwise and pointwise layers, and of other convolutions, through line buffers."""
-    inner = sampled(3, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
+    inner = sampled(4, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
     for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner)):
         program = program_of(network, folder, default)
         program = arrange(often_zero(program) if default == "int8" else program, core)
