@@ -67,11 +67,11 @@ def measured(board: BoardSpec) -> tuple[np.ndarray, np.ndarray]:
             if not data:
                 port.write(b"!")
             data += port.read(count - len(data))
-    told = np.frombuffer(data, "<u4").astype(np.int64)
-    found = told[:numbers].reshape(len(SHAPES), NUMBERS)
+    counts = np.frombuffer(data, "<u4").astype(np.int64)
+    found = counts[:numbers].reshape(len(SHAPES), NUMBERS)
     if found[:, 0].any():
         raise SystemExit(f"{board.name}: results of the two layouts differ: {found[:, 0].tolist()}")
-    return found[:, 1:], told[numbers:].reshape(len(WINDOWS), 2)
+    return found[:, 1:], counts[numbers:].reshape(len(WINDOWS), 2)
 
 
 def main() -> None:
