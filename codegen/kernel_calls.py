@@ -10,8 +10,7 @@ from tinyhil.codegen.layout import laid_operand
 from tinyhil.codegen.profile_calls import kinds
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
-from tinyhil.ops import KERNEL_BY_NAME
-from tinyhil.ops.rows import first_of
+from tinyhil.ops import KERNEL_BY_NAME, rows
 from tinyhil.program import Blocks, Op, Program, Role, Tensor
 from tinyhil.reram.array import Mapped
 
@@ -63,16 +62,30 @@ def as_codes(op: Op, index: int) -> bool:
 def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]:
     """An operation's kernel call, with the proof of its accumulator in front of it."""
     operands = [
-        loaded_operand(program.tensors[n], _from(op, at, names[n]), as_codes(op, at)) for at, n in enumerate(op.inputs)
+        loaded_operand(program.tensors[n], _operand(program, op, at, names), as_codes(op, at))
+        for at, n in enumerate(op.inputs)
     ]
+<<<<<<< HEAD
     x = laid_operand(program, op)
     if x is not None:
         at = op.inputs.index(x)
         operands[at] = _laid(program, op, x, _from(op, at, names[x], program.tensors[x].innermost))
+=======
+    conv = convolution_of(program, op)
+    if conv is not None and (program.tensors[conv.x].innermost or program.tensors[op.output].innermost):
+        at = op.inputs.index(conv.x)
+        operands[at] = _laid(program, op, conv.x, _operand(program, op, at, names))
+>>>>>>> main
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
-    return call_of(program, op, result_of(op, names[op.output]), [*scratch, *operands])
+    result = _from(program, op, rows.RESULT, op.output, names)
+    return call_of(program, op, result_of(op, result), [*scratch, *operands])
+
+
+def _operand(program: Program, op: Op, index: int, names: Mapping[str, str]) -> str:
+    side, name = rows.side_of(op, index), op.inputs[index]
+    return names[name] if side is None else _from(program, op, side, name, names)
 
 
 def _laid(program: Program, op: Op, x: str, name: str) -> str:
@@ -81,10 +94,14 @@ def _laid(program: Program, op: Op, x: str, name: str) -> str:
     return f"hil::laid<{', '.join(layouts)}>({name})"
 
 
-def _from(op: Op, index: int, name: str, innermost: int = 0) -> str:
-    """An operand from where the rows begin that an operation reads."""
-    first = first_of(op, index) * (innermost or 1)
-    return f"{name} + {first}" if first else name
+def _from(program: Program, op: Op, which: str, name: str, names: Mapping[str, str]) -> str:
+    """An operand or the result from where the rows begin that an operation reads or makes."""
+    first = op.params.get(f"{which}_first", 0) * (program.tensors[name].innermost or 1)
+    place, moves = names[name], rows.moves_of(op, which)
+    if moves is not None:
+        table = operand_of(program.tensors[op.inputs[0]], names[op.inputs[0]])
+        place = f"{place} + hil::moved({table}, {moves.pace}, {moves.phase}, {moves.slots}) * {moves.row}"
+    return f"{place} + {first}" if first else place
 
 
 def call_of(program: Program, op: Op, result: str, operands: Sequence[str]) -> list[str]:
@@ -147,7 +164,6 @@ def signature_of(program: Program, item: Op | Chain) -> str:
 def result_of(op: Op, name: str) -> str:
     """Where an operation writes: with the limits of its activation, if it has one inside."""
     limit = KERNEL_BY_NAME[op.kernel].limit
-    name = f"{name} + {op.params['out_first']}" if op.params.get("out_first") else name
     ends = f"<{op.params['low']}, {op.params['high']}>" if "high" in op.params else ""
     if limit:
         return f"hil::{limit}{ends}({name})"

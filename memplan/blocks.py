@@ -52,6 +52,11 @@ class Block:
         """Bytes times instants."""
         return sum((end - start) * size for start, end, size in self.pieces)
 
+    def as_buffer(self) -> Buffer:
+        """One buffer of its largest size, with the name of its first."""
+        gaps = [(one[1], other[0]) for one, other in pairwise(self.pieces) if one[1] < other[0]]
+        return Buffer(self.names[0], self.size_bytes, self.start, self.end, self.alignment, gaps=tuple(gaps))
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -6,7 +6,8 @@ joined by an alias may share bytes, all others live at the same time may not: th
 joined counts, and of each that is joined with one of it alone what must lie outside of that.
 
 Where alignments differ, two buffers may not stack without a gap whichever lies below. What the best order of all that
-is live at once needs (pile.py) is a bound with these buffers as its witness.
+is live at once needs (pile.py) is a bound with these buffers as its witness. So is what buffers need of which every two
+meet, though no instant has all of them (cliques.py): that takes gaps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tinyhil.memplan.cliques import heaviest_beside_gaps
 from tinyhil.memplan.pile import least_pile, pile_of
 from tinyhil.memplan.problem import Buffer, Problem
 
@@ -47,6 +49,8 @@ def lower_bound(problem: Problem) -> Bound:
             best = Bound(load, "load", instant)
         if len(problem.regions) == 1:
             best = _stacked(instant, live, joined, best)
+    if len(problem.regions) == 1 and not joined:
+        best = _beside_gaps(problem, best)
     fixed = fixed_height(problem)
     return Bound(fixed, "fixed") if fixed > best.bytes else best
 
@@ -79,6 +83,13 @@ def _stacked(instant: int, live: list[Buffer], joined: Joined, best: Bound) -> B
         return best
     needed = least_pile(apart)
     return Bound(needed, "set", instant, tuple(b.name for b in apart)) if needed > best.bytes else best
+
+
+def _beside_gaps(problem: Problem, best: Bound) -> Bound:
+    """The bound that buffers give of which every two meet, but not all at one instant, if it is a better one."""
+    meeting = heaviest_beside_gaps(problem.buffers, best.bytes)
+    needed = least_pile(meeting)
+    return Bound(needed, "set", None, tuple(buffer.name for buffer in meeting)) if needed > best.bytes else best
 
 
 def load_bytes(problem: Problem, instant: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from tinyhil.errors import DoesNotFit
 from tinyhil.memplan import greedy_by_area, greedy_by_duration, greedy_by_size
@@ -20,7 +20,7 @@ from tinyhil.memplan.cores import as_set, parts_apart
 from tinyhil.memplan.exact_search import MOST_BLOCKS, minimise
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget, Planner
-from tinyhil.memplan.problem import Alias, Buffer, Plan, Problem, ProblemError
+from tinyhil.memplan.problem import Alias, Plan, Problem, ProblemError
 
 NAME = "branch-and-bound"
 FEW_ALIASES, MANY_ALIASES = 4, 40
@@ -152,7 +152,7 @@ def _solve(problem: Problem, groups: Groups, floor: int, account: Account) -> Ou
 
 def _start(part: Sequence[Block]) -> Solved:
     """The best of some greedy plans of this part, each block one rectangle of its largest size, and its bound."""
-    buffers = tuple(_as_buffer(block) for block in part)
+    buffers = tuple(block.as_buffer() for block in part)
     problem = Problem(buffers)
     plans = [planner.run(problem, Budget()) for planner in STARTS]
     best = min(plans, key=lambda plan: plan.peak_bytes)
@@ -165,11 +165,6 @@ def _load(part: Sequence[Block]) -> int:
     pieces = [piece for block in part for piece in block.pieces]
     times = {start for start, _, _ in pieces}
     return max(sum(size for start, end, size in pieces if start <= time < end) for time in times)
-
-
-def _as_buffer(block: Block) -> Buffer:
-    gaps = [(one[1], other[0]) for one, other in pairwise(block.pieces) if one[1] < other[0]]
-    return Buffer(block.names[0], block.size_bytes, block.start, block.end, block.alignment, gaps=tuple(gaps))
 
 
 PLANNER = Planner(NAME, run, "exact search over canonical positions", exact=True)

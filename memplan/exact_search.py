@@ -37,7 +37,9 @@ from tinyhil.memplan.search_core import search_python
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
 GOAL_ROUNDS = 2  # so many rounds try nothing but the goal itself, which is usually reached
-EFFORTS_OF_ROUND = {0: (), 1: EFFORTS[:2], 2: EFFORTS[2:3]}  # of the search over orders; later the greatest
+# Of the search over orders: how much of it, and how many plans are varied after it; later rounds have the last.
+STAGES = tuple(zip(EFFORTS, (1, 1, 4, 8), strict=True))
+STAGES_OF_ROUND = {0: (), 1: STAGES[:2], 2: STAGES[2:3]}
 MOST_BLOCKS = 4096  # beyond, the search's tables would not fit: heuristics only
 
 Key = Callable[[Block, int, int], tuple[int, ...]]  # of a block and its first and last section
@@ -99,9 +101,9 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
     for number in range(64):
         if best.peak <= max(best.lower, enough) or account.spent():
             break
-        for effort in EFFORTS_OF_ROUND.get(number, EFFORTS[-1:]):
-            best = vary(blocks, best, enough, step, account)
+        for effort, starts in STAGES_OF_ROUND.get(number, STAGES[-1:]):
             best = improve(blocks, best, enough, step, effort, account)
+            best = vary(blocks, best, enough, step, starts, account)
         limit = FIRST_LIMIT * 5**number
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
     return best

@@ -42,7 +42,7 @@ typedef struct {
     const Orders *in;
     i64 blocks, cliques, listed;
     Clique clique[CLIQUES];
-    u64 list[MOST_LISTED], of[BLOCKS][WORDS], dirty[WORDS], meets[BLOCKS];
+    u64 list[MOST_LISTED], of[BLOCKS][WORDS], dirty[WORDS], moved, meets[BLOCKS];
     i64 apart[BLOCKS][BLOCKS]; /* if the first lies below the second */
     double failures[BLOCKS][BLOCKS];
     State now;
@@ -54,8 +54,9 @@ typedef struct {
     double stop;
 } Search;
 
-static i64 round_up(i64 value, i64 step) { return step == 1 ? value : (value + step - 1) / step * step; }
-static i64 round_down(i64 value, i64 step) { return step == 1 || value < 0 ? value : value / step * step; }
+/* Divisions take longer than all the rest: steps are powers of two but in rare cases. */
+static i64 round_down(i64 value, i64 step) { return step & (step - 1) ? value < 0 ? value : value / step * step : value & -step; }
+static i64 round_up(i64 value, i64 step) { return round_down(value + step - 1, step); }
 static i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
 static i64 larger(i64 a, i64 b) { return a > b ? a : b; }
 static int lowest_bit(u64 set) { return __builtin_ctzll(set); }
@@ -64,18 +65,20 @@ static u64 bit(i64 i) { return (u64)1 << i; }
 /* Changes of the state; 0 if nothing is left. */
 
 static int not_below(Search *s, i64 i, i64 value) {
-    value = round_up(value, s->in->alignment[i]);
     if (value <= s->now.lo[i]) return 1;
+    value = round_up(value, s->in->alignment[i]);
     s->now.lo[i] = value;
+    s->moved |= bit(i);
     s->changes++;
     for (int k = 0; k < WORDS; k++) s->dirty[k] |= s->of[i][k];
     return value <= s->now.hi[i];
 }
 
 static int not_above(Search *s, i64 i, i64 value) {
-    value = round_down(value, s->in->alignment[i]);
     if (value >= s->now.hi[i]) return 1;
+    value = round_down(value, s->in->alignment[i]);
     s->now.hi[i] = value;
+    s->moved |= bit(i);
     s->changes++;
     for (int k = 0; k < WORDS; k++) s->dirty[k] |= s->of[i][k];
     return value >= s->now.lo[i];
@@ -98,31 +101,26 @@ static int put_below(Search *s, i64 i, i64 j) {
     return 1;
 }
 
-/* What offsets say of the order of i and j and it of them. 0: impossible, 1: nothing new, 2: something new. */
+/* What the offsets of i and j say of their order and, if i lies below j, that of them; 0: impossible. */
 static int look_at_pair(Search *s, i64 i, i64 j) {
-    State *now = &s->now;
-    i64 apart = s->apart[i][j], lo = now->lo[j], hi = now->hi[i];
-    if (now->above[i] & bit(j)) {
-        if (!not_below(s, j, now->lo[i] + apart) || !not_above(s, i, now->hi[j] - apart)) return 0;
-        return lo != now->lo[j] || hi != now->hi[i] ? 2 : 1;
-    }
-    if (now->below[i] & bit(j) || now->lo[i] + apart <= now->hi[j]) return 1;
-    return put_below(s, j, i) ? 2 : 0;
+    const State *now = &s->now;
+    i64 apart = s->apart[i][j];
+    if (now->above[i] & bit(j)) return not_below(s, j, now->lo[i] + apart) && not_above(s, i, now->hi[j] - apart);
+    return now->below[i] & bit(j) || now->lo[i] + apart <= now->hi[j] || put_below(s, j, i);
 }
 
+/* All pairs of which a block has moved. */
 static int look_at_pairs(Search *s) {
-    for (int again = 1; again; s->work++) {
-        again = 0;
-        for (i64 i = 0; i < s->blocks; i++)
-            for (u64 left = s->meets[i]; left; left &= left - 1) {
-                int found = look_at_pair(s, i, lowest_bit(left));
-                if (!found) {
-                    s->failures[i][lowest_bit(left)] += 1;
-                    s->failures[lowest_bit(left)][i] += 1;
-                    return 0;
-                }
-                again |= found == 2;
-            }
+    for (; s->moved; s->work++) {
+        i64 i = lowest_bit(s->moved);
+        s->moved &= s->moved - 1;
+        for (u64 left = s->meets[i]; left; left &= left - 1) {
+            i64 j = lowest_bit(left);
+            if (look_at_pair(s, i, j) && look_at_pair(s, j, i)) continue;
+            s->failures[i][j] += 1;
+            s->failures[j][i] += 1;
+            return 0;
+        }
     }
     return 1;
 }
@@ -285,7 +283,6 @@ static int propagate(Search *s) {
         }
         possible = possible && look_at_pairs(s);
     }
-    memset(s->dirty, 0, sizeof s->dirty);
     return possible;
 }
 
@@ -348,6 +345,8 @@ static int run(Search *s) {
             s->failures[one][other] += 1;
             s->failures[other][one] += 1;
         }
+        memset(s->dirty, 0, sizeof s->dirty); /* of what failed */
+        s->moved = 0;
         possible = put_below(s, one, other) && propagate(s);
     }
 }
@@ -445,6 +444,7 @@ static int start(Search *s) {
     for (i64 i = 0; i < s->blocks; i++) {
         s->now.hi[i] = round_down(in->high[i], in->alignment[i]);
         if (s->now.hi[i] < 0) return EXHAUSTED;
+        s->moved |= bit(i);
         for (i64 j = 0; j < s->blocks; j++)
             if (i != j) measure_pair(s, i, j);
     }

@@ -126,3 +126,23 @@ def test_the_h747_reads_a_part_of_many_constants_where_nothing_waits(tmp_path: P
     assert outcome.image.static_bytes < 2048
     assert outcome.image.flash_bytes > size + 160 * 64
     check_fits(outcome.image, boards.board("h747"))
+
+
+@pytest.mark.parametrize(("sizes", "place"), [((40, 24), 0x20), ((1024, 640), 0x08)])
+def test_the_l4r5_reads_constants_from_ram_where_there_is_room(
+    sizes: tuple[int, ...], place: int, tmp_path: Path
+) -> None:
+    x = saved_mlp(sizes, tmp_path / "mlp.onnx")
+    np.save(tmp_path / "x.npy", x)
+    request = Request(
+        board="nucleo_l4r5", model=str(tmp_path / "mlp.onnx"), format="fixed8", inputs=tmp_path / "x.npy",
+        calibrate=tmp_path / "x.npy", results=tmp_path,
+    )  # fmt: skip
+    outcome = run(request, load_boards(), tmp_path / "cache", lambda line: None, lambda done, total: None)
+    assert make_record(outcome)["bit_exact"]
+    with outcome.image.elf.open("rb") as stream:
+        rodata = ELFFile(stream).get_section_by_name(".rodata")
+        address, size = rodata["sh_addr"], rodata["sh_size"]
+    assert address >> 24 == place
+    assert size > sizes[0] * sizes[1]
+    assert place != 0x20 or address + size == 0x20000000 + 655360  # above the stack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ from tinyhil import memplan
 from tinyhil.memplan import Alias, Budget, Buffer, Problem, Region, cp_sat, orders, portfolio
 from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import EXHAUSTED, FOUND, STOPPED, Block, Result, accepted_groups, make_blocks
+from tinyhil.memplan.cliques import heaviest_beside_gaps
 from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact_search import STRATEGIES, minimise, run_strategy
-from tinyhil.memplan.orders import EFFORTS, Effort, search_orders
+from tinyhil.memplan.orders import EFFORTS, Effort, in_the_way, search_orders
+from tinyhil.memplan.problem import first_shared_instant
 
 INSTANCES = Path(__file__).parent / "instances"
 MOST_OVER = 50  # nodes: what is looked at between two looks at the limit
@@ -126,11 +128,43 @@ def test_more_work_never_fills_regions_worse(seed: int) -> None:
     assert peaks == sorted(peaks, reverse=True)
 
 
-@pytest.mark.parametrize("seed", [4, 25, 26])
-def test_many_buffers_with_gaps_are_proven(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """39, 54 and 51 buffers: parts of a plan are searched anew while the rest keeps its order."""
+@pytest.mark.parametrize(("kind", "seed"), [("gapped", 26), ("gapped", 102), ("both", 72), ("both", 86), ("both", 99)])
+def test_many_buffers_with_gaps_are_proven(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """42 to 51 buffers: parts of a plan are searched anew while the rest keeps its order, of several plans."""
     monkeypatch.setattr(cp_sat, "is_installed", lambda: False)
-    assert memplan.plan(instance(seed, "gapped", (30, 54)), budget=Budget(600_000)).proven
+    assert memplan.plan(instance(seed, kind, (30, 54)), budget=Budget(400_000)).proven
+
+
+@SLOW_OK
+@given(found=buffers(9, (1,)))
+def test_what_meets_without_an_instant_is_a_bound(found: tuple[Buffer, ...]) -> None:
+    def take(some: tuple[Buffer, ...]) -> int:
+        meeting = all(first_shared_instant(one, other) is not None for one, other in combinations(some, 2))
+        return sum(buffer.size_bytes for buffer in some) if meeting else 0
+
+    most = max(take(some) for count in range(len(found) + 1) for some in combinations(found, count))
+    problem = Problem(found)
+    bound = memplan.lower_bound(problem)
+    assert bound.bytes == most
+    if bound.how == "set":
+        assert heaviest_beside_gaps(found, most) == ()
+        assert take(heaviest_beside_gaps(found, most - 1)) == most
+    memplan.check(problem, memplan.plan(problem))
+
+
+@pytest.mark.parametrize("kind", ["plain", "aligned", "gapped", "both"])
+def test_no_plan_is_lower_while_all_that_is_in_the_way_keeps_its_order(kind: str) -> None:
+    blocks = make_blocks(instance(3, kind))
+    plan = memplan.plan(instance(3, kind), "greedy-by-size")
+    offsets = [plan.offsets[block.names[0]] for block in blocks]
+    for height in (plan.peak_bytes - 1, plan.peak_bytes - 9):
+        kept = in_the_way(blocks, offsets, height)
+        assert 0 < len(kept) < len(blocks)
+        previous = [offset if index in kept else -1 for index, offset in enumerate(offsets)]
+        found = search_orders(blocks, height, EFFORTS[1], Account(Budget(10**9)), previous)
+        assert found is not None
+        assert found.state == EXHAUSTED
+    assert in_the_way(blocks, offsets, plan.peak_bytes) == list(range(len(blocks)))
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("both", 1), ("both", 14), ("aligned", 3)])

@@ -71,7 +71,8 @@ class Tensor:
     `blocks`: how a constant is stored, where that is not the order of its kernel; `stored`: as other numbers.
     `zeros`: share of the values that bytes round to 0, in calibration. `innermost`: of a run-time tensor of planes that
     lies with channels innermost on its chip (codegen/layout.py), how many channels; 0: it lies in planes. What the
-    reference computes has planes in either case.
+    reference computes has planes in either case. `row_count`: of scratch, the elements with which its operation makes
+    one row; 0: all.
     """
 
     name: str
@@ -82,6 +83,12 @@ class Tensor:
     stored: Stored | None = None
     zeros: float = 0.0
     innermost: int = 0
+    row_count: int = 0
+
+    @property
+    def for_a_row(self) -> Tensor:
+        """The same as scratch of an operation that makes one row at a time."""
+        return replace(self, count=self.row_count or self.count)
 
     @property
     def size_bytes(self) -> int:

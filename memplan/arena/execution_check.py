@@ -2,7 +2,8 @@
 
 An oracle of its own: it takes nothing from live ranges, aliases or gaps, which the plan was made of. Bodies of loops
 run twice, so what a step leaves for the next one is looked at, too; loops over rows run as often as they do, and their
-operations touch the rows of the step alone.
+operations touch the rows of the step alone. Of windows over their own operand the order of reads and writes is looked
+at, too (write_order.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tinyhil.memplan import Plan
 from tinyhil.memplan.arena.views import PLACES, is_done_by_plan
+from tinyhil.memplan.arena.write_order import overwritten_too_early, windows_of
 from tinyhil.ops import rows
 from tinyhil.ops.movement import indices
 from tinyhil.program import Loop, Op, Program, Role
@@ -82,6 +84,7 @@ class _Arena:
 
     def _operation(self, op: Op, sequences: Mapping[str, str]) -> Iterator[str]:
         whole: Elements = slice(None)
+        begin = end = 0
         if op.kernel in rows.ROWED:
             spans = self._program.constants[sequences[op.inputs[0]]].reshape(-1, 2)
             begin, end = map(int, spans[self._step])
@@ -94,6 +97,7 @@ class _Arena:
             keeps = name == op.output and op.kernel not in PLACES and op.kernel not in rows.ROWED
             if self._program.tensors[name].role == Role.ARENA and not keeps:
                 yield from self.read(f"'{op.name}'", name, elements)
+        yield from self._over_operand(op, begin, end)
         if not is_done_by_plan(self._program, self._plan, op):
             if op.scratch:
                 self._written(op.scratch)[:] = self._writes
@@ -103,6 +107,23 @@ class _Arena:
         if made is None or op.output not in op.inputs or op.kernel not in (*PLACES, *rows.ROWED):
             made = self._made[op.output] = np.full_like(now, NOBODY)
         made[written] = now[written]
+
+    def _over_operand(self, op: Op, begin: int, end: int) -> Iterator[str]:
+        windows = windows_of(self._program, op, begin, end)
+        if windows is None or self._program.tensors[windows.operand].role != Role.ARENA:
+            return
+        read_at, written_at = self._addresses(windows.operand), self._addresses(op.output)
+        if self._plan.regions[windows.operand] != self._plan.regions[op.output] or not windows.written.size:
+            return
+        if read_at[0] <= written_at[-1] and written_at[0] <= read_at[-1]:
+            for element in overwritten_too_early(windows, written_at, read_at):
+                yield f"'{op.name}' writes over '{windows.operand}' before its element {element} was read"
+                return
+
+    def _addresses(self, name: str) -> np.ndarray:
+        """The first byte of each element of a tensor."""
+        tensor = self._program.tensors[name]
+        return self._plan.offsets[name] + tensor.format.storage_bytes * np.arange(tensor.count)
 
     def _written(self, name: str) -> Bytes:
         self._writes += 1

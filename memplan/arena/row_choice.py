@@ -9,6 +9,7 @@ what costs as little as that maximum allows.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ from tinyhil.memplan.arena.row_costs import (
     products_per_group,
     products_per_row,
 )
+from tinyhil.memplan.arena.row_overlap import Gain, least_together, overlaps_of
 from tinyhil.memplan.arena.row_schedule import Links, demand_order, dies_row_by_row, overwritten, rings_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts, stages_of
 from tinyhil.memplan.arena.row_wise import row_wise
@@ -45,9 +47,10 @@ Span = tuple[int, int]  # items [first, end) of a program's body
 
 @dataclass(frozen=True, slots=True)
 class ByRows:
-    """A loop over rows, carried out in so many strips of columns."""
+    """A loop over rows, carried out in so many strips of columns. `over`: results made over rows that die."""
 
     strips: int = 1
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def cut_into(program: Program, cuts: Cuts, chosen: Sequence[Chosen]) -> Program:
         if isinstance(way, InGroups):
             program = in_groups(program, part, way.count)
         else:
-            program = row_wise(program, part, way.strips) or program
+            program = row_wise(program, part, way.strips, way.over) or program
     return program
 
 
@@ -188,6 +191,13 @@ class Cuts:
             best.append(min(options, key=lambda cut: (cut.products, len(cut.chosen)), default=None))
         return best[-1] or Cut(self.least_bytes(), 0, ())
 
+    def floor_of(self, cut: Cut) -> int:
+        """What the parts of a cut need at least, if these are the parts `alone`."""
+        inside = {item for first, end, _ in cut.chosen for item in range(first, end)}
+        single = [self.parts[item, item + 1][0].needs for item in range(len(self._items)) if item not in inside]
+        others = (part.needs for first, end, way in cut.chosen for part in self.parts[first, end] if part.way == way)
+        return max((*single, *others), default=0)
+
     def cheap_bytes(self, most_products: int) -> int:
         """The least limit within which the parts cost at most so many products."""
         least = self.least_bytes()
@@ -258,17 +268,17 @@ class Cuts:
         around = sum(map(self._size, self._around(first, end)))
         lines = {name: self._line(part, links, name) for name in inner}
         overheads = [stage.out.height * products_per_row(self.program, stage.op) for stage in part]
-        whole = strips_of(part, (), 1)
-        needs = self._needs(part, links, lines, whole) - self._overwritten_outside(part, links, end)
-        found = [Part(around + needs, sum(overheads))]
+        needs, over = self._needs(part, links, lines, strips_of(part, (), 1))
+        needs -= self._overwritten_outside(part, links, end)
+        found = [Part(around + needs, sum(overheads), ByRows(over=over))]
         outside = [name for name in links.makers if name not in inner]
         for count in self._counts:
             if count > part[-1].whole.width:
                 break
             strips = strips_of(part, outside, count)
             again = sum(map(self._products_again, part, repeat(strips)))
-            needs = self._needs(part, links, lines, strips)
-            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count)))
+            needs, over = self._needs(part, links, lines, strips)
+            found.append(Part(around + needs, count * sum(overheads) + again, ByRows(count, over)))
         return found
 
     def _in_groups(self, first: int, end: int) -> Iterator[Part]:
@@ -284,23 +294,30 @@ class Cuts:
         for share in dict.fromkeys(tuple(shares(channels, groups)) for groups in GROUPS):
             if len(share) < 2:
                 continue
-            most, (begin, each) = 0, (share[-1][0], share[0][1])
-            for at, stage in enumerate(part):
-                before = self._size(part[at - 1].target) if at else 0
-                after = self._size(stage.target) if at + 1 < len(part) else 0
-                beside = (max(before, after) if stage.overwrites else before + after) // channels * each
-                lagging = lag_of(self.program, stage.op) if at else None
-                if lagging is not None:  # over what the stage before has made of this group
-                    beside -= max(0, self._size(stage.target) // channels * each - lagging[1])
-                made = self._size(result) // channels * (begin if at + 1 < len(part) else channels)
-                if dies and at == 0:
-                    beside += self._size(source)
-                elif dies:  # all groups but the last one leave it to others
-                    made = max(made, self._size(source) + made - self._size(result) // channels * each)
-                most = max(most, beside + made + self._size_of_scratch(stage.op))
+            leaves = self._size(source) if dies else 0  # to all groups but the last one
+            most = max(self._of_group(part, begin, stop, leaves) for begin, stop in share)
             yield Part(around + most, (len(share) - 1) * each_call, InGroups(len(share)))
 
-    def _size_of_scratch(self, op: Op) -> int:
+    def _of_group(self, part: Sequence[Stage], begin: int, end: int, source: int) -> int:
+        """Bytes at once while the stages make the channels [begin, end): of the `source`, which dies with the last
+        ones, of what is between two stages and of the result up to there."""
+        channels, each, most = part[0].out.channels, end - begin, 0
+        made = [self._size(stage.target) // channels for stage in part]  # of a channel
+        for at, stage in enumerate(part):
+            is_last = at + 1 == len(part)
+            before, after = made[at - 1] * each if at else 0, 0 if is_last else made[at] * each
+            beside = max(before, after) if stage.overwrites else before + after
+            lagging = lag_of(self.program, stage.op) if at else None
+            if lagging is not None:  # over what the stage before has made of this group
+                beside -= max(0, made[at] * each - lagging[1])
+            there = made[-1] * (end if is_last else begin)
+            there += source if at == 0 or end < channels else 0
+            most = max(most, beside + there + self._size_of_scratch(stage.op))
+        return most
+
+    def _size_of_scratch(self, op: Op, *, by_rows: bool = False) -> int:
+        if by_rows and op.scratch:
+            return self.program.tensors[op.scratch].for_a_row.size_bytes
         return self._size(op.scratch) if op.scratch else 0
 
     def _products_again(self, stage: Stage, strips: Sequence[Mapping[str, Columns]]) -> int:
@@ -315,24 +332,36 @@ class Cuts:
         links: Links,
         lines: Mapping[str, _Line],
         strips: Sequence[Mapping[str, Columns]],
-    ) -> int:
-        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most."""
-        scratch = [self._size_of_scratch(stage.op) for stage in part]
-        most = 0
+    ) -> tuple[int, tuple[str, ...]]:
+        """Bytes of the line buffers and of what lies beside them for an instant, in the strip that needs the most;
+        which results are made over rows that die."""
+        overlaps = overlaps_of(part, links, lambda name: lines[name].rows, lines)
+        gains: dict[str, list[Gain]] = {one.results[0]: [] for one in overlaps}
+        lasting, beside = list[int](), list[list[int]]()
         for columns in strips:
-            needs, beside = 0, list(scratch)
-            for name, line in lines.items():
-                begin, end = columns[name]
-                if line.under is not None and columns[line.under] == (begin, end):
-                    continue  # the result of its reader takes its place
-                size = line.column_bytes * (end - begin) * line.rows
-                if line.lasts:
-                    needs += size
+            lasting.append(0)
+            beside.append([self._size_of_scratch(stage.op, by_rows=True) for stage in part])
+            sizes = self._sizes(lines, columns)
+            for name, size in sizes.items():
+                if lines[name].lasts:
+                    lasting[-1] += size
                 else:
-                    for at in range(links.makers[name][0], links.readers[name][0] + 1):
-                        beside[at] += size
-            most = max(most, needs + max(beside))
-        return most
+                    for at in links.span(name):
+                        beside[-1][at] += size
+            for one in overlaps:
+                slots = lines[one.line].rows * self.program.tensors[one.line].format.storage_bytes
+                less = Counter({at: sizes.get(name, 0) for name in one.results for at in links.span(name)})
+                gains[one.results[0]].append((slots * one.lag(self.program, part, columns), less))
+        return least_together(lasting, beside, gains)
+
+    def _sizes(self, lines: Mapping[str, _Line], columns: Mapping[str, Columns]) -> dict[str, int]:
+        """Bytes of the line buffers of a strip, without those whose place the result of their reader takes."""
+        widths = {name: columns[name][1] - columns[name][0] for name in lines}
+        return {
+            name: line.column_bytes * widths[name] * line.rows
+            for name, line in lines.items()
+            if line.under is None or columns[line.under] != columns[name]
+        }
 
     def _overwritten_outside(self, part: Sequence[Stage], links: Links, end: int) -> int:
         """Bytes of whole results whose rows take the place of those of a whole operand that dies here."""

@@ -141,6 +141,10 @@ class Links:
                 links.readers.setdefault(one.name, []).append(at)
         return links
 
+    def span(self, name: str) -> range:
+        """The stages from the one that makes a tensor to the first one that reads it."""
+        return range(self.makers[name][0], self.readers[name][0] + 1)
+
 
 def _in_place(part: Sequence[Rows], links: Links, rings: dict[str, int]) -> None:
     """An operation in place needs the buffer of its result: what it may overwrite becomes as long."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.memplan.arena.lag import goes_by_channel
 from tinyhil.memplan.arena.steps import readers_of, steps_of, writers_of
 from tinyhil.memplan.arena.tensors import overwritable
 from tinyhil.memplan.arena.views import PLACES, is_contiguous, view_of
@@ -70,6 +71,14 @@ class Reads:
         last = (end - 1) * w.stride_x - w.pad_x + (w.kernel_x - 1) * w.dilation_x
         return max(begin * w.stride_x - w.pad_x, 0), min(last + 1, self.planes.width)
 
+    def window_of(self, begin: int, end: int, width: int) -> Window | None:
+        """The window for the columns [begin, end) of a result that is `width` wide, over those that they need."""
+        w, (first, last) = self.window, self.columns(begin, end)
+        if w is None or (begin, end) == (0, width):
+            return w
+        left = w.pad_x - begin * w.stride_x + first
+        return replace(w, width=last - first, out_width=end - begin, pad_x=left)
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:
@@ -90,7 +99,7 @@ class Stage:
 
     `may_join`: whether it only puts a part in its place, and what makes the part could do so. `places`: where the rows
     of an operand lie that is no planes, and made before. `overwrites`: operands whose rows its own may take the place
-    of.
+    of. `by_channel`: whether it is a window whose rows may take the place of those that they are the last to need.
     """
 
     item: Op
@@ -104,6 +113,7 @@ class Stage:
     may_join: bool = False
     places: Mapping[str, int] | None = None
     overwrites: tuple[str, ...] = ()
+    by_channel: bool = False
 
     @property
     def has_window(self) -> bool:
@@ -191,7 +201,9 @@ def _stage(program: Program, op: Op, planes: Mapping[str, Planes], uses: _Uses) 
     elsewhere = [name for name in op.inputs if name in {one.name for one in reads}]
     if len(elsewhere) != len(reads):  # one tensor as both operands
         return None
-    return Stage(op, op, tuple(reads), out, op.output, out, overwrites=tuple(overwritable(program, op)))
+    over = tuple(overwritable(program, op))
+    by_channel = goes_by_channel(program, op)
+    return Stage(op, op, tuple(reads), out, op.output, out, overwrites=over, by_channel=by_channel)
 
 
 def _moved(program: Program, op: Op, known: Mapping[str, Planes], uses: _Uses) -> Stage | None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinyhil.formats.fixed import Fixed
-from tinyhil.memplan.arena.row_schedule import Schedule, schedule_of
+from tinyhil.memplan.arena.row_overlap import Overlap, overlaps_of
+from tinyhil.memplan.arena.row_schedule import Links, Schedule, overwritten, schedule_of
 from tinyhil.memplan.arena.row_stages import Stage, joined_parts
 from tinyhil.memplan.arena.strips import Columns, strips_of
 from tinyhil.names import free_name
@@ -26,12 +27,14 @@ from tinyhil.program import Loop, Op, Program, Role, Tensor, reads_of
 
 BYTES, HALVES = Fixed(8, 0), Fixed(16, 0)
 Layout = tuple[int, int, int]
-OPERANDS = ((rows.LINES[:3], rows.FIRST), (rows.JOINED, rows.JOINED_FIRST))
+OPERANDS = ((rows.LINES[:3], rows.OPERAND), (rows.JOINED, rows.SECOND))
 
 
-def row_wise(program: Program, part: Sequence[Stage], strips: int = 1) -> Program | None:
+def row_wise(
+    program: Program, part: Sequence[Stage], strips: int = 1, over: Collection[str] | None = None
+) -> Program | None:
     """The program with these stages, which follow each other in its body, as a loop over rows; as one for each of so
-    many strips.
+    many strips. Results `over` are made over rows that die, all that can be by default.
 
     None if no buffer would shrink, or if not all of them lead to the last one's result.
     """
@@ -44,7 +47,12 @@ def row_wise(program: Program, part: Sequence[Stage], strips: int = 1) -> Progra
     keeps_all = strips == 1 and all(schedule.rings[name] >= height for name, height in heights.items())
     if len(stages) < 2 or keeps_all or strips > stages[-1].whole.width:
         return None
-    return _Rewriting(program, stages, schedule, whole_tensors).done(part, strips_of(stages, whole_tensors, strips))
+    inner = heights.keys() - whole_tensors - {stages[-1].target}
+    overlaps = overlaps_of(stages, Links.of(stages), schedule.rings.__getitem__, inner)
+    overlaps = [one for one in overlaps if schedule.local.issuperset(one.results)]
+    chosen = [one for one in overlaps if over is None or one.results[0] in over]
+    rewriting = _Rewriting(program, stages, schedule, whole_tensors, chosen)
+    return rewriting.done(part, strips_of(stages, whole_tensors, strips))
 
 
 def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
@@ -57,12 +65,13 @@ def _read_elsewhere(program: Program, part: Sequence[Stage]) -> set[str]:
 @dataclass(frozen=True, slots=True)
 class _Strip:
     """`made`: the columns of each result. `names`: what is of this strip alone is called otherwise. `starts`: the first
-    column that a buffer holds."""
+    column that a buffer holds. `moves`: of results over the rows of line buffers."""
 
     made: Mapping[str, Columns]
     names: dict[str, str]
     starts: dict[str, int]
     layouts: dict[str, Layout]
+    moves: dict[str, rows.Moves]
 
     def named(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(self.names.get(name, name) for name in names)
@@ -72,8 +81,14 @@ class _Rewriting:
     """The tensors, constants and operations of the new program."""
 
     def __init__(
-        self, program: Program, stages: Sequence[Stage], schedule: Schedule, whole_tensors: Collection[str]
+        self,
+        program: Program,
+        stages: Sequence[Stage],
+        schedule: Schedule,
+        whole_tensors: Collection[str],
+        overlaps: Sequence[Overlap],
     ) -> None:
+        self._overlaps = overlaps
         self._program, self._stages, self._schedule = program, stages, schedule
         self._whole = {*whole_tensors, stages[-1].target}
         self._tensors: dict[str, Tensor] = dict(program.tensors)
@@ -99,31 +114,59 @@ class _Rewriting:
 
     def _strip(self, columns: Mapping[str, Columns], number: int) -> tuple[_Strip, list[Op]]:
         """Its buffers; line buffers that keep rows from step to step must be there before the first one."""
-        strip, fills = _Strip(columns, {}, {}, {}), list[Op]()
+        strip, fills = _Strip(columns, {}, {}, {}, {}), list[Op]()
         for stage in self._stages:
             for one in stage.reads:
                 strip.layouts.setdefault(one.name, one.planes.layout(one.planes.height))
-            if number > 1 and stage.op.scratch:
-                strip.names[stage.op.scratch] = self._again(stage.op.scratch, number)
+            scratch = stage.op.scratch
+            if scratch and number > 1:
+                strip.names[scratch] = self._again(scratch, number)
+            elif scratch:
+                self._tensors[scratch] = self._tensors[scratch].for_a_row
         makers = {stage.target: stage for stage in reversed(self._stages)}
+        lags = self._lags(columns)
         for name in dict.fromkeys(stage.target for stage in self._stages):
             begin, end = (0, makers[name].whole.width) if name in self._whole else columns[name]
-            planes = replace(makers[name].whole, width=end - begin)
-            strip.starts[name], strip.layouts[name] = begin, planes.layout(self._schedule.rings[name])
+            planes, lag = replace(makers[name].whole, width=end - begin), lags.get(name, 0)
+            plane, row, ring = planes.layout(self._schedule.rings[name])
+            strip.starts[name], strip.layouts[name] = begin - lag, (plane, row + lag, ring)
             if number > 1 and name in self._whole:
                 continue
             own = strip.names[name] = name if number == 1 else self._again(name, number)
-            elements = planes.row_elements * min(self._schedule.rings[name], planes.height)
+            elements = planes.row_elements * planes.height if ring == planes.height else (row + lag) * ring
             self._tensors[own] = replace(self._tensors[own], count=elements)
             if name not in self._whole | self._schedule.local:
                 params = {"count": elements, "value": 0}
                 fills.append(Op(FILL.name, f"{makers[name].op.name}.rows", (), own, params))
+        for overlap in self._overlaps:
+            self._overlap(overlap, strip)
         return strip, fills
+
+    def _lags(self, columns: Mapping[str, Columns]) -> dict[str, int]:
+        """Of line buffers over whose rows results are made, and of what their makers overwrite, the elements that each
+        slot has in front of its row."""
+        links, found = Links.of(self._stages), dict[str, int]()
+        for one in self._overlaps:
+            name: str | None = one.line
+            while name is not None and name not in self._whole:
+                found[name] = one.lag(self._program, self._stages, columns)
+                name = overwritten(self._stages[links.makers[name][0]], links)
+        return found
+
+    def _overlap(self, one: Overlap, strip: _Strip) -> None:
+        """Results as a row that moves through the slots of a line buffer, whose size they have."""
+        _, row, ring = strip.layouts[one.line]
+        count = self._tensors[strip.named([one.line])[0]].count
+        for name in one.results:
+            own = strip.named([name])[0]
+            strip.layouts[name] = (strip.layouts[name][0], row, 1)
+            strip.moves[name] = rows.Moves(ring, one.pace, one.phase, row)
+            self._tensors[own] = replace(self._tensors[own], count=count)
 
     def _again(self, name: str, number: int) -> str:
         """The same tensor for another strip."""
         own = free_name(f"{name}.strip{number}", self._tensors)
-        self._tensors[own] = replace(self._program.tensors[name], name=own)
+        self._tensors[own] = replace(self._program.tensors[name].for_a_row, name=own)
         return own
 
     def _rowed(self, at: int, stage: Stage, strip: _Strip) -> Op:
@@ -133,17 +176,17 @@ class _Rewriting:
             params |= {"channels": stage.out.channels, "width": columns[1] - columns[0]}
         out = strip.layouts[stage.target]
         params |= dict(zip(rows.LINES[3:], out, strict=True))
-        for (fields, first), one in zip(OPERANDS, stage.reads, strict=False):
+        for (fields, side), one in zip(OPERANDS, stage.reads, strict=False):
             params |= dict(zip(fields, strip.layouts[one.name], strict=True))
-            begin, end = one.columns(*columns)
-            if one.window is not None and columns != (0, stage.out.width):
-                left = one.window.pad_x - columns[0] * one.window.stride_x + begin
-                params |= {"width": end - begin, "out_width": columns[1] - columns[0], "pad_x": left}
-            params[first] = begin - strip.starts.get(one.name, 0)
+            window = one.window_of(*columns, stage.out.width)
+            params |= {} if window is None else window.params()
+            params[f"{side}_first"] = one.columns(*columns)[0] - strip.starts.get(one.name, 0)
+            params |= strip.moves[one.name].params(side) if one.name in strip.moves else {}
         params |= stage.places or {}
         if not stage.reads:
             params[rows.FIRST] = columns[0] * params[rows.STEP[0]]
         params["out_first"] = stage.channel * out[0] + columns[0] - strip.starts[stage.target]
+        params |= strip.moves[stage.target].params(rows.RESULT) if stage.target in strip.moves else {}
         inputs = (self._slice(at, stage), *strip.named(op.inputs), *strip.named([stage.target]))
         scratch = strip.names.get(op.scratch, op.scratch) if op.scratch else op.scratch
         output = strip.named([stage.target])[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from tinyhil.memplan import DEFAULT, Budget
 from tinyhil.memplan.arena.execution_check import checked_plan
@@ -47,8 +48,8 @@ def front(
     program: Program, without: Collection[str] = (), planner: str = DEFAULT, budget: Budget | None = None
 ) -> list[Scheduled]:
     """From the largest arena to the smallest, each slower than the one before."""
-    all_trials = (_Trials(other, program, without, planner, budget) for other in _programs(program, without))
-    found = [one for trials in all_trials for one in trials.front()]
+    all_trials = (_Trials(program, other, without, planner, budget) for other in _programs(program, without))
+    found = [trials.planned(cut) for trials in all_trials for cut in trials.weighed]
     found.sort(key=lambda one: (one.more_time, one.peak_bytes))
     best: list[Scheduled] = []
     for one in found:
@@ -64,16 +65,14 @@ def cheapest_within(
     planner: str = DEFAULT,
     budget: Budget | None = None,
 ) -> Scheduled:
-    """The schedule of the least modelled time whose arena takes at most so many bytes; if there is none, the smallest
-    arena that was found."""
+    """The schedule of the least modelled time whose arena takes at most so many bytes, of those that `front` weighs and
+    of those between; if there is none, the smallest arena that was found."""
     best: Scheduled | None = None
     for other in _programs(program, without):
-        trials = _Trials(other, program, without, planner, budget)
-        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.layers.more_time):
+        trials = _Trials(program, other, without, planner, budget)
+        if best is not None and best.rank(limit_bytes) <= (limit_bytes, trials.more_time(trials.weighed[0])):
             break
-        found = trials.within(limit_bytes)
-        if best is None or found.rank(limit_bytes) < best.rank(limit_bytes):
-            best = found
+        best = trials.within(limit_bytes, best)
     assert best is not None
     return best
 
@@ -93,45 +92,68 @@ def _programs(program: Program, without: Collection[str]) -> Iterator[Program]:
 
 
 class _Trials:
-    """Cuts of a program as they are planned; `lowered` computes nothing twice."""
+    """Cuts of a `program` as they are planned; `lowered` computes nothing twice."""
 
     def __init__(
-        self, program: Program, lowered: Program, without: Collection[str], planner: str, budget: Budget | None
+        self, lowered: Program, program: Program, without: Collection[str], planner: str, budget: Budget | None
     ) -> None:
         self._program, self._lowered, self._planner, self._budget = program, lowered, planner, budget
         self._wanted = ALL_NAMES - frozenset(without)
-        self.cuts = Cuts(program, again=True, whole=ROWS.name not in self._wanted)
-        self.layers = self.planned(Cut(NO_LIMIT, 0, ()))
+        whole = ROWS.name not in self._wanted
+        self._cuts = Cuts(program, again=True, whole=whole)
+        self._floors = Cuts(program, again=True, whole=whole, alone=True)
+        self._known: dict[Cut, Scheduled] = {}
+
+    def more_time(self, cut: Cut) -> float:
+        """Of the time that `lowered` takes, as modelled."""
+        return (products_of(self._program) + cut.products) / products_of(self._lowered) - 1
 
     def planned(self, cut: Cut) -> Scheduled:
-        made = checked(cut_into(self._program, self.cuts, cut.chosen), ROWS.name)
-        placed = smallest(made, self._wanted, self._planner, self._budget)
-        checked_plan(placed.program, placed.plan)
-        products, more = products_of(self._lowered), products_again(placed.program, self._lowered)
-        return Scheduled(placed, more, (products_of(self._program) + cut.products) / products - 1)
+        """The plan of a cut, made once."""
+        if cut not in self._known:
+            made = checked(cut_into(self._program, self._cuts, cut.chosen), ROWS.name)
+            placed = smallest(made, self._wanted, self._planner, self._budget)
+            checked_plan(placed.program, placed.plan)
+            more = products_again(placed.program, self._lowered)
+            self._known[cut] = Scheduled(placed, more, self.more_time(cut))
+        return self._known[cut]
 
-    def front(self) -> list[Scheduled]:
-        """Layer by layer, then with lower and lower limits."""
-        found, limit = [self.layers], self.layers.peak_bytes
-        while True:
-            cut = self.cuts.cheapest(limit)
-            if cut.needs > limit:
+    @cached_property
+    def weighed(self) -> list[Cut]:
+        """Layer by layer, then with lower and lower limits: each slower than the one before."""
+        found = [Cut(NO_LIMIT, 0, ())]
+        limit = self.planned(found[0]).peak_bytes
+        least = self._cuts.least_bytes()
+        while limit > least:
+            found.append(self._cuts.cheapest(limit))
+            limit = int(found[-1].needs * (1 - STEP))
+        return [*found, self._cuts.cheapest(least)]
+
+    def within(self, limit_bytes: int, best: Scheduled | None) -> Scheduled:
+        """The least time within the limit, else the least RAM; `best` is what is known so far."""
+        for cut in self.weighed:
+            if self._is_within(best, limit_bytes, cut):
                 break
-            found.append(self.planned(cut))
-            limit = int(cut.needs * (1 - STEP))
-        return [*found, self.planned(self.cuts.cheapest(self.cuts.least_bytes()))]
+            if self._floors.floor_of(cut) <= limit_bytes:
+                best = min(filter(None, (best, self.planned(cut))), key=lambda one: one.rank(limit_bytes))
+        for cut in reversed(self.weighed):
+            if best is None or limit_bytes < best.peak_bytes > self._floors.floor_of(cut):
+                best = min(filter(None, (best, self.planned(cut))), key=lambda one: one.rank(limit_bytes))
+        assert best is not None
+        return self._between(limit_bytes, best)
 
-    def within(self, limit_bytes: int) -> Scheduled:
-        """The least time found within the limit, or the least RAM."""
-        best, limit = self.layers, limit_bytes
+    def _between(self, limit_bytes: int, best: Scheduled) -> Scheduled:
+        """A faster one between two of these cuts."""
+        limit = limit_bytes
         for _ in range(TRIES):
-            if best.peak_bytes <= limit_bytes:
+            cut = self._cuts.cheapest(limit)
+            if cut.needs > limit or self._is_within(best, limit_bytes, cut):
                 break
-            cut = self.cuts.cheapest(limit)
-            last = cut.needs > limit
-            found = self.planned(self.cuts.cheapest(self.cuts.least_bytes()) if last else cut)
-            best = min(best, found, key=lambda one: one.peak_bytes)
+            found = self.planned(cut)
+            best = min(best, found, key=lambda one: one.rank(limit_bytes))
             limit -= max(1, found.peak_bytes - limit_bytes)
-            if last:
-                break
         return best
+
+    def _is_within(self, best: Scheduled | None, limit_bytes: int, cut: Cut) -> bool:
+        """Whether `best` fits and takes no longer than a cut."""
+        return best is not None and best.rank(limit_bytes) <= (limit_bytes, self.more_time(cut))

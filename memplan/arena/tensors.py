@@ -10,7 +10,7 @@ views of a whole (memplan/arena/views.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,8 +42,13 @@ def problem_of(program: Program, *, in_place: bool = True, views: bool = True, l
 
 def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRange]) -> Iterator[Alias]:
     writers, readers = writers_of(steps), readers_of(steps)
+    moving: dict[str, str] = {}  # of results over the rows of a line buffer
     for now, step in enumerate(steps):
         op = step.op
+        line = _line_below(op, moving)
+        if line is not None:
+            moving[op.output] = line
+            yield Alias(line, op.output)
         for line in _overwritable_lines(program, op):
             if _dies_by_rows(steps, line, readers[line], writers.get(line, ()), writers[op.output], now):
                 yield Alias(line, op.output)
@@ -59,6 +64,15 @@ def _aliases(program: Program, steps: Sequence[Step], ranges: dict[str, LiveRang
             ends_here = ranges[name].end == now + 1 and made_again(steps, writers.get(name, ()), step)
             if ends_here and ranges[op.output].start == now:
                 yield Alias(op.output, name, lag) if lag else Alias(name, op.output)
+
+
+def _line_below(op: Op, moving: Mapping[str, str]) -> str | None:
+    """The line buffer through whose slots the result of `op` moves: that of its operand, if this does not move."""
+    if op.kernel not in rows.ROWED or rows.moves_of(op, rows.RESULT) is None:
+        return None
+    inner = op.inputs[1:-1]
+    base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=inner)
+    return next((moving[name] for name in inner if name in moving), rows.operand_of(base))
 
 
 def _dies_by_rows(
@@ -111,17 +125,17 @@ def _overwritable_lines(program: Program, op: Op) -> Iterator[str]:
         return None
     base = replace(op, kernel=op.kernel.removesuffix(rows.SUFFIX), inputs=op.inputs[1:-1])
     out = program.tensors[op.output]
-    lines = tuple(op.params[field] for field in rows.LINES[3:])
+    lines, moves = tuple(op.params[field] for field in rows.LINES[3:]), rows.moves_of(op, rows.RESULT)
     operands = (
-        (rows.operand_of(base), rows.LINES[:3], rows.FIRST),
-        (rows.joined_of(base), rows.JOINED, rows.JOINED_FIRST),
+        (rows.operand_of(base), rows.LINES[:3], rows.OPERAND),
+        (rows.joined_of(base), rows.JOINED, rows.SECOND),
     )
-    for name, fields, first in operands:
+    for name, fields, side in operands:
         if name is None or (base.kernel in rows.HAS_WINDOW and fields is not rows.JOINED):
             continue
         x = program.tensors[name]
         same = x.format.storage_bytes == out.format.storage_bytes and x.count == out.count
-        same = same and op.params[first] == op.params["out_first"]
+        same = same and op.params[f"{side}_first"] == op.params["out_first"] and rows.moves_of(op, side) == moves
         if same and x.role == Role.ARENA and lines == tuple(op.params[field] for field in fields):
             yield name
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,12 @@ from tinyhil.formats.format import CODED, INTEGER, Domain, Format, NamedFormat, 
 
 TITLE = "Fixed point"  # of the family, in docs/formats.md
 WIDTHS = (*range(2, 17), 32)
+Integers = TypeVar("Integers", int, np.ndarray)
+
+
+def shifted(integers: Integers, shift: int) -> Integers:
+    """Divided by 2**shift and rounded; exact for a negative shift."""
+    return (integers + (1 << (shift - 1))) >> shift if shift > 0 else integers << -shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +99,7 @@ class Fixed(Format):
         """Integers stay integers; they must keep 2**(shift - 1) of headroom, a negative shift is exact."""
         if isinstance(accumulator, Exact) or accumulator.dtype.kind == "f" or self.domain != INTEGER:
             return Format.requantize(self, accumulator, shift)
-        half = (1 << (shift - 1)) if shift > 0 else 0
-        rounded = (accumulator + half) >> shift if shift > 0 else accumulator << -shift
+        rounded = shifted(accumulator, shift)
         clipped = np.clip(rounded, self.lowest, self.highest)
         return clipped, clipped != rounded
 

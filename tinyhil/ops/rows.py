@@ -8,12 +8,13 @@ otherwise.
 
 Inputs are (rows, inputs of the kernel..., the output as it is). A second operand, of which a row of the result needs
 the same row, has a layout of its own (`JOINED`). `out_first` is where in the output rows of some of its channels begin,
-and of some of its columns; `FIRST` and `JOINED_FIRST` say the same of operands.
+and of some of its columns; `FIRST` and `JOINED_FIRST` say the same of operands. A ring of one row may move through the
+slots of another tensor's line buffer (`Moves`): each row takes the place of one that dies when it is made.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +42,7 @@ LINES = ("x_plane", "x_row", "x_ring", "out_plane", "out_row", "out_ring")
 STEP = ("x_step",)  # between the columns of an operand that is no planes
 JOINED = ("b_plane", "b_row", "b_ring")
 FIRST, JOINED_FIRST = "x_first", "b_first"
+OPERAND, SECOND, RESULT = "x", "b", "out"  # what the names of such parameters begin with
 SHAPE = ("channels", "width")
 COUNTS = ("count", "a_period", "b_period")  # of whole tensors
 ASYMMETRIC_CONV = tuple(kernel for kernel in affine.KERNELS if kernel.name.startswith(affine.CONV.name))
@@ -106,14 +108,47 @@ def joined_of(op: Op) -> str | None:
     return op.inputs[JOINED_AT[op.kernel]] if op.kernel in JOINED_AT else None
 
 
-def first_of(op: Op, index: int) -> int:
-    """Where in input `index` the rows begin that a kernel of rows reads."""
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Where a tensor lies of which one row is there at a time: row y in slot (pace * y + phase) % slots of a line
+    buffer, slots `row` elements apart."""
+
+    slots: int
+    pace: int
+    phase: int
+    row: int
+
+    def offset(self, y: int) -> int:
+        """Elements from the first slot to that of row `y`."""
+        return (self.pace * y + self.phase) % self.slots * self.row
+
+    def params(self, which: str) -> dict[str, int]:
+        """As an operation holds them of its operand, its second one or its result."""
+        return {f"{which}_slots": self.slots, f"{which}_pace": self.pace, f"{which}_phase": self.phase}
+
+
+def moves_of(op: Op, which: str) -> Moves | None:
+    """How an operand or the result of a kernel of rows moves; None if it stays."""
+    p = op.params
+    if f"{which}_slots" not in p:
+        return None
+    return Moves(p[f"{which}_slots"], p[f"{which}_pace"], p[f"{which}_phase"], p[f"{which}_row"])
+
+
+def side_of(op: Op, index: int) -> str | None:
+    """Whether input `index` of a kernel of rows is the operand that goes by rows or the second one."""
     if op.kernel not in ROWED:
-        return 0
+        return None
     base = op.kernel.removesuffix(SUFFIX)
     if index == 1 + X_AT.get(base, len(op.inputs) - 3):
-        return op.params.get(FIRST, 0)
-    return op.params.get(JOINED_FIRST, 0) if index == 1 + JOINED_AT.get(base, -1) else 0
+        return OPERAND
+    return SECOND if index == 1 + JOINED_AT.get(base, -1) else None
+
+
+def first_at(op: Op, which: str, row: int) -> int:
+    """Where in an operand or the result the rows lie that a kernel of rows begins with at `row`."""
+    moves = moves_of(op, which)
+    return op.params.get(f"{which}_first", 0) + (moves.offset(row) if moves else 0)
 
 
 def positions(rows: np.ndarray, channels: int, width: int, layout: tuple[int, int, int], step: int = 1) -> np.ndarray:
@@ -132,12 +167,12 @@ def read_by(op: Op, begin: int, end: int) -> dict[str, np.ndarray]:
     found = {}
     if base in JOINED_AT:
         lines = (p["b_plane"], p["b_row"], p["b_ring"])
-        found[inner[JOINED_AT[base]]] = p.get(JOINED_FIRST, 0) + positions(made, channels, width, lines)
+        found[inner[JOINED_AT[base]]] = first_at(op, SECOND, begin) + positions(made, channels, width, lines)
     if base in HAS_WINDOW:
         w = window.window_of(p)
         channels, width, taken = w.channels, w.width, _rows_needed(w, begin, end)
     layout, step = (p["x_plane"], p["x_row"], p["x_ring"]), p.get("x_step", 1)
-    found[inner[at]] = p.get(FIRST, 0) + positions(taken, channels, width, layout, step)
+    found[inner[at]] = first_at(op, OPERAND, begin) + positions(taken, channels, width, layout, step)
     return {name: elements.reshape(-1) for name, elements in found.items()}
 
 
@@ -155,7 +190,8 @@ def written_by(op: Op, begin: int, end: int) -> np.ndarray:
     p = op.params
     layout = (p["out_plane"], p["out_row"], p["out_ring"])
     channels, width = p.get("outputs", p["channels"]), p.get("out_width", p.get("width", 1))
-    return np.asarray(p["out_first"] + positions(np.arange(begin, end), channels, width, layout)).reshape(-1)
+    first = first_at(op, RESULT, begin)
+    return np.asarray(first + positions(np.arange(begin, end), channels, width, layout)).reshape(-1)
 
 
 def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +201,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
         return present, np.zeros((len(present), 0), bool)
     base = BASE[op.kernel.removesuffix(SUFFIX)]
     at = X_AT.get(base.name, len(inner) - 1)
-    p, first = op.params, op.params.get(FIRST, 0)
+    p, first = op.params, first_at(op, OPERAND, begin)
     layout = (p["x_plane"], p["x_row"], p["x_ring"])
     if base.name in HAS_WINDOW:
         w = window.window_of(p)
@@ -181,7 +217,7 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     if base.name in JOINED_AT:
         joined, lines = JOINED_AT[base.name], (p["b_plane"], p["b_row"], p["b_ring"])
         taken = positions(np.arange(begin, end), channels, width, lines).reshape(-1)
-        inner[joined] = inner[joined][:, p.get(JOINED_FIRST, 0) + taken]
+        inner[joined] = inner[joined][:, first_at(op, SECOND, begin) + taken]
     base_op = replace(op, kernel=base.name, inputs=op.inputs[1:-1], params={**p, **params})
     values, clipped = base.execute(base_op, inner, out)
     made = np.broadcast_to(present, (max(len(values), len(present)), present.shape[1])).copy()

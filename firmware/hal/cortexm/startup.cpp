@@ -53,9 +53,8 @@ void guard_stack() {
     "strd r3, r4, [r1], #8\n\t" \
     "b 2b\n" \
     "3:\n\t"
-#define HIL_COPY_ALL HIL_COPY("code") HIL_COPY("hot") HIL_COPY("rodata")
 #else
-#define HIL_COPY_ALL
+#define HIL_COPIES
 #endif
 
 // Before any C code: everything between the guard and the stack pointer is painted.
@@ -67,7 +66,7 @@ extern "C" __attribute__((naked, noreturn)) void reset_handler() {
                      "cmp r0, r1\n\t"
                      "itt lo\n\t"
                      "strlo r2, [r0], #4\n\t"
-                     "blo 1b\n\t" HIL_COPY_ALL "b start\n\t"
+                     "blo 1b\n\t" HIL_COPIES "b start\n\t"
                      ".ltorg" ::"i"(PAINT));
 }
 

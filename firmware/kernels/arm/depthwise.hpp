@@ -87,26 +87,41 @@ constexpr bool by_columns = true;
 
 // ---- lines
 
-// One row of a plane with what it is padded with on both sides, `count` elements; nothing of it if `row` is null
+// One row of a plane, `count` elements
 template <class X>
-inline void copy_line(X *to, const X *row, const Window &w, Size count, uint32_t pads) {
+inline void copy_line(X *to, const X *row, Size count) {
     constexpr Size step = 4 / sizeof(X);
-    const Size most = count - w.pad_x, there = w.width < most ? w.width : most;
-    for (Size n = 0; n < count; n += step) __builtin_memcpy(to + n, &pads, 4);
-    if (row == nullptr) return;
-    to += w.pad_x;
-    for (Size n = 0; n + step <= there; n += step) __builtin_memcpy(to + n, row + n, 4);
-    for (Size n = there & ~(step - 1); n < there; ++n) to[n] = row[n];
+    if (count < step) {
+        for (Size n = 0; n < count; ++n) to[n] = row[n];
+        return;
+    }
+    for (Size n = 0; n + step < count; n += step) __builtin_memcpy(to + n, row + n, 4);
+    __builtin_memcpy(to + count - step, row + count - step, 4);  // some of them again
+}
+template <class X>
+inline void fill_line(X *to, Size first, Size count, uint32_t pads) {
+    for (Size n = first; n < count; n += 4 / sizeof(X)) __builtin_memcpy(to + n, &pads, 4);
 }
 
-// What the results [y, y + rows) of one channel read
+// What the results [y, y + rows) of one channel read, with what it is padded with on both sides: at most a word of it before a line
 template <class X>
 __attribute__((noinline, noclone)) void copy_lines(X *to, const X *plane, const RowWindow &l, Size y, Size rows, uint32_t pads) {
     const Window &w = l.window;
-    const Size count = line_elements(w), lines = (rows - 1) * w.stride_y + 3;
+    const Size count = line_elements(w), before = w.pad_x, height = w.height, x_row = l.x_row, ring = l.x_ring;
+    const Size there = w.width < count - before ? w.width : count - before;
+    const Size after = (before + there) & ~Size(4 / sizeof(X) - 1);
     Size at = static_cast<Size>(origin(y, w.stride_y, w.pad_y));  // wraps where it is negative
-    for (Size n = 0; n < lines; ++n, ++at, to += count)
-        copy_line(to, at < w.height ? plane + at % l.x_ring * l.x_row : nullptr, w, count, pads);
+    Size slot = at < height ? at % ring : 0;
+    for (Size lines = (rows - 1) * w.stride_y + 3; lines > 0; --lines, ++at, to += count) {
+        if (at >= height) {
+            fill_line(to, 0, count, pads);
+            continue;
+        }
+        fill_line(to, 0, before, pads);
+        fill_line(to, after, count, pads);
+        copy_line(to + before, plane + slot * x_row, there);
+        slot = slot + 1 == ring ? 0 : slot + 1;
+    }
 }
 
 // ---- one channel
@@ -126,8 +141,10 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines,
     const int32_t before = Rounded::before(shift);
     const auto start = [&](Size pixel) { return start_of<Acc>(at_pixel(bias, pixel), 0, bias_shift) + before; };
     const Acc same = VariesByPixel<B>::value ? 0 : start(0);
-    for (Size end = y + rows; y < end; ++y, lines += w.stride_y * line) {
-        Out *at = out + y % l.out_ring * l.out_row;
+    const Size x_step = w.stride_y * line, out_step = l.out_row;
+    out += y % l.out_ring * out_step;  // no row is beyond the ring's edge
+    for (Size end = y + rows; y < end; ++y, lines += x_step, out += out_step) {
+        Out *at = out;
         const X *x = lines;
         Acc a, b;
         int32_t seen;

@@ -85,12 +85,11 @@ __attribute__((always_inline)) inline void add_all_twos(Sums<2> &s, const int16_
     uint32_t row, p, q, count = static_cast<uint32_t>(end - x);
     asm("ldr %[row], [%[w]], #4\n"
         "ldr %[p], [%[x]], #4\n"
-        "ldr %[q], [%[x]], #4\n" HIL_STEPS_OF_TWO(HIL_TWOS)
-        "ldr %[count], [%[w]], #4\n"
-        "smlad %[a], %[row], %[p], %[a]\n"
-        "smlad %[b], %[row], %[q], %[b]\n"
-        "smlad %[c], %[count], %[p], %[c]\n"
-        "smlad %[d], %[count], %[q], %[d]\n"
+        "ldr %[q], [%[x]], #4\n" HIL_STEPS_OF_TWO(HIL_TWOS) "ldr %[count], [%[w]], #4\n"
+                                                            "smlad %[a], %[row], %[p], %[a]\n"
+                                                            "smlad %[b], %[row], %[q], %[b]\n"
+                                                            "smlad %[c], %[count], %[p], %[c]\n"
+                                                            "smlad %[d], %[count], %[q], %[d]\n"
         : HIL_FOUR_SUMS, [count] "+r"(count), [row] "=&r"(row), [p] "=&r"(p), [q] "=&r"(q)
         : [end] "r"(end)
         : "cc", "memory");

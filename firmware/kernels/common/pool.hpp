@@ -4,26 +4,51 @@
 
 namespace hil {
 
-// `visit(x, down, across, y, x)` once per output pixel with the plane and the part of the window inside of it
-template <class X, class Visit>
-inline void each_window(X x, const Window &w, Visit visit) {
-    for (Size c = 0; c < w.channels; ++c, x = x + w.height * w.width) {
-        for (Size y = 0; y < w.out_height; ++y) {
-            const Span down = inside(origin(y, w.stride_y, w.pad_y), w.kernel_y, w.dilation_y, w.height);
-            for (Size column = 0; column < w.out_width; ++column) {
-                visit(x, down, inside(origin(column, w.stride_x, w.pad_x), w.kernel_x, w.dilation_x, w.width));
+// The part of a window that lies inside of its plane
+struct Part {
+    Span down, across;
+    Size width, row_step, step;  // elements of a row, from one row of the window to the next, from one column to the next
+    Size count() const { return (down.end - down.first) * (across.end - across.first); }
+    Size first() const { return static_cast<Size>(down.at) * width + static_cast<Size>(across.at); }
+};
+
+// `visit(out, plane, part)` once per output pixel. All of the window is read before anything is written: bytes that are written could be
+// the window, for all that a compiler knows, and then nothing of it would be constant.
+template <class Out, class X, class Visit>
+inline void each_window(Out *out, X x, const Window &w, Visit visit) {
+    const Size channels = w.channels, height = w.height, width = w.width, rows = w.out_height, columns = w.out_width, kernel_y = w.kernel_y,
+               kernel_x = w.kernel_x, stride_y = w.stride_y, stride_x = w.stride_x, pad_y = w.pad_y, pad_x = w.pad_x,
+               dilation_y = w.dilation_y, dilation_x = w.dilation_x;
+    for (Size c = 0; c < channels; ++c, x = x + height * width) {
+        for (Size y = 0; y < rows; ++y) {
+            const Span down = inside(origin(y, stride_y, pad_y), kernel_y, dilation_y, height);
+            for (Size column = 0; column < columns; ++column, ++out) {
+                const Span across = inside(origin(column, stride_x, pad_x), kernel_x, dilation_x, width);
+                visit(out, x, Part{down, across, width, static_cast<Size>(dilation_y * width), dilation_x});
             }
         }
     }
 }
 
+// What elements are compared as: bytes as bytes
+template <class Number, class Element>
+struct OrderedAs {
+    using type = Number;
+};
+template <>
+struct OrderedAs<int16_t, int8_t> {
+    using type = int8_t;
+};
+template <class Acc, class Element>
+using Ordered = typename OrderedAs<typename Compared<Acc>::type, Element>::type;
+
 // `use(element)` for every element of a window
 template <class X, class Use>
-inline void each_element(X plane, const Span &down, const Span &across, const Window &w, Use use) {
-    X row = plane + static_cast<Size>(down.at) * w.width;
-    for (Size k = down.first; k < down.end; ++k, row = row + w.dilation_y * w.width) {
-        Size at = static_cast<Size>(across.at);
-        for (Size n = across.first; n < across.end; ++n, at += w.dilation_x) use(row[at]);
+inline void each_element(X plane, const Part &part, Use use) {
+    X row = plane + part.first();
+    for (Size k = part.down.first; k < part.down.end; ++k, row = row + part.row_step) {
+        Size at = 0;
+        for (Size n = part.across.first; n < part.across.end; ++n, at += part.step) use(row[at]);
     }
 }
 
@@ -65,39 +90,38 @@ void max_pool(Out *out, X x, const Window &w, Shift shift) {
         return each_largest<Element>(out, x, w, [&](Out *at, Element top) { *at = requantize<Out>(static_cast<Acc>(top), shift); });
     }
 #endif
-    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        using Number = typename Compared<Acc>::type;
-        Number top = static_cast<Number>(plane[static_cast<Size>(down.at) * w.width + static_cast<Size>(across.at)]);
-        each_element(plane, down, across, w, [&](decltype(plane[0]) element) {
+    each_window(out, x, w, [=](Out *at, X plane, const Part &part) {
+        using Number = Ordered<Acc, decltype(plane[0])>;
+        Number top = static_cast<Number>(plane[part.first()]);
+        each_element(plane, part, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
             top = value > top ? value : top;
         });
-        *out++ = requantize<Out>(static_cast<Acc>(top), shift);
+        *at = requantize<Out>(static_cast<Acc>(top), shift);
     });
 }
 
 // The sum of at most 2^14 elements has 30 bits; times its reciprocal it is below 2^(bits - 1 + k), k from reciprocal.py.
 template <class Acc, class X>
-inline Acc window_sum(X plane, const Span &down, const Span &across, const Window &w) {
+inline Acc window_sum(X plane, const Part &part) {
     using Number = typename Plain<Acc>::type;
     Number sum = Number(0);
-    each_element(plane, down, across, w, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
+    each_element(plane, part, [&](decltype(plane[0]) element) { sum += static_cast<Number>(element); });
     return static_cast<Acc>(sum);
 }
 
 template <class Acc, class Out, class X, class Shift>
 void average_pool(Out *out, X x, const Window &w, int32_t factor, Shift shift) {
-    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        *out++ = requantize<Out>(window_sum<Acc>(plane, down, across, w) * factor, shift);
-    });
+    each_window(out, x, w,
+                [=](Out *at, X plane, const Part &part) { *at = requantize<Out>(window_sum<Acc>(plane, part) * factor, shift); });
 }
 
 template <class Acc, class Out, class Table, class X, class Shift>
 void average_pool_inside(Out *out, Table reciprocals, X x, const Window &w, Shift shift) {
-    each_window(x, w, [&](X plane, const Span &down, const Span &across) {
-        const Size n = (down.end - down.first) * (across.end - across.first) - 1;
+    each_window(out, x, w, [=](Out *at, X plane, const Part &part) {
+        const Size n = part.count() - 1;
         const int32_t factor = static_cast<int32_t>(reciprocals[2 * n] | (static_cast<uint32_t>(reciprocals[2 * n + 1]) << 16));
-        *out++ = requantize<Out>(window_sum<Acc>(plane, down, across, w) * factor, shift);
+        *at = requantize<Out>(window_sum<Acc>(plane, part) * factor, shift);
     });
 }
 

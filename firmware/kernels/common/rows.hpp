@@ -36,6 +36,12 @@ inline Size slot_of(Size y, Size ring) {
 #endif
 }
 
+// The slot of another tensor's line buffer in which the row to be made, or to be read, lies (Moves in tinyhil/ops/rows.py)
+template <class Rows>
+inline Size moved(Rows rows, Size pace, Size phase, Size slots) {
+    return slot_of(static_cast<Size>(pace * static_cast<Size>(rows[0]) + phase), slots);
+}
+
 // `use(row, k)` for the kernel rows inside of the plane, with the operand's row each of them meets
 template <class X, class Use>
 inline void each_kernel_row(X x, const RowWindow &l, const Span &down, Use use) {
@@ -161,7 +167,7 @@ HIL_PER_LAYER void max_pool_rows(Out *out, Rows rows, X x, Y, const RowWindow &l
     }
 #endif
     each_window_of_rows(out, rows, x, l, [&](Out *at, X plane, const Span &down, const Span &across) {
-        using Number = typename Compared<Acc>::type;
+        using Number = Ordered<Acc, decltype(plane[0])>;
         Number top = static_cast<Number>(plane[slot_of(static_cast<Size>(down.at), l.x_ring) * l.x_row + static_cast<Size>(across.at)]);
         each_element_of_lines(plane, l, down, across, [&](decltype(plane[0]) element) {
             const Number value = static_cast<Number>(element);
