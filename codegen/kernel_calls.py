@@ -65,17 +65,10 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
         loaded_operand(program.tensors[n], _operand(program, op, at, names), as_codes(op, at))
         for at, n in enumerate(op.inputs)
     ]
-<<<<<<< HEAD
     x = laid_operand(program, op)
     if x is not None:
         at = op.inputs.index(x)
-        operands[at] = _laid(program, op, x, _from(op, at, names[x], program.tensors[x].innermost))
-=======
-    conv = convolution_of(program, op)
-    if conv is not None and (program.tensors[conv.x].innermost or program.tensors[op.output].innermost):
-        at = op.inputs.index(conv.x)
-        operands[at] = _laid(program, op, conv.x, _operand(program, op, at, names))
->>>>>>> main
+        operands[at] = _laid(program, op, x, _operand(program, op, at, names))
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []

@@ -202,7 +202,8 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 def _add(program: Program, op: Op, found: _Chains) -> None:
     """What one operation says of the layouts of its tensors."""
     conv = convolution_of(program, op)
-    is_part = any(op.params.get(name) for name in (rows.FIRST, "out_first"))
+    sides = (rows.OPERAND, rows.SECOND, rows.RESULT)
+    is_part = any(op.params.get(f"{side}_first") or rows.moves_of(op, side) is not None for side in sides)
     if conv is not None and not is_part:
         found.channels[conv.x], found.channels[op.output] = conv.channels
         planes, innermost = conv.costs
@@ -232,18 +233,19 @@ def _is_mapped(program: Program, op: Op) -> bool:
 
 
 def _overlapping(program: Program, plan: Plan, item: Op | Loop) -> set[str]:
-    """The tensors of an operation or a loop that share bytes without being one in place of the other."""
+    """The tensors of an operation or a loop that share bytes, but for results that are element by element in place."""
     touched = item.tensors if isinstance(item, Op) else tuple(n for op in walk(item.body) for n in op.tensors)
     places = [
         (plan.regions[name], plan.offsets[name], program.tensors[name].size_bytes, name)
         for name in dict.fromkeys(touched)
         if name in plan.offsets
     ]
+    in_place = isinstance(item, Op) and KERNEL_BY_NAME[item.kernel].in_place
     found: set[str] = set()
     for n, (region, begin, size, name) in enumerate(places):
         for other_region, other_begin, other_size, other in places[n + 1 :]:
             apart = begin + size <= other_begin or other_begin + other_size <= begin
             same = (begin, size) == (other_begin, other_size)
-            if region == other_region and not apart and not same:
+            if region == other_region and not apart and not (same and in_place):
                 found |= {name, other}
     return found
