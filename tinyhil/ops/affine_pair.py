@@ -7,7 +7,6 @@ rounding is a product with one byte then. Either costs the weights less than hal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,11 +116,6 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     sums = first + (second << p["lift"]) + bias.reshape(-1)
     codes = rescale_once(sums, multipliers.reshape(-1), shifts.reshape(-1)) + p["zero"]
     return affine.limited(codes, op, out)
-
-
-def more_at(inputs: Sequence[str]) -> int:
-    """Where the weights of the second product stand, its operand behind them."""
-    return len(inputs) - 2
 
 
 PAIR = Kernel(
