@@ -2,7 +2,8 @@
 
 The scales of weights are chosen so that the products of both have one unit in each output, but for a power of two
 (`lift`), and so that the factor to the result's scale is a whole number of 2^-16 where that is below 2^-8: the
-rounding is a product with one byte then. Either costs the weights less than half a bit of their resolution.
+rounding is a product with one byte then, and weights lose an eighth of their resolution at most. The common unit is the
+coarser one of an output: of the other product's weights there the error in the sum is no larger than of its own.
 """
 
 from __future__ import annotations
