@@ -85,11 +85,38 @@ void gather_innermost(const RowWindow &l) {
     for (Size p = 0; p + 2 <= l.out_plane; p += 2) {
         const int8_t *const a = inner_out + p * channels;
 #ifdef __ARM_FEATURE_DSP
-        PatchesOf<Weights, int8_t>::expand(scratch, a, a + channels, channels);
+        PatchesOf<Weights, int8_t>::pixels(scratch, a, a + channels, channels);
 #else
         ElementPatches<int8_t>::columns(reinterpret_cast<int8_t *>(scratch), a, a + channels, channels, 1);
 #endif
     }
+}
+
+template <class Run>
+uint32_t cycles_of(Run run) {
+    hal::section_begin(0);
+    run();
+    return hal::section_end();
+}
+
+// The patches of all pairs of pixels of a layer of 3 x 3
+template <class Fill>
+void fill_all(const RowWindow &l, Fill fill) {
+    for (Size y = 0; y < l.window.out_height; ++y) {
+        for (Size column = 0; column + 2 <= l.window.out_width; column += 2) fill(Pixel{y, column}, Pixel{y, column + 1});
+    }
+}
+void measure_windows(Size channels, Size side, Size stride) {
+    const Size made = (side - 1) / stride + 1;
+    const RowWindow l = whole(Window{channels, side, side, made, made, 3, 3, stride, stride, 1, 1, 1, 1});
+    using Patches = PatchesOf<Weights, int8_t>;
+    tell(cycles_of([&] { fill_all(l, [&](Pixel a, Pixel b) { Patches::fill(scratch, planes, l, a, b, int8_t(0)); }); }));
+#ifdef __ARM_FEATURE_DSP
+    const RowWindow inside = distances(laid<true, false>(inner), l, 1);
+    tell(cycles_of([&] { fill_all(l, [&](Pixel a, Pixel b) { Patches::fill_innermost(scratch, inner, inside, a, b, int8_t(0)); }); }));
+#else
+    tell(0);
+#endif
 }
 
 void measure(Size channels, Size height, Size width, Size stride) {
@@ -104,11 +131,7 @@ void measure(Size channels, Size height, Size width, Size stride) {
     for (Size c = 0; c < channels; ++c) biases[c] = next();
     NonNegative<int8_t> *const one = non_negative(planes_out), *const other = non_negative(inner_out);
     uint32_t cycles[4];
-    const auto timed = [&](uint32_t number, auto run) {
-        hal::section_begin(number);
-        run();
-        cycles[number] = hal::section_end();
-    };
+    const auto timed = [&](uint32_t number, auto run) { cycles[number] = cycles_of(run); };
     timed(0, [&] { conv_bias<int32_t>(one, reinterpret_cast<int32_t *>(scratch), blocks<1, 9>(weights), ram(planes), flash(biases), w, channels, channels, Const<shift>(), Const<0>()); });
     timed(1, [&] { depthwise_innermost(other, inner, w); });
     timed(2, [&] { gather_planes(l); });

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from tinyhil.formats.affine import MULTIPLIER_BITS
+from tinyhil.ops.affine_pair import FACTOR_BITS, MOST_FACTOR
 from tinyhil.program import Blocks, Op, Program, Stored
 
 SUM_BITS = 24
@@ -20,7 +21,11 @@ MOST_RESULT = (1 << 15) - 1 - 257  # room for the zero point and the rounding
 def sum_bounds(program: Program, op: Op) -> np.ndarray:
     """What no sum of each output exceeds, without the zero point's part apart from the bias."""
     weights, bias = (program.constants[name].astype(np.int64) for name in (op.inputs[0], op.inputs[2]))
-    return np.abs(weights.reshape(len(bias), -1)).sum(axis=1) * 128 + np.abs(bias)
+    sizes = np.abs(weights.reshape(len(bias), -1)).sum(axis=1)
+    if "more_inner" in op.params:
+        more = np.abs(program.constants[op.inputs[-2]].astype(np.int64)).reshape(len(bias), -1)
+        sizes = sizes + (more.sum(axis=1) << op.params["lift"])
+    return sizes * 128 + np.abs(bias)
 
 
 def sums_are_below(program: Program, op: Op, limit: int) -> bool:
@@ -35,6 +40,33 @@ def bias_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:
     if near is not None:
         return _together(begins, *near, blocks.together)
     return Stored(tuple(begins.tolist())) if blocks.left_out else None
+
+
+def whole_factors(program: Program, op: Op) -> np.ndarray | None:
+    """The factors of a layer's outputs as bytes in units of 2^-FACTOR_BITS; None if they are none."""
+    multipliers, shifts = (program.constants[name].astype(np.int64) for name in op.inputs[3:5])
+    factors = np.ldexp(multipliers.astype(np.float64), shifts - MULTIPLIER_BITS + FACTOR_BITS)
+    are_whole = bool((factors == np.rint(factors)).all()) and factors.min() > 0 and factors.max() <= MOST_FACTOR
+    return factors.astype(np.int64) if are_whole else None
+
+
+def bias_of_pair(program: Program, op: Op, together: int) -> Stored | None:
+    """What the kernel of a pair reads in the place of its biases: three bytes of each bias of `together` rows, and
+    behind them factors that are bytes in units of 2^-16, else multipliers as `bias_of_rows` has them; None: neither."""
+    factors = whole_factors(program, op)
+    if factors is None:
+        near = _near_multipliers(program, op)
+        return _together(program.constants[op.inputs[2]].astype(np.int64), *near, together) if near else None
+    if op.accumulator_bits > SUM_BITS:
+        return None
+    rows = -(-len(factors) // together) * together
+    begins = np.zeros(rows, np.int64)
+    begins[: len(factors)] = program.constants[op.inputs[2]]
+    by = np.zeros((rows, 1), np.int64)
+    by[: len(factors), 0] = factors
+    three = (begins[:, None] >> np.array([0, 8, 16]) & 0xFF).reshape(-1, 3 * together)
+    stored = np.concatenate([three, by.reshape(-1, together)], axis=1).astype(np.uint8).reshape(-1)
+    return Stored(tuple(stored.view("<i4").tolist()), "hil::byte_factors")
 
 
 def records_of_rows(program: Program, op: Op, blocks: Blocks) -> Stored | None:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from tinyhil.codegen.affine_layers import bias_of_rows, records_of_rows, sums_are_below
+from tinyhil.codegen.affine_layers import bias_of_pair, bias_of_rows, records_of_rows, sums_are_below
 from tinyhil.codegen.binary_layers import LAYERS as SIGNED
 from tinyhil.codegen.binary_layers import MOST_TERMS, is_binary, with_signs
 from tinyhil.codegen.code_tables import with_tables
@@ -83,7 +83,7 @@ AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
-PAIRS = ("dense_pair", "dense_bias_pair")
+PAIRS = ("dense_pair", "dense_bias_pair", "dense_affine_pair", "dense_rescaled_pair", "dense_factored_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
 
 
@@ -110,7 +110,7 @@ def _stages(chip: Chip) -> tuple[tuple[str, Stage], ...]:
 
 
 def _records(chip: Chip, program: Program) -> Program:
-    return with_records(program, chip.doubles, lambda op: _blocks_of(program, op, chip) is not None)
+    return with_records(program, chip.doubles, lambda op: _has_blocks(program, op, chip))
 
 
 def _ordered(chip: Chip, program: Program) -> Program:
@@ -149,6 +149,10 @@ def _ordered(chip: Chip, program: Program) -> Program:
     return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
 
 
+def _has_blocks(program: Program, op: Op, chip: Chip) -> bool:
+    return bool(_pair_in_blocks(program, op, chip)) if _is_pair(op) else _blocks_of(program, op, chip) is not None
+
+
 def _template(op: Op) -> str:
     return KERNEL_BY_NAME[op.kernel].template or op.kernel
 
@@ -166,9 +170,12 @@ def _pair_in_blocks(program: Program, op: Op, chip: Chip) -> dict[str, Tensor]:
         blocks = _blocks_of(program, alone, chip) if names[0] not in made else None
         if blocks is None:
             return {}
-        if chip is AVR:
+        if chip is AVR and "zero" not in p:
             blocks = replace(blocks, left_out=_left_out(program, alone, chip))
         made[names[0]] = replace(program.tensors[names[0]], blocks=blocks)
+    if chip is AVR and "zero" in p:
+        stored = bias_of_pair(program, op, chip.together)
+        return made | {op.inputs[2]: replace(program.tensors[op.inputs[2]], stored=stored)}
     if chip.paired and all(_can_be_paired(program, replace(op, inputs=(name,))) for name in made):
         made = {name: replace(t, blocks=replace(t.blocks, paired=True)) for name, t in made.items() if t.blocks}
     return made
@@ -276,6 +283,7 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     if "zero" not in op.params:
         return op.accumulator_bits <= PAIRED_BITS
     rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
+    rows = rows << op.params.get("lift", 0)
     return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 

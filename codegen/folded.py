@@ -181,7 +181,7 @@ def _compose(program: Program) -> Program:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """(a + b) / 2^right, rounded down, of one 8-bit operand and a constant in its unit, as `op` clips it.
 
     `constant` is b less its lowest element, `lowest` the lowest a + b.
@@ -195,7 +195,7 @@ class _Sum:
     periods: tuple[int, int]
 
 
-def _sum_with_constant(program: Program, op: Op) -> _Sum | None:
+def _sum_with_constant(program: Program, op: Op) -> Sum | None:
     """floor((a 2^i + b 2^j + 2^(n-1)) / 2^n), i <= n, is a plus what b and the half are in its unit, moved by n - i."""
     if op.kernel not in ("add", "sub") or op.domain != INTEGER or op.output == program.output:
         return None
@@ -211,7 +211,7 @@ def _sum_with_constant(program: Program, op: Op) -> _Sum | None:
     if np.ptp(units) > MOST_CONSTANT:
         return None
     lowest, right = int(a.format.lowest + units.min()), p["shift"] - p["a_shift"]
-    return _Sum(op, a.name, units - units.min(), lowest, right, (p["a_period"], p["b_period"]))
+    return Sum(op, a.name, units - units.min(), lowest, right, (p["a_period"], p["b_period"]))
 
 
 def _index_by_sums(program: Program) -> Program:
@@ -220,11 +220,7 @@ def _index_by_sums(program: Program) -> Program:
 
     def found(op: Op) -> tuple[str, Indexed] | None:
         one = _sum_with_constant(program, op)
-        if one is None:
-            return None
-        return one.operand, lambda readers: [
-            _by_sum(tables, program, op, one, first=op is readers[0]) for op in readers
-        ]
+        return None if one is None else (one.operand, indexed_by(tables, program, one))
 
     body = changed(program.body, lambda body, steps: without_sums(program, body, steps, found))
     return tables.within(body) if body != program.body else program
@@ -261,16 +257,21 @@ def look_ups(body: Body, place: int, made: str, operand: str) -> dict[int, Op]:
     return ops
 
 
-def _by_sum(tables: Tables, program: Program, op: Op, found: _Sum, *, first: bool) -> Op:
+def indexed_by(tables: Tables, program: Program, found: Sum) -> Indexed:
+    """What makes look-ups with this sum inside of its readers."""
+    return lambda readers: [_by_sum(tables, program, op, found, first=op is readers[0]) for op in readers]
+
+
+def _by_sum(tables: Tables, program: Program, op: Op, found: Sum, *, first: bool) -> Op:
     """A look-up of a sum with the sum inside; the first one counts how often that was clipped."""
     a, fmt = program.tensors[found.operand].format, program.tensors[found.op.output].format
     sums = found.lowest + np.arange(len(codes_of(a)) + int(found.constant.max()))
     results = sums >> found.right if found.right > 0 else sums << -found.right
     codes = np.clip(results, fmt.lowest, fmt.highest)
-    own = _ends((codes >= op.params["lowest"]) & (codes <= op.params["highest"]))
-    whole = _ends(codes == results) if first else (0, NO_LIMIT)
-    table = program.constants[op.inputs[0]].reshape(-1)[codes & op.params["mask"]]
-    names = tables.named(op.output, table, program.tensors[op.output].format), found.operand
+    values, clipped = evaluated(program, op, program.tensors[found.op.output])
+    own = ends_of(~clipped[codes - fmt.lowest])
+    whole = ends_of(codes == results) if first else (0, NO_LIMIT)
+    names = tables.named(op.output, values[codes - fmt.lowest], program.tensors[op.output].format), found.operand
     constant = tables.named(found.op.inputs[1], found.constant, fmt)
     params = {
         **dict(zip(("count", "a_period", "b_period"), (op.params["count"], *found.periods), strict=True)),
@@ -279,7 +280,7 @@ def _by_sum(tables: Tables, program: Program, op: Op, found: _Sum, *, first: boo
     return Op(SUM_TABLE.name, op.name, (*names, constant), op.output, params)
 
 
-def _ends(inside: np.ndarray) -> tuple[int, int]:
-    """The first and the last place where `inside` is true; NO_LIMIT for the last one of all."""
+def ends_of(inside: np.ndarray, no_limit: int = NO_LIMIT) -> tuple[int, int]:
+    """The first and the last place where `inside` is true; `no_limit` for the last one of all."""
     first, last = (int(n) for n in np.flatnonzero(inside)[[0, -1]])
-    return first, last if last < inside.size - 1 else NO_LIMIT
+    return first, last if last < inside.size - 1 else no_limit

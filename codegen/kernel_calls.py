@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tinyhil.codegen.chains import Chain
 from tinyhil.codegen.identifiers import comment
-from tinyhil.codegen.layout import convolution_of
+from tinyhil.codegen.layout import laid_operand
 from tinyhil.codegen.profile_calls import kinds
 from tinyhil.formats.format import CODED, INTEGER, SINGLE
 from tinyhil.kernel import QUIRE
@@ -65,10 +65,10 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
         loaded_operand(program.tensors[n], _operand(program, op, at, names), as_codes(op, at))
         for at, n in enumerate(op.inputs)
     ]
-    conv = convolution_of(program, op)
-    if conv is not None and (program.tensors[conv.x].innermost or program.tensors[op.output].innermost):
-        at = op.inputs.index(conv.x)
-        operands[at] = _laid(program, op, conv.x, _operand(program, op, at, names))
+    x = laid_operand(program, op)
+    if x is not None:
+        at = op.inputs.index(x)
+        operands[at] = _laid(program, op, x, _operand(program, op, at, names))
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []

@@ -28,10 +28,12 @@ from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
 PLANES_ORDER, INNERMOST_ORDER = (2, 1, 3), (2, 3, 1)  # of a row of weights: kernel row, channel, kernel column
 SUMS = ("conv_sum", "conv_bias_sum")
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)
+DEPTHWISE_STEP = 9  # of blocks that are a window of 3 x 3 per channel
 BYTE = 1
-# Modelled cycles of a Cortex-M7 for an element of the patches of two pixels, measured by benchmarks/layout.py
-POINTWISE, WINDOWED = (5.4, 2.5), (7.0, 2.7)  # in planes, innermost
-COPIED = 6.0  # innermost, where a row of a window is no multiple of four elements
+# Modelled cycles of a Cortex-M7 for an element of the patches of two pixels (benchmarks/layout.py)
+POINTWISE, NEIGHBOURS, APART = 5.9, 7.6, 18.2  # in planes: one column, several with a stride of 1, with another
+INNER_POINTWISE, INNER, COPIED = 2.3, 4.3, 15.0  # COPIED: a row of the window is no multiple of four elements
+TURNED = 3.0  # of a sample, into planes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,10 @@ class Convolution:
         """Of its patches in planes and with channels innermost."""
         w = window_of(self.op.params)
         count = w.channels * w.positions * w.pixels / 2
-        planes, innermost = POINTWISE if w.positions == 1 else WINDOWED
-        return planes * count, (innermost if w.kernel_x * w.channels % 4 == 0 else COPIED) * count
+        if w.positions == 1:
+            return POINTWISE * count, INNER_POINTWISE * count
+        planes = NEIGHBOURS if w.stride_x == 1 else APART
+        return planes * count, (INNER if w.kernel_x * w.channels % 4 == 0 else COPIED) * count
 
 
 def convolution_of(program: Program, op: Op) -> Convolution | None:
@@ -78,6 +82,25 @@ def convolution_of(program: Program, op: Op) -> Convolution | None:
     return Convolution(op, weights, x, addend)
 
 
+def is_depthwise(program: Program, op: Op) -> bool:
+    """Whether it is a depthwise layer whose kernel reads planes and writes either layout."""
+    at, base = (1, op.kernel.removesuffix(rows.SUFFIX)) if op.kernel in rows.ROWED else (0, op.kernel)
+    if not base.startswith("conv") or base in rows.JOINED_AT or not op.params["groups"] == op.params["outputs"] > 1:
+        return False
+    blocks = program.tensors[op.inputs[at]].blocks
+    bytes_each = {program.tensors[name].format.storage_bytes for name in (op.inputs[at + 1], op.output)}
+    return blocks is not None and blocks.step == DEPTHWISE_STEP and bytes_each == {BYTE}
+
+
+def laid_operand(program: Program, op: Op) -> str | None:
+    """The operand of a convolution if that or its result has its channels innermost."""
+    conv = convolution_of(program, op)
+    if conv is None and not is_depthwise(program, op):
+        return None
+    x = conv.x if conv is not None else op.inputs[2 if op.kernel in rows.ROWED else 1]
+    return x if program.tensors[x].innermost or program.tensors[op.output].innermost else None
+
+
 def with_input_as_it_is(program: Program) -> Program:
     """`program` without an operation that only turns its input into planes for one convolution."""
     op = next((item for item in program.body if isinstance(item, Op) and program.input in item.inputs), None)
@@ -92,9 +115,13 @@ def with_input_as_it_is(program: Program) -> Program:
     takes_codes = reader.op.inputs.index(reader.x) in KERNEL_BY_NAME[reader.op.kernel].codes
     if before.format != after.format and not (op.kernel == MOVE.on_codes and takes_codes):
         return program
-    channels = reader.channels[0]
+    channels, (planes, innermost) = reader.channels[0], reader.costs
     turned = np.arange(before.count).reshape(-1, channels).T.reshape(-1)
-    if channels == 1 or not np.array_equal(indices(dict(op.params)), turned):
+    if (
+        channels == 1
+        or innermost > planes + TURNED * before.count
+        or not np.array_equal(indices(dict(op.params)), turned)
+    ):
         return program
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != op.output}
     tensors[program.input] = replace(before, innermost=channels)
@@ -175,11 +202,16 @@ def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:
 def _add(program: Program, op: Op, found: _Chains) -> None:
     """What one operation says of the layouts of its tensors."""
     conv = convolution_of(program, op)
-    if conv is not None and not any(op.params.get(name) for name in (rows.FIRST, "out_first")):
+    sides = (rows.OPERAND, rows.SECOND, rows.RESULT)
+    is_part = any(op.params.get(f"{side}_first") or rows.moves_of(op, side) is not None for side in sides)
+    if conv is not None and not is_part:
         found.channels[conv.x], found.channels[op.output] = conv.channels
         planes, innermost = conv.costs
         found.gains[conv.x] = found.gains.get(conv.x, 0.0) + planes - innermost
         found.join(op.output, *([conv.addend] if conv.addend else []))
+    elif is_depthwise(program, op) and not is_part:
+        found.channels[op.output] = op.params["outputs"]
+        found.planes.add(op.inputs[2 if op.kernel in rows.ROWED else 1])
     elif _is_mapped(program, op):
         operands = [name for name in op.inputs if program.tensors[name].role == Role.ARENA]
         found.join(op.output, *operands)
@@ -201,18 +233,19 @@ def _is_mapped(program: Program, op: Op) -> bool:
 
 
 def _overlapping(program: Program, plan: Plan, item: Op | Loop) -> set[str]:
-    """The tensors of an operation or a loop that share bytes without being one in place of the other."""
+    """The tensors of an operation or a loop that share bytes, but for results that are element by element in place."""
     touched = item.tensors if isinstance(item, Op) else tuple(n for op in walk(item.body) for n in op.tensors)
     places = [
         (plan.regions[name], plan.offsets[name], program.tensors[name].size_bytes, name)
         for name in dict.fromkeys(touched)
         if name in plan.offsets
     ]
+    in_place = isinstance(item, Op) and KERNEL_BY_NAME[item.kernel].in_place
     found: set[str] = set()
     for n, (region, begin, size, name) in enumerate(places):
         for other_region, other_begin, other_size, other in places[n + 1 :]:
             apart = begin + size <= other_begin or other_begin + other_size <= begin
             same = (begin, size) == (other_begin, other_size)
-            if region == other_region and not apart and not same:
+            if region == other_region and not apart and not (same and in_place):
                 found |= {name, other}
     return found

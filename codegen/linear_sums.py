@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinyhil.codegen.code_tables import Tables, codes_of, evaluated
-from tinyhil.codegen.folded import Indexed, changed, without_sums
+from tinyhil.codegen.folded import MOST_CONSTANT, Indexed, Sum, changed, ends_of, indexed_by, without_sums
 from tinyhil.formats.affine import MULTIPLIER_BITS
 from tinyhil.formats.fixed import Fixed
 from tinyhil.names import free_name
@@ -27,6 +27,7 @@ LARGEST = 1 << 30  # of a sum, less than half of 32 bits
 MOST_ENTRIES = 1 << 10
 NO_LIMIT = (1 << 14) - 1  # beyond every index
 Body = tuple[Op | Loop, ...]
+Results = tuple[np.ndarray, np.ndarray]  # of all codes of an operand, and which are clipped
 
 
 def with_linear_forms(program: Program) -> Program:
@@ -34,9 +35,11 @@ def with_linear_forms(program: Program) -> Program:
     tables = Tables(program)
 
     def found(op: Op) -> tuple[str, Indexed] | None:
-        one = _linear(program, op)
+        one = _form_of(program, op)
         if one is None:
             return None
+        if isinstance(one, Sum):
+            return one.operand, indexed_by(tables, program, one)
         return one.operand, lambda readers: _look_ups(tables, program, op.output, one, readers)
 
     def change(body: Body, steps: int) -> Body:
@@ -77,8 +80,8 @@ class _Linear:
     periods: tuple[int, int]
 
 
-def _linear(program: Program, op: Op) -> _Linear | None:
-    """A sum of one run-time operand and constants; None if no linear form makes the same of all codes."""
+def _form_of(program: Program, op: Op) -> _Linear | Sum | None:
+    """A sum of one run-time operand and constants; None if no such form makes the same of all codes."""
     if op.kernel != SUM.name or op.output == program.output or not _bytes(program, op):
         return None
     fixed = [n for n, name in enumerate(op.inputs) if program.tensors[name].role == Role.CONSTANT]
@@ -90,6 +93,11 @@ def _linear(program: Program, op: Op) -> _Linear | None:
     codes = codes_of(program.tensors[operand].format)
     terms = [codes - zeros[at], program.constants[constant].reshape(-1, 1).astype(np.int64) - zeros[1 - at]]
     units = units_of_sum(p, *(terms if at == 0 else terms[::-1]))
+    periods = (p[f"{keys[at]}_period"], p[f"{keys[1 - at]}_period"])
+    moved = units - codes
+    if (moved == moved[:, :1]).all() and np.ptp(moved) <= MOST_CONSTANT:
+        by = moved[:, 0]
+        return Sum(op, operand, by - by.min(), int(codes[0] + by.min()), 0, periods)
     lowest, entries = int(units.min()), int(np.ptp(units)) + 1
     bits = p[f"{keys[at]}_shift"] + p["o_shift"] + ADD_LIFT - 2 * MULTIPLIER_BITS
     slope = (p["sign"] if at else 1) * p[f"{keys[at]}_multiplier"] * p["o_multiplier"] * 2.0**bits
@@ -97,20 +105,17 @@ def _linear(program: Program, op: Op) -> _Linear | None:
         for near in _near(slope, right):
             starts = starts_of(codes * near, units - lowest, right)
             if starts is not None and np.abs(starts).max() + abs(near) * len(codes) < LARGEST and near:
-                periods = (p[f"{keys[at]}_period"], p[f"{keys[1 - at]}_period"])
                 return _Linear(operand, constant, near, right, starts, lowest, entries, periods)
     return None
 
 
-def _look_ups(tables: Tables, program: Program, of: str, found: _Linear, readers: Sequence[Op]) -> list[Op] | None:
-    """`readers` of the sum `of` with it inside; None if one of them clips."""
+def _look_ups(tables: Tables, program: Program, of: str, found: _Linear, readers: Sequence[Op]) -> list[Op]:
+    """`readers` of the sum `of` with it inside."""
     functions = [evaluated(program, op, program.tensors[of]) for op in readers]
-    if any(clipped.any() for _, clipped in functions):
-        return None
     starts = _named_starts(tables, program, found, of)
     return [
-        _by_linear(tables, program, op, found, results, starts, first=op is readers[0])
-        for op, (results, _) in zip(readers, functions, strict=True)
+        _by_linear(tables, program, op, found, function, starts, first=op is readers[0])
+        for op, function in zip(readers, functions, strict=True)
     ]
 
 
@@ -123,18 +128,21 @@ def _named_starts(tables: Tables, program: Program, found: _Linear, of: str) -> 
 
 
 def _by_linear(
-    tables: Tables, program: Program, op: Op, found: _Linear, results: np.ndarray, starts: str, *, first: bool
+    tables: Tables, program: Program, op: Op, found: _Linear, function: Results, starts: str, *, first: bool
 ) -> Op:
-    """A look-up of a sum with the sum inside; `results`: of all codes. The first one counts what is clipped."""
+    """A look-up of a sum with the sum inside; `function`: of all codes. The first one counts which sums are clipped."""
+    results, clipped = function
     sums = found.lowest + np.arange(found.entries)
     half = len(results) // 2
-    table = results[np.clip(sums, -half, half - 1) + half]
-    least = max(-half - found.lowest, 0) if first else 0
-    most = half - 1 - found.lowest if first and sums[-1] >= half else NO_LIMIT
+    held = np.clip(sums, -half, half - 1)
+    table = results[held + half]
+    own = ends_of(~clipped[held + half], NO_LIMIT)
+    whole = ends_of(held == sums, NO_LIMIT) if first else (0, NO_LIMIT)
     out = program.tensors[op.output].format
     names = tables.named(op.output, table, out), found.operand, starts
     params = {
         **dict(zip(("count", "a_period", "b_period"), (op.params["count"], *found.periods), strict=True)),
-        **dict(zip(("slope", "right", "least", "most"), (found.slope, found.right, least, most), strict=True)),
+        **dict(zip(("slope", "right"), (found.slope, found.right), strict=True)),
+        **dict(zip(("lowest", "highest", "least", "most"), (*own, *whole), strict=True)),
     }
     return Op(LINEAR_TABLE.name, op.name, names, op.output, params)

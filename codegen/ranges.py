@@ -14,6 +14,7 @@ import numpy as np
 
 from tinyhil.formats.fixed import shifted
 from tinyhil.formats.format import INTEGER
+from tinyhil.ops.affine import PRODUCT, SUM, units_of_product, units_of_sum
 from tinyhil.ops.code_table import TABLES
 from tinyhil.program import Loop, Op, Program, Role, walk
 
@@ -62,11 +63,18 @@ class _Ranges:
             table = self._program.constants[op.inputs[0]]
             codes = table.astype(np.int8 if out.storage_bytes == 1 else np.int16)
             return int(codes.min()), int(codes.max())
+        if op.kernel in ASYMMETRIC:
+            return self._limited(op, *ASYMMETRIC[op.kernel](op.params, *map(self._interval, op.inputs)))
         exact = EXACT.get(op.kernel)
         operands = [self._program.tensors[name].format for name in op.inputs]
         if exact is None or op.domain != INTEGER or not all(fmt.is_binary_point for fmt in (*operands, out)):
             return None
-        low, high = (shifted(end, op.params["shift"]) for end in exact(op.params, *map(self._interval, op.inputs)))
+        ends = exact(op.params, *map(self._interval, op.inputs))
+        return self._limited(op, *(shifted(end, op.params["shift"]) for end in ends))
+
+    def _limited(self, op: Op, low: int, high: int) -> Interval:
+        """What the results of `op` between these ends are in its format; they need no clipping if they fit."""
+        out = self._program.tensors[op.output].format
         if out.lowest <= low and high <= out.highest:
             self.unclipped.add(op.output)
         return max(low, out.lowest), min(high, out.highest)
@@ -85,4 +93,18 @@ def _product(_: Mapping[str, int], a: Interval, b: Interval) -> Interval:
     return min(corners), max(corners)
 
 
+def _asymmetric(
+    made: Callable[[Mapping[str, int], np.ndarray, np.ndarray], np.ndarray],
+) -> Callable[[Mapping[str, int], Interval, Interval], Interval]:
+    """The ends of what grows or falls with each of its operands: they are where the operands have theirs."""
+
+    def ends(params: Mapping[str, int], a: Interval, b: Interval) -> Interval:
+        corners = np.array([(x - params["a_zero"], y - params["b_zero"]) for x in a for y in b], np.int64)
+        units = made(params, corners[:, 0], corners[:, 1])
+        return int(units.min()), int(units.max())
+
+    return ends
+
+
+ASYMMETRIC = {SUM.name: _asymmetric(units_of_sum), PRODUCT.name: _asymmetric(units_of_product)}
 EXACT: dict[str, Callable[..., Interval]] = {"add": _sum(1), "sub": _sum(-1), "mul": _product}

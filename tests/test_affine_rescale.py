@@ -81,6 +81,25 @@ SCALES = (
 )
 
 
+POWERS = ((1.0, 1.0, 1.0), (1.0, 0.25, 1.0), (0.125, 4.0, 2.0), (1.0, 2.0, 0.5), (0.0078125, 0.5, 1.0), (1.0, 1.0, 2.0))
+# Zero points of operands and result, and the power of two by which products are divided
+PRODUCTS = (
+    (-128, -79, -79, 8), (-128, 0, 0, 9), (-128, 0, 69, 7), (0, 0, 0, 7), (3, -5, 127, 1), (-128, 100, -1, 2),
+    (127, -128, -128, 13), (-1, -128, 4, 0), (-128, -128, 0, 16),
+)  # fmt: skip
+
+
+def code_products(case: tuple[int, int, int, int], a: np.ndarray, b: np.ndarray) -> Vectors:
+    """a * b of codes as Mul computes it where scales are powers of two."""
+    *zeros, right = case
+    m, by = multiplier(2.0**-right)
+    units = rescale((a - zeros[0]) * (b - zeros[1]), m, by) + zeros[2]
+    codes = np.clip(units, -128, 127)
+    packed = (a & 0xFF) | (b & 0xFF) << 8
+    name = f"code_sum<hil::ProductOf<{m}, {by}, {', '.join(map(str, zeros))}>::type>"
+    return Vectors(f"&{name}", packed, np.zeros_like(packed), codes & 0xFF, (codes != units).astype(np.int64))
+
+
 def code_sums(scales: tuple[float, float, float], sign: int, a: np.ndarray, b: np.ndarray) -> Vectors:
     """a + b or a - b of codes as Add and Sub compute them, with zero points that differ."""
     rng = np.random.default_rng(int(1000 * sum(scales)))
@@ -91,20 +110,22 @@ def code_sums(scales: tuple[float, float, float], sign: int, a: np.ndarray, b: n
     units = rescale(left + sign * right, *factors[2]) + zeros[2]
     codes = np.clip(units, -128, 127)
     named = ", ".join(f"hil::Factor<{m}, {shift}>" for m, shift in factors)
-    name = f"code_sum<hil::CodeSum<{named}, {zeros[0]}, {zeros[1]}, {zeros[2]}, {sign}>>"
+    name = f"code_sum<hil::SumOf<{named}, {zeros[0]}, {zeros[1]}, {zeros[2]}, {sign}>::type>"
     packed = (a & 0xFF) | (b & 0xFF) << 8
     return Vectors(f"&{name}", packed, np.zeros_like(packed), codes & 0xFF, (codes != units).astype(np.int64))
 
 
 def test_sums_of_all_codes_natively(tmp_path: Path) -> None:
     a, b = (axis.reshape(-1) for axis in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
-    assert run_natively([code_sums(scales, sign, a, b) for scales in SCALES for sign in (1, -1)], tmp_path) == ""
+    found = [code_sums(scales, sign, a, b) for scales in SCALES + POWERS for sign in (1, -1)]
+    assert run_natively([*found, *(code_products(case, a, b) for case in PRODUCTS)], tmp_path) == ""
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_of_codes_on_the_uno(sign: int, tmp_path: Path) -> None:
     a, b = np.random.default_rng(sign + 1).integers(-128, 128, (2, 250))
-    vectors = [code_sums(scales, sign, a, b) for scales in SCALES]
+    vectors = [code_sums(scales, sign, a, b) for scales in SCALES + POWERS]
+    vectors += [code_products(case, a, b) for case in PRODUCTS[sign < 0 :: 2]]
     assert run_on_board(vectors, load_boards().board("uno"), tmp_path) == ""
 
 

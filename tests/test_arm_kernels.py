@@ -40,8 +40,8 @@ PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DS
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
     "due": 31,
-    "h747": 34,
-    "nucleo_l4r5": 34,
+    "h747": 35,
+    "nucleo_l4r5": 35,
 }
 
 
@@ -85,6 +85,16 @@ def layouts() -> Iterator[tuple[str, Chain]]:
         first = chain.last
         chain.conv(8, 3, pad=1).add("Add", first).add("Relu").conv(8, 1)
         yield f"layouts residual {pool}", chain.add("GlobalAveragePool") if pool else chain
+        yield f"layouts depthwise {pool}", branches(1 + pool)
+
+
+def branches(stride: int) -> Chain:
+    """A depthwise and a pointwise layer beside another one: what both branches read stays, and is not written over."""
+    chain = Chain(4, 7).conv(8, 1).add("Relu")
+    first = chain.last
+    chain.conv(8, 3, stride=stride, pad=1, group=8).add("Relu").conv(8, 1)
+    second, chain.last = chain.last, first
+    return chain.conv(8, 1, stride=stride).add("Add", second)
 
 
 def sampled(channels: int, side: int) -> Chain:
@@ -179,7 +189,7 @@ def above_least_cases(core: str, folder: Path) -> Iterator[Case]:
 
 def row_wise_cases(core: str, folder: Path) -> Iterator[Case]:
     """Chains of depthwise and pointwise layers, and of other convolutions, through line buffers."""
-    inner = sampled(3, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
+    inner = sampled(4, 11).conv(8, 3, pad=1).add("Relu").conv(8, 3, stride=2, pad=1).add("Relu").conv(4, 1).conv(2, 3)
     for default, network in itertools.product(("fixed8", "int8"), (mobile(), inner)):
         program = program_of(network, folder, default)
         program = arrange(often_zero(program) if default == "int8" else program, core)

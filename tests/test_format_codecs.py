@@ -371,3 +371,19 @@ def test_rounding_to_odd(bits: int) -> None:
         whole, rest = divmod(size, unit)
         sticky = whole | 1 if rest else whole
         assert Fraction(value) == (sticky if total > 0 else -sticky) * unit
+
+
+def test_the_machines_own_float32_is_what_its_fields_say() -> None:
+    """A residue of nothing takes the way of the other floats: fields one by one."""
+    random = np.random.default_rng(0)
+    spread = random.standard_normal(20000) * 2.0 ** random.integers(-160, 140, 20000)
+    largest = float(np.finfo(np.float32).max)
+    ends = [largest, np.nextafter(largest * (1 + 2.0**-25), 0), largest * (1 + 2.0**-25), np.inf, np.nan, 0.0]
+    small = [2.0**-149, 2.0**-150, np.nextafter(2.0**-150, 1), 3 * 2.0**-150]
+    values = np.concatenate([spread, ends, small, np.negative(ends), np.negative(small)])
+    codes, saturated = FLOAT32.encode(values)
+    by_fields, saturated_by_fields = FLOAT32.encode(values, np.zeros_like(values))
+    assert np.array_equal(codes, by_fields)
+    assert np.array_equal(saturated, saturated_by_fields)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(FLOAT32.decode(codes)[~saturated], values.astype(np.float32)[~saturated])

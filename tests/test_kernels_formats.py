@@ -103,6 +103,14 @@ def test_every_format_natively(first: int, tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
+@pytest.mark.parametrize("weights", [fmt.name for fmt in FORMATS if fmt.fit(1.0).is_per_channel])
+@pytest.mark.parametrize("result", ["int8", "int16x8"])
+def test_scales_per_channel_make_no_asymmetric_result(weights: str, result: str, tmp_path: Path) -> None:
+    """Kernels have a shift for each channel, which is not all that such a result needs."""
+    with pytest.raises(ModelError, match="'d' is an asymmetric integer, its weights have a scale per channel"):
+        case("mix", Assignment("fixed16", {"W": weights, "d": result}), layers(tmp_path))
+
+
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 40), marks=pytest.mark.slow)])
 def test_mixtures_natively(seeds: range, tmp_path: Path) -> None:
     made = layers(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from random_models import extreme_inputs
-from test_arm_kernels import layouts, program_of, sampled
+from test_arm_kernels import branches, layouts, program_of, sampled
 from test_rows import Chain, runs
 
 from tinyhil.codegen.arrange import arrange
@@ -55,9 +55,10 @@ def read_by_two(last: str) -> Chain:
     ("chain", "expected"),
     [
         (Chain(4, 8).conv(8, 3, pad=1).conv(4, 1).conv(2, 3), [8, 4, 0]),  # the output is in planes
-        (Chain(4, 8).conv(6, 1).conv(8, 3).conv(2, 1), [6, 8, 0]),
+        (Chain(4, 8).conv(6, 1).conv(8, 3, stride=2).conv(2, 1), [6, 8, 0]),
         (Chain(4, 8).conv(6, 1).conv(2, 1), [0, 0]),  # words of four elements would reach beyond the last pixel
-        (Chain(4, 8).conv(8, 1).conv(8, 3, pad=1, group=8).conv(4, 1), [0, 0, 0]),  # a depthwise layer has planes
+        (Chain(4, 8).conv(8, 1).conv(8, 3, pad=1, group=8).conv(4, 1), [0, 0, 0]),  # one is written over the other
+        (branches(1), [0, 8, 0, 0, 0]),  # a depthwise layer reads planes
         (before_pool(), [8, 0, 0, 0]),
         (read_by_two("conv"), [8, 8, 8, 8, 0]),
         (read_by_two("depthwise"), [0, 0, 0, 0, 0]),
@@ -77,7 +78,7 @@ def test_tested_networks_have_both_layouts(default: str, tmp_path: Path) -> None
 
 
 def test_line_buffers_have_layouts_too(tmp_path: Path) -> None:
-    program = arranged(sampled(3, 11).conv(8, 3, pad=1).conv(8, 3, pad=1).conv(4, 1), tmp_path)
+    program = arranged(sampled(4, 11).conv(8, 3, pad=1).conv(8, 3, pad=1).conv(4, 1), tmp_path)
     (chain,) = runs(program)
     by_rows = row_wise(program, chain)
     assert by_rows is not None
@@ -104,7 +105,9 @@ def test_weights_follow_their_operand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chain", "is_folded"),
     [
-        (sampled(3, 7).conv(4, 3, pad=1), True),
+        (sampled(3, 7).conv(4, 3, pad=1, stride=2), True),
+        (sampled(3, 7).conv(4, 3, pad=1), False),  # neighbours share words in planes
+        (sampled(4, 7).conv(4, 3, pad=1), True),
         (sampled(4, 7).conv(4, 1), True),
         (sampled(3, 7).conv(4, 1), False),  # words of four elements would reach beyond the last pixel
         (sampled(3, 7).conv(3, 3, group=3), False),

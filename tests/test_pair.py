@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from onnx_models import compiled, load, node, samples_for, simple
 from random_models import extreme_inputs
 
 from tinyhil.codegen.arrange import arrange
+from tinyhil.formats.affine import Affine
 from tinyhil.harness.config import load_boards
 from tinyhil.program import Program, walk
 from tinyhil.reference import run_reference
@@ -57,10 +59,24 @@ def test_one_rounding(default: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("default", "scales"),
-    [("int8", (0.3, 0.3)), ("posit8es2", (0.3, 0.3)), ("fixed8pc", (0.3, 0.3)), ("fixed8", (0.001, 30))],
+    [("int16x8", (0.3, 0.3)), ("posit8es2", (0.3, 0.3)), ("fixed8pc", (0.3, 0.3)), ("fixed8", (0.001, 30))],
 )
 def test_what_stays_apart(default: str, scales: tuple[float, float], tmp_path: Path) -> None:
     assert not [name for name in kernels(pair(tmp_path, SIZES[0], default, scales)) if "pair" in name]
+
+
+@pytest.mark.parametrize("stated", ["m", "n", "w", "u"])
+def test_stated_scales_stay(stated: str, tmp_path: Path) -> None:
+    """Of a quantized model every product is rounded as TensorFlow Lite rounds it."""
+    nodes = [node("MatMul", "x w", "m"), node("MatMul", "x u", "n"), node("Add", "m n", "y")]
+    constants = {"w": rnd(9, 12, scale=0.3), "u": rnd(9, 12, scale=0.9)}
+    loaded, samples = load(simple(nodes, {"x": (1, 9)}, constants), tmp_path), samples_for((1, 9))
+    assert kernels(compiled(loaded, samples, "int8")) == ["dense_affine_pair"]
+    if stated in constants:
+        loaded = replace(loaded, steps={stated: np.full((9, 12), 1 / 64, np.float32)})
+    else:
+        loaded = replace(loaded, pinned={stated: Affine(8, 0.043, -7)})
+    assert kernels(compiled(loaded, samples, "int8")) == ["dense_affine", "dense_affine", "sum_affine"]
 
 
 def test_large_operands_die_before_the_sum(tmp_path: Path) -> None:
@@ -89,7 +105,7 @@ def cases(folder: Path, core: str) -> list[Case]:
     found = []
     for number, sizes in enumerate(SIZES):
         end, function = ("", "Relu")[number % 2], ("Tanh", "Relu", "Sigmoid")[number % 3]
-        for default in ("fixed8", "fixed16")[: 1 + (number == 1)]:
+        for default in ("fixed8", "int8", "fixed16")[: 2 + (number == 1)]:
             program = pair(
                 folder, sizes, default, (1.5, 0.3 + number), bias=number % 2 == 1, end=end, function=function
             )

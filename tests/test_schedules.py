@@ -132,7 +132,8 @@ def test_published_tables_are_beaten(tmp_path: Path) -> None:
     """MobileNetV2 0.35 at 144 x 144: msf-CNN has 25.7 kB at 25 % more products and 15.3 kB at 38 %; MCUNetV2 and others
     compute halos again, too."""
     program = sizes_of("MobileNetV2 0.35, 144 x 144", tmp_path)
-    for limit, most in ((25_700, 0.01), (17_600, 0.02), (15_300, 0.1)):
+    assert place(program).plan.peak_bytes <= 25_700
+    for limit, most in ((24_000, 0.01), (17_600, 0.02), (15_300, 0.1)):
         found = cheapest_within(program, limit)
         assert found.peak_bytes <= limit
         assert found.more_products <= most

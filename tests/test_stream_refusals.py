@@ -62,7 +62,7 @@ def playing(bench: Bench, *after_data: bytes) -> Callable[[FakeBoard], None]:
     return behave
 
 
-def endless(bench: Bench, message: Callable[[int], bytes]) -> Callable[[FakeBoard], None]:
+def endless(bench: Bench, message: Callable[[int], bytes], pause_s: float = 0) -> Callable[[FakeBoard], None]:
     """HELLO, START acknowledged, then `message(0)`, `message(1)` and so on, whatever the host says."""
 
     def behave(board: FakeBoard) -> None:
@@ -71,7 +71,7 @@ def endless(bench: Bench, message: Callable[[int], bytes]) -> Callable[[FakeBoar
             pass
         board.write(protocol.frame(struct.pack("<BHHHB", protocol.ACK, 0, 0, 2, protocol.STARTED)))
         number = 0
-        while not board.stopping.is_set():
+        while not board.stopping.wait(pause_s):
             board.write(protocol.frame(message(number)))
             number += 1
 
@@ -135,7 +135,7 @@ HOSTILE: dict[str, tuple[type[HilError], str, Callable[[Bench], Callable[[FakeBo
     "room, again and again": (
         LinkTimeout,
         "no progress",
-        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 0, 0, n % 3, 0)),
+        lambda b: endless(b, lambda n: struct.pack("<BHHHB", protocol.ACK, 0, 0, n % 3, 0), 0.001),  # floods: below
     ),
     "results of samples never sent": (
         LinkError,

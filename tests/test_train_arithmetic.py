@@ -38,7 +38,7 @@ def test_stochastic_rounding_is_right_on_average_and_repeats() -> None:
 
 def test_gradients_and_values_are_rounded() -> None:
     x = torch.tensor([0.3]).requires_grad_()
-    held = holder(Limited(4, 2, False), (0,)).value("v", x)
+    held = holder(Limited(4, 2, False), (0,)).constant("v", x, {})
     (held * 0.6).sum().backward()
     assert held.item() == 0.25
     assert x.grad is not None
@@ -47,9 +47,44 @@ def test_gradients_and_values_are_rounded() -> None:
 
 def test_what_saturates_has_no_gradient() -> None:
     x = torch.tensor([-2.5, -2.0, 1.0, 2.0, 2.5]).requires_grad_()
-    holder(Limited(2, 4, False), (0,)).value("v", x).sum().backward()
+    holder(Limited(2, 4, False), (0,)).constant("v", x, {}).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "least", "most"),
+    [
+        (Limited(2, 14, False), 2.0**-10, 32 - 2.0**-10),
+        (Limited(8, 8, False), 2.0**-8, 128 - 2.0**-8),
+        (Limited(2, 6, False), 2.0**-5, 4 - 2.0**-5),
+    ],
+)
+def test_values_outgrow_the_range_of_weights(arithmetic: Limited, least: float, most: float) -> None:
+    """A layer's results have bits of the fraction before the point; gradients and weights stay as they were."""
+    x, held = torch.tensor([1000.0, least, 1.0]).requires_grad_(), holder(arithmetic, (0,))
+    made = held.value("v", x)
+    (made * 1.1 * 2.0**-arithmetic.fraction).sum().backward()
+    assert made.tolist() == [most, least, 1.0]
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 2.0**-arithmetic.fraction, 2.0**-arithmetic.fraction]
+    end = 2.0 ** (arithmetic.integer - 1)
+    assert held.constant("w", x.detach(), {}).max() == end - 2.0**-arithmetic.fraction
+
+
+def test_gradients_are_of_samples_until_weights_take_their_mean() -> None:
+    """Each sample's part of a mean over 1000 would be below half a unit."""
+    arithmetic, samples = Limited(4, 8, False), 1000
+    held = holder(arithmetic, (0,), samples)
+    weight, x = torch.tensor([0.5]).requires_grad_(), torch.full((samples, 1), 1.0)
+    value = held.value("v", held.constant("w", weight, {}) * x)
+    (value.mean() * held.summed).backward()
+    assert weight.grad is not None
+    assert weight.grad.item() == 1.0
+    alone = torch.tensor([0.5]).requires_grad_()
+    holder(arithmetic, (0,)).value("v", alone * x).mean().backward()
+    assert alone.grad is not None
+    assert alone.grad.item() == 0.0
 
 
 def test_gradients_of_fixed_point_are_scaled_and_updates_are_not() -> None:

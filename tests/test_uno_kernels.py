@@ -26,7 +26,7 @@ from tinyhil.reference import run_reference
 @pytest.mark.parametrize("speed", ["-O2", "-Os"])
 def test_assembler_computes_what_its_portable_forms_do(speed: str, tmp_path: Path) -> None:
     lines, _ = run_to_end(build_firmware(tmp_path, "rows", speed))
-    assert lines == [" 0 0 0 0 0 0 0 0 0 0"]
+    assert lines == [" 0 0 0 0 0 0 0 0 0 0 0"]
 
 
 def cases(folder: Path, zeros: bool = False) -> list[Case]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
+from tinyhil.cell_scales import with_cell_scales
 from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
@@ -86,7 +87,10 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
     result: dict[str, Format] = {}
     groups = tied_values(graph)
     fixed = _fixed(graph, groups, ranges)
-    together = ranges_together(graph, groups, _asymmetric(groups, assignment, {*fixed, *constants}))
+    asymmetric = _asymmetric(groups, assignment, {*fixed, *constants})
+    together = ranges_together(graph, groups, asymmetric)
+    leaders = {name: together[group[0]][0] for group in groups for name in group}
+    spans: dict[str, tuple[float, float]] = {}
     for group in groups:
         chosen = named(assignment.format_of(group))
         if chosen.values and not all(is_matrix(constants.get(name)) for name in group):
@@ -102,7 +106,10 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt: Format
         if chosen.fit_range is not None and not all(name in constants for name in group):
             ends = [_ends(constants.get(name), ranges, name, chosen) for name in together[group[0]]]
-            fmt = chosen.fit_range(min(low for low, _ in ends), max(high for _, high in ends))
+            low, high = min(low for low, _ in ends), max(high for _, high in ends)
+            fmt = chosen.fit_range(low, high)
+            if asymmetric.issuperset(name for name in group if name not in constants):
+                spans[leaders[group[0]]] = low, high
         elif chosen.fit_values is not None and all(name in constants for name in group):
             fmt = chosen.fit_values(np.concatenate([constants[name].reshape(-1) for name in group]))
         else:
@@ -110,7 +117,7 @@ def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, F
         fmt = fmt.scaled(fmt.exponent + assignment.offset_of(group))
         for name in group:
             result[name] = fmt
-    result.update(fixed)
+    result = with_cell_scales(graph, result, leaders, spans) | fixed
     return share_scales(graph, groups, result, _movable(groups, assignment, fixed))
 
 

@@ -212,7 +212,9 @@ def _epoch(run: _Run, number: int, used: Quantizers) -> float:
             group["share"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
             group["lr"] = group["size"] * group["share"]
         taught = None if run.teacher is None else run.teacher[rows]
-        losses.append(_step(run, (number, step), (x[rows], y[rows], taught), _holder(run, (number, step), used)))
+        losses.append(
+            _step(run, (number, step), (x[rows], y[rows], taught), _holder(run, (number, step), len(rows), used))
+        )
         _project(run, used)
     return float(np.mean(losses))
 
@@ -233,9 +235,9 @@ def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tenso
         yield order[begin : begin + size]
 
 
-def _holder(run: _Run, at: tuple[int, int], used: Quantizers) -> Holder:
+def _holder(run: _Run, at: tuple[int, int], samples: int, used: Quantizers) -> Holder:
     if run.job.arithmetic is not None:
-        return holder(run.job.arithmetic, (run.job.schedule.seed, *at))
+        return holder(run.job.arithmetic, (run.job.schedule.seed, *at), samples)
     return used if run.order is None else released(used, rounded_at(run.order, at[0], run.job.schedule.epochs))
 
 
@@ -251,7 +253,8 @@ def _step(run: _Run, at: tuple[int, int], given: Given, used: Holder) -> float:
     if value > EXPLODED * max(run.first_loss, 1.0):
         raise _stopped(run, at, f"the loss exploded from {run.first_loss:.3g} to {value:.3g}", _largest(run, x, used))
     run.optimizer.zero_grad()
-    (loss * run.scale.factor).backward()
+    summed = used.summed if isinstance(used, Arithmetical) else 1
+    (loss * run.scale.factor * summed).backward()
     strange = [name for name, w in run.moved.items() if w.grad is not None and not torch.isfinite(w.grad).all()]
     run.scale.after(run.job.arithmetic, not strange)
     if not strange:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,22 +20,36 @@ from tinyhil.errors import ConfigError
 
 Tensor = torch.Tensor
 FIRST_SCALE, MOST_SCALE = 2.0**16, 2.0**24
+VALUE_BITS = 6  # before the point of a layer's results, at least; of words below 16 bits three eighths
 STEPS_TO_DOUBLE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """Fixed point of `integer` and `fraction` bits."""
+    """Fixed point of `integer` and `fraction` bits. Values are sums, which outgrow the weights' range: in as many bits
+    they have at least VALUE_BITS before the point."""
 
     integer: int
     fraction: int
     stochastic: bool
 
     @property
+    def of_values(self) -> Limited:
+        """What a layer's results are rounded to."""
+        bits = self.integer + self.fraction
+        integer = max(self.integer, min(VALUE_BITS, 3 * bits // 8))
+        return replace(self, integer=integer, fraction=bits - integer)
+
+    @property
     def scale(self) -> float:
-        """Of the loss, a quarter of the range: the loss is a mean, and its gradients would be few units. Updates are
-        taken out of it again before they are rounded."""
+        """Of the loss, a quarter of the range, so that gradients are many units. Updates are taken out of it again
+        before they are rounded."""
         return max(1.0, self.end / 4)
+
+    def summed(self, samples: int) -> int:
+        """Samples whose gradients a loss is the sum of: a mean would leave each a part that is few units. The mean is
+        taken where weights' gradients are summed, before their one rounding."""
+        return samples
 
     @property
     def end(self) -> float:
@@ -61,6 +75,15 @@ class Half:
 
     scale: float | None = None
     end: ClassVar[float] = math.inf  # what overflows has no gradient that is finite: the loss scale sees to it
+
+    @property
+    def of_values(self) -> Half:
+        """What a layer's results are rounded to."""
+        return self
+
+    def summed(self, samples: int) -> int:
+        """The loss is a mean; its scale is what keeps gradients."""
+        return 1
 
     def converted(self, x: Tensor, random: torch.Generator) -> Tensor:
         """Rounded to float16 and back, infinities beyond 65,504; nothing is drawn."""
@@ -88,45 +111,50 @@ def parse(text: str, rounding: str, loss_scale: str) -> Arithmetic:
 
 
 class _Converted(torch.autograd.Function):
-    """Forward the value in the arithmetic, backward its gradient; none where the value saturated."""
+    """Forward the value in an arithmetic, none of whose gradient passes where it saturated; backward that gradient, a
+    part of it, in the holder's own."""
 
     @staticmethod
-    def forward(context: Any, x: Tensor, holder: Arithmetical) -> Tensor:
-        context.holder = holder
-        context.save_for_backward(x.abs() <= holder.arithmetic.end)
-        return holder.converted(x)
+    def forward(context: Any, x: Tensor, holder: Arithmetical, held: Arithmetic, parts: int) -> Tensor:
+        context.holder, context.parts = holder, parts
+        context.save_for_backward(x.abs() <= held.end)
+        return held.converted(x, holder.random)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (inside,) = context.saved_tensors
-        return torch.where(inside, context.holder.converted(gradients[0]), 0.0), None
+        made = context.holder.converted(gradients[0] / context.parts)
+        return torch.where(inside, made, 0.0), None, None, None
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetical:
-    """What holds the values of a network while one step is taken; `random` is of this step."""
+    """What holds the values of a network while one step is taken, whose loss is the mean of the samples' times
+    `summed`; `random` is of this step."""
 
     arithmetic: Arithmetic
     random: torch.Generator
+    summed: int = 1
 
     def converted(self, x: Tensor) -> Tensor:
         """Rounded as this step's arithmetic does it."""
         return self.arithmetic.converted(x, self.random)
 
     def value(self, name: str, x: Tensor) -> Tensor:
-        made: Tensor = _Converted.apply(x, self)
+        made: Tensor = _Converted.apply(x, self, self.arithmetic.of_values, 1)
         return made
 
     def constant(self, name: str, value: Tensor, others: Mapping[str, Any]) -> Tensor:
-        return self.value(name, value)
+        made: Tensor = _Converted.apply(value, self, self.arithmetic, self.summed)
+        return made
 
 
-def holder(arithmetic: Arithmetic, seeds: tuple[int, ...]) -> Arithmetical:
-    """For the step of these numbers: what it draws depends on nothing before it."""
+def holder(arithmetic: Arithmetic, seeds: tuple[int, ...], samples: int = 1) -> Arithmetical:
+    """For the step of these numbers, of so many samples: what it draws depends on nothing before it."""
     seed = 0
     for part in seeds:
         seed = seed * 1_000_003 + part
-    return Arithmetical(arithmetic, torch.Generator().manual_seed(seed % 2**63))
+    return Arithmetical(arithmetic, torch.Generator().manual_seed(seed % 2**63), arithmetic.summed(samples))
 
 
 @dataclass(slots=True)

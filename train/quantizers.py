@@ -58,9 +58,10 @@ def is_fixed_point(fmt: Format) -> bool:
 def in_format(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
     """What `fmt` holds of `x`, and where it did not saturate. What torch can do itself, it does."""
     if is_fixed_point(fmt) and fmt.domain == INTEGER:
-        whole = torch.floor(torch.ldexp(x, torch.tensor(-fmt.exponent)) + 0.5)
+        whole = (x * 2.0**-fmt.exponent).add_(0.5).floor_()
         clipped = whole.clamp(fmt.lowest, fmt.highest)
-        return torch.ldexp(clipped, torch.tensor(fmt.exponent)), clipped == whole
+        inside = clipped == whole
+        return clipped.mul_(2.0**fmt.exponent), inside
     if fmt == FLOAT32 and x.dtype == torch.float32:
         return x.clone(), torch.isfinite(x)
     codes, saturated = quantize(x.detach().cpu().numpy(), fmt)

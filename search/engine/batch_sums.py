@@ -140,7 +140,16 @@ def _layer_pair(flat: Operands, op: Op) -> Call:
     """Two layers in one sum: the weights of the second one are moved left to the unit of the first one's sums."""
     p = op.params
     weights = flat.scalars(op, 0).reshape(p["outputs"], -1)
-    call = _layer(flat, op, weights, flat.scalars(op, 2) if len(op.inputs) == 5 else None)
+    return _with_second(flat, op, _layer(flat, op, weights, flat.scalars(op, 2) if len(op.inputs) == 5 else None))
+
+
+def _affine_layer_pair(flat: Operands, op: Op) -> Call:
+    return _with_second(flat, op, _affine_layer(flat, op))
+
+
+def _with_second(flat: Operands, op: Op, call: Call) -> Call:
+    """`call` of the first of two layers, with the products of the second."""
+    p = op.params
     (more,), _ = flat.batched(op, len(op.inputs) - 1)
     if more < 0:
         raise Unsupported("a layer of a constant")
@@ -176,7 +185,7 @@ def _affine_layer(flat: Operands, op: Op) -> Call:
     mode = INT32 if bits == 8 else FLOAT64
     finish = WIDE if bits != 8 else TWICE if "kernel_y" in p else ONCE
     limit, ends = limit_of(flat, op)
-    params = _layer_params(op, weights, (0, 0, 0, finish, p["zero"], p["pad"], limit))
+    params = _layer_params(op, weights, (0, 0, 0, finish, p["zero"], p.get("pad", 0), limit))
     addresses = flat.keep(weights, WEIGHTS[mode]), flat.keep(flat.codes(op, 2), STARTS[mode])
     factors = flat.keep(flat.codes(op, 4), np.int64), flat.keep(flat.codes(op, 3), np.int64)
     (source,), _ = flat.batched(op, 1)
@@ -223,7 +232,7 @@ LIMITED = frozenset(
         *("dense", "dense_bias", "conv", "conv_bias", "sparse_dense", "sparse_dense_bias", "dense_channels"),
         *("conv_channels", "dense_channels_coded", "conv_channels_coded", "dense_affine", "conv_affine"),
         *("dense_sum", "dense_bias_sum", "conv_sum", "conv_bias_sum", "sum_affine", "mul_affine"),
-        *("average_pool_affine", "dense_pair", "dense_bias_pair"),
+        *("average_pool_affine", "dense_pair", "dense_bias_pair", "dense_affine_pair"),
     )
 )
 MAKERS: dict[str, Maker] = {
@@ -234,6 +243,7 @@ MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("dense_channels", "conv_channels"), _channel_layer),
     **dict.fromkeys(("dense_channels_coded", "conv_channels_coded"), _channel_layer),
     **dict.fromkeys(("dense_affine", "conv_affine"), _affine_layer),
+    "dense_affine_pair": _affine_layer_pair,
     **dict.fromkeys(("matmul", "batch_matmul"), _matmul),
     "dense_at": _dense_at,
 }

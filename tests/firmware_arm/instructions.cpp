@@ -194,6 +194,15 @@ void run_cases() {
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_fours>, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_pairs>, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_steps<int16_t>(all_of_a_row<int16_t, add_all_twos>, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
+    try_all([](uint32_t a, uint32_t b, uint32_t c) {
+        const uint32_t words[] = {a, b, c, a ^ b, b ^ c, c ^ a, ~a};
+        const int8_t *const bytes = reinterpret_cast<const int8_t *>(words);
+        const Size elements = 4 * (1 + c % 3);
+        uint32_t found[13] = {0}, wanted[13] = {0};
+        expand<int8_t>(found, bytes + a % 4, bytes + 12 + b % 4, elements);
+        portable::expand<int8_t>(wanted, bytes + a % 4, bytes + 12 + b % 4, elements);
+        return __builtin_memcmp(found, wanted, sizeof found) != 0;
+    });
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #else

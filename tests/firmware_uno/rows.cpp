@@ -278,6 +278,38 @@ uint16_t near_rows_that_differ() {
     return wrong + (undecided > 6000);
 }
 
+const uint8_t byte_ones[8] HIL_FLASH = {255, 1, 128, 127, 0, 3, 200, 64};
+
+// Factors of one byte: bytes and what is counted, of results that 16 bits hold
+uint16_t byte_factors_that_differ() {
+    uint16_t wrong = 0;
+    for (uint16_t n = 0; n < 700; ++n) {
+        const int16_t zero = n % 3 == 0 ? -128 : n % 3 == 1 ? 127 : some(0);
+        const uint8_t first = n & 4, ends = static_cast<uint8_t>(n << 2 & 12), *at = byte_ones + first;
+        __int24 sums[4];
+        int8_t bytes[4];
+        for (uint8_t r = 0; r < 4; ++r) sums[r] = extreme_sum(static_cast<uint8_t>(n + 5 * r)) >> (n % 7);
+        hil::saturations = 0;
+        hil::round_byte_factors(bytes, sums, at, zero, ends);
+        uint32_t counted = 0;
+        __int24 one[4], other[4];
+        for (uint8_t r = 0; r < 4; ++r) one[r] = other[r] = sums[r] >> 1;
+        const uint8_t *begins = weights + n % 100, *again = begins;
+        hil::add_begins(one, begins);
+        hil::portable::add_begins(other, again);
+        for (uint8_t r = 0; r < 4; ++r) wrong += one[r] != other[r];
+        wrong += begins != again;
+        wrong += at != byte_ones + first + 4;
+        for (uint8_t r = 0; r < 4; ++r) {
+            uint8_t clips;
+            wrong += bytes[r] != hil::portable::byte_of_factor(clips, sums[r], hil::Flash<uint8_t>{byte_ones}[first + r], zero);
+            counted += (clips & ends) != 0;
+        }
+        wrong += hil::saturations != counted;
+    }
+    return wrong;
+}
+
 }  // namespace
 
 int main() {
@@ -297,6 +329,7 @@ int main() {
                  products_that_differ<65535>() + products_that_differ<8323199>() + products_that_differ<-7340033>());
     print_number(near_rows_that_differ());
     print_number(powers_that_differ());
+    print_number(byte_factors_that_differ());
     print_char('\n');
     print_end();
 }

@@ -138,7 +138,20 @@ def fit_range(low: float, high: float, bits: int) -> Affine:
     if bits == 16:
         return Affine(16, float(np.float32(max(-low, high, SMALLEST_RANGE) / 32767)))
     scale = float(np.float32(max(high - low, SMALLEST_RANGE) / 255))
-    return Affine(8, scale, int(min(max(-128 - round(low / scale), -128), 127)))
+    return Affine(8, scale, zero_of(low, scale))
+
+
+def fit_power(low: float, high: float) -> Affine:
+    """`fit_range` of 8 bits in units of a power of two: sums and products of such tensors need shifts and no
+    multiplier. A range may reach beyond the codes by one unit, as those of functions that come near to 1 do."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = 2.0 ** math.ceil(math.log2(max(high - low, SMALLEST_RANGE) / 256))
+    return Affine(8, scale, zero_of(low, scale))
+
+
+def zero_of(low: float, scale: float) -> int:
+    """The zero point of 8 bits with which a range that begins at `low`, 0 or less, begins at the lowest code."""
+    return int(min(max(-128 - round(low / scale), -128), 127))
 
 
 def fit(magnitude: float, bits: int) -> Affine:

@@ -17,6 +17,7 @@ from tinyhil.formats.minifloat import decode_fields, encode_fields
 from tinyhil.formats.rounding import magnitudes
 
 TITLE = "IEEE floats"  # of the family, in docs/formats.md
+OF_SINGLE = 23  # mantissa bits of the machine's own
 NAMES = {(8, 23): "Float32", (8, 7): "BFloat16", (5, 10): "Float16"}
 
 
@@ -73,6 +74,9 @@ class Single(Format):
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         codes = np.asarray(codes, np.int64)
+        if self.mantissa_bits == OF_SINGLE:
+            with np.errstate(invalid="ignore"):  # signalling NaNs
+                return codes.astype(np.uint32).view(np.float32).astype(np.float64)
         body = codes & ((1 << (self.bits - 1)) - 1)
         infinity = self.highest_code + 1
         values = decode_fields(np.minimum(body, self.highest_code), self.mantissa_bits, self.granule)
@@ -80,6 +84,8 @@ class Single(Format):
         return np.where(codes >> (self.bits - 1) & 1, -values, values)
 
     def encode(self, values: np.ndarray, residue: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        if self.mantissa_bits == OF_SINGLE and residue is None:
+            return self._cast(np.asarray(values, np.float64))
         size, rest = magnitudes(values, residue)
         finite = np.isfinite(size)
         body = encode_fields(np.where(finite, size, 0.0), rest, self.mantissa_bits, self.granule)
@@ -87,6 +93,17 @@ class Single(Format):
         body = np.where(saturated, self.highest_code, body)
         codes = body | np.signbit(values).astype(np.int64) << (self.bits - 1)
         return np.where(np.isnan(size), self.nan_code, codes), saturated
+
+    def _cast(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode`, by the machine's own float32."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            rounded = values.astype(np.float32)
+        saturated = ~np.isfinite(rounded)
+        if saturated.any():
+            limit = np.float32(np.finfo(np.float32).max)
+            rounded = np.where(saturated, np.copysign(limit, rounded), rounded)
+        codes = rounded.view(np.uint32).astype(np.int64)
+        return np.where(np.isnan(values), self.nan_code, codes), saturated
 
     def scaled(self, exponent: int) -> Single:
         return Single(self.exponent_bits, self.mantissa_bits, exponent)

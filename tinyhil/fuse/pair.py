@@ -2,8 +2,9 @@
 
 What recurrent cells do with input and state. The sum of the products whose unit is the coarser one is moved left to
 the unit of the other's, so the units must not lie far apart. Operands that would die before the other product is made
-must not be larger than the result that is saved. Only one of the two may have a bias. Layers that become index lists
-(tinyhil/fuse/sparse.py) stay as they are.
+must not be larger than the result that is saved. Asymmetric integers get scales of weights that make the units of both
+products one (tinyhil/ops/affine_pair.py), unless the model itself states them. Only one of the two may have a bias.
+Layers that become index lists (tinyhil/fuse/sparse.py) stay as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tinyhil.fuse.residual import is_sparse
 from tinyhil.fuse.rewriting import GraphFusion, Site, everywhere
 from tinyhil.graph import Graph, Node, element_count
 from tinyhil.lowering_context import loaded
+from tinyhil.ops.affine import is_affine
 from tinyhil.ops.limits import ends_of
 
 PRODUCTS = ("MatMul", "Gemm")
@@ -43,6 +45,8 @@ def _fits(site: Site, layer: Node) -> bool:
         and site.constants.get(layer.inputs[2], NOTHING).size != site.shapes[layer.outputs[0]][-1]
     ):
         return False
+    if is_affine(*formats, bits=8):
+        return w not in site.stated and layer.outputs[0] not in site.stated
     if any(fmt.is_per_channel or fmt.is_sign or not 1 < fmt.bits <= 16 for fmt in formats):
         return False
     return all(fmt.is_binary_point and fmt.domain == INTEGER for fmt in formats) and not is_sparse(site, layer)
@@ -58,12 +62,18 @@ def _operands_are_small(site: Site, pair: list[Node], result: str) -> bool:
 
 
 def _fused(site: Site, node: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    if node.op != "Add" or node.inputs[0] == node.inputs[1] or not site.integers(*node.inputs, *node.outputs):
+    formats = [site.formats[name] for name in (*node.inputs, *node.outputs)]
+    asymmetric = is_affine(*formats, bits=8)
+    if node.op != "Add" or node.inputs[0] == node.inputs[1]:
+        return None
+    if not asymmetric and not site.integers(*node.inputs, *node.outputs):
         return None
     shape = site.shapes[node.outputs[0]]
     layers = [next((made for op in PRODUCTS if (made := site.maker(n, op)) is not None), None) for n in node.inputs]
     pair = [made for made in layers if made is not None and _fits(site, made)]
     if len(pair) < 2 or len(shape) != 2 or any(site.shapes[name] != shape for name in node.inputs):
+        return None
+    if is_affine(*(site.formats[layer.inputs[0]] for layer in pair)) != asymmetric:
         return None
     fine, coarse = sorted(pair, key=lambda layer: (_unit(site, layer), -len(layer.inputs)))
     if _unit(site, coarse) - _unit(site, fine) > MOST_LIFT or len(fine.inputs) + len(coarse.inputs) > 5:

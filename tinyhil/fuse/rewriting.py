@@ -35,12 +35,14 @@ class ProgramFusion:
 
 
 class Site:
-    """What a fusion asks about a graph: who makes a value of this level, and whether anybody else reads it."""
+    """What a fusion asks about a graph: who makes a value of this level, and whether anybody else reads it; `stated`:
+    values whose scales the model itself states."""
 
     def __init__(self, graph: Graph, level: Graph, formats: Mapping[str, Format]) -> None:
         self.shapes: dict[str, Shape] = graph.all_shapes()
         self.constants: dict[str, np.ndarray] = graph.all_constants()
         self.formats = formats
+        self.stated = {name for inner in graph.levels() for name in (*inner.pinned, *inner.steps)}
         self._makers = {name: node for node in level.nodes for name in node.outputs}
         self._places = {name: place for place, node in enumerate(level.nodes, 1) for name in node.outputs}
         self._reads: dict[str, int] = {}

@@ -95,15 +95,9 @@ def emit_layer(
     unit = source.scale * made.scales
     codes = made.codes
     bias = np.rint(made.bias / unit).astype(np.int64) - source.zero * codes.sum(axis=1)
-    pairs = [multiplier(float(factor)) for factor in unit / scale]
-    bits = _sum_bits(node, source, codes, bias, pairs)
-    names = (
-        lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF),
-        lowering.tensor(x),
-        lowering.add_codes(f"{node.outputs[0]}.bias", bias, WORD),
-        lowering.add_codes(f"{node.outputs[0]}.multipliers", np.array([m for m, _ in pairs]), WORD),
-        lowering.add_codes(f"{node.outputs[0]}.shifts", np.array([shift for _, shift in pairs]), BYTE),
-    )
+    weights = lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF)
+    constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, unit / scale, source.bits)
+    names = (weights, lowering.tensor(x), *constants)
     suffix, ends = limit_of(node, target.format)
     params = {**params, "zero": zero, "pad": source.zero, **ends}
     patch = scratch.name if scratch is not None else ""
@@ -113,11 +107,27 @@ def emit_layer(
         lowering.emit(node, Op(MOVE.name, node.name, (target.name,), out.name, whole))
 
 
-def _sum_bits(node: Node, source: Affine, codes: np.ndarray, bias: np.ndarray, pairs: list[tuple[int, int]]) -> int:
+def constants_of(
+    node: Node, lowering: Lowering, sizes: np.ndarray, bias: np.ndarray, factors: np.ndarray, x_bits: int = 8
+) -> tuple[tuple[str, str, str], int]:
+    """Names of the biases, multipliers and shifts of a layer's outputs, and the width of its sums. `sizes`: the sum of
+    the magnitudes of each output's weights; `factors`: from its unit to the result's scale."""
+    pairs = [multiplier(float(factor)) for factor in factors]
+    bits = _sum_bits(node, x_bits, sizes, bias, pairs)
+    of = node.outputs[0]
+    names = (
+        lowering.add_codes(f"{of}.bias", bias, WORD),
+        lowering.add_codes(f"{of}.multipliers", np.array([m for m, _ in pairs]), WORD),
+        lowering.add_codes(f"{of}.shifts", np.array([shift for _, shift in pairs]), BYTE),
+    )
+    return names, bits
+
+
+def _sum_bits(node: Node, x_bits: int, sizes: np.ndarray, bias: np.ndarray, pairs: list[tuple[int, int]]) -> int:
     """Width of the sums; ModelError where a sum, a bias or a rescaled sum does not fit."""
-    bounds = np.abs(codes).sum(axis=1) * -source.lowest + np.abs(bias)
+    bounds = (sizes << x_bits - 1) + np.abs(bias)
     lefts = [max(shift, 0) for _, shift in pairs]
-    left, bits = max(lefts), SUM_BITS[source.bits]
+    left, bits = max(lefts), SUM_BITS[x_bits]
     widest = max(int(bound) << by for bound, by in zip(bounds, lefts, strict=True))
     if bits == SUM_BITS[8]:
         needed = signed_bits(widest)
@@ -233,9 +243,12 @@ def lower_mul(node: Node, lowering: Lowering) -> None:
 
 
 def _execute_mul(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-    p = op.params
-    a, b = _tiled(op, arrays)
-    return limited(rescale(a * b, p["multiplier"], p["by"]) + p["zero"], op, out)
+    return limited(units_of_product(op.params, *_tiled(op, arrays)), op, out)
+
+
+def units_of_product(p: Mapping[str, int], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same of a product."""
+    return rescale(a * b, p["multiplier"], p["by"]) + p["zero"]
 
 
 _ALL = (0, 1, 2, 3, 4)
@@ -274,7 +287,7 @@ PRODUCT = Kernel(
     "a * b, rescaled",
     _execute_mul,
     (*_PAIR, "multiplier", "by"),
-    (*_PAIR, "by"),
+    (*_PAIR, "multiplier", "by"),
     in_place=True,
     codes=_ALL,
 )

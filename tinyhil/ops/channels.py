@@ -13,7 +13,7 @@ import numpy as np
 
 from tinyhil.arithmetic import limited
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import CODED, INTEGER, Format
+from tinyhil.formats.format import AFFINE, CODED, INTEGER, Format
 from tinyhil.formats.quire import Window, place
 from tinyhil.formats.single import FLOAT32
 from tinyhil.graph import Node
@@ -21,7 +21,7 @@ from tinyhil.kernel import QUIRE
 from tinyhil.lowering_context import Lowering, loaded
 from tinyhil.ops import window
 from tinyhil.ops.limits import forms, limit_of
-from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits
+from tinyhil.ops.operator import Arrays, Kernel, accumulator_bits, refuse
 from tinyhil.program import Op, Tensor
 from tinyhil.reram.array import matmul
 
@@ -77,9 +77,15 @@ def emit_layer(
     params: dict[str, int],
     scratch: Tensor | None,
 ) -> None:
-    """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value."""
+    """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value.
+
+    ModelError for an asymmetric result: its scale is no shift, which is all that kernels have for a channel.
+    """
     name, array, bias, x = operands
-    fmt = lowering.format(name)
+    fmt, result = lowering.format(name), node.outputs[0]
+    if lowering.format(result).domain == AFFINE:
+        what = f"'{result}' is an asymmetric integer, its weights have a scale per channel of another kind"
+        raise refuse(node, what, "give both int8, or none")
     if fmt.domain == CODED:
         _emit_coded(node, lowering, kernel, operands, params, scratch)
         return

@@ -29,7 +29,8 @@ def _execute_linear(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np
     p = op.params
     table, a, starts = arrays[0].reshape(-1), arrays[1], arrays[2]
     at = (a * p["slope"] + np.tile(starts, (1, p["count"] // starts.shape[1]))) >> p["right"]
-    return table[at].astype(storage_dtype(out)).astype(np.int64), (at < p["least"]) | (at > p["most"])
+    clipped = ((at < p["least"]) | (at > p["most"])).astype(np.int64) + ((at < p["lowest"]) | (at > p["highest"]))
+    return table[at].astype(storage_dtype(out)).astype(np.int64), clipped
 
 
 CODE_TABLE = Kernel(
@@ -51,10 +52,10 @@ SUM_TABLE = Kernel(
     in_place=True,
     codes=(0, 1, 2),
 )
-_LINEAR_PARAMS = ("count", "a_period", "b_period", "slope", "right", "least", "most")
+_LINEAR_PARAMS = ("count", "a_period", "b_period", "slope", "right", "lowest", "highest", "least", "most")
 LINEAR_TABLE = Kernel(
     "linear_table",
-    "function of (slope * an 8-bit operand + a constant) / 2^right by a table; indices beyond two limits are clipped",
+    "function of (slope * an 8-bit operand + a constant) / 2^right by a table; two pairs of limits, of result and sum",
     _execute_linear,
     _LINEAR_PARAMS,
     _LINEAR_PARAMS,

@@ -14,7 +14,7 @@ from tinyhil.arithmetic import rounded, scaled
 from tinyhil.formats.format import Format
 from tinyhil.graph import Node, Shape
 from tinyhil.lowering_context import Lowering
-from tinyhil.ops import linear
+from tinyhil.ops import affine_pair, linear
 from tinyhil.ops.limits import clamped, forms, limit_of
 from tinyhil.ops.operator import Arrays, Kernel, Operator, accumulator_bits, attr, by_domain
 from tinyhil.ops.sums import joining
@@ -106,8 +106,14 @@ BIAS_PAIR = Kernel(
     (*_STATIC, "bias_shift"),
     is_sum=True,
 )
-KERNELS = (PAIR, BIAS_PAIR, *forms((PAIR, BIAS_PAIR)))
+KERNELS = (PAIR, BIAS_PAIR, *forms((PAIR, BIAS_PAIR)), *affine_pair.KERNELS)
 
 OPERATORS = (
-    Operator("LayerPair", "two of MatMul and Gemm, and their Add, fused", _infer, _evaluate, by_domain(_lower)),
+    Operator(
+        "LayerPair",
+        "two of MatMul and Gemm, and their Add, fused",
+        _infer,
+        _evaluate,
+        by_domain(_lower, affine=affine_pair.lower),
+    ),
 )

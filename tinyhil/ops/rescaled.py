@@ -12,9 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from tinyhil.formats.affine import multiplier
 from tinyhil.formats.format import Format
 from tinyhil.kernel import Arrays, Kernel
-from tinyhil.ops import affine
+from tinyhil.ops import affine, affine_pair
+from tinyhil.ops.affine_pair import FACTOR_BITS
 from tinyhil.ops.limits import forms
 from tinyhil.program import Op
 
@@ -35,7 +37,7 @@ def _constants(op: Op, array: np.ndarray) -> list[np.ndarray]:
 
 def _rescaled(base: Kernel) -> Kernel:
     def execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
-        return base.execute(op, [*arrays[:2], *_constants(op, arrays[2])], out)
+        return base.execute(op, [*arrays[:2], *_constants(op, arrays[2]), *arrays[3:]], out)
 
     return replace(
         base,
@@ -44,9 +46,31 @@ def _rescaled(base: Kernel) -> Kernel:
         execute=execute,
         params=(*base.params, "doubled"),
         static_params=(*base.static_params, "doubled"),
-        codes=(0, 1, 2),
+        codes=tuple(range(len(base.codes) - 2)),
     )
 
 
-DENSE, CONV = _rescaled(affine.DENSE), _rescaled(affine.CONV)
-KERNELS = (DENSE, CONV, *forms((DENSE, CONV), only_clip=True))
+def factor_records(bias: np.ndarray, factors: np.ndarray, zero: int) -> np.ndarray:
+    """(outputs, 2) records of a pair whose factors are whole numbers of 2^-FACTOR_BITS: what joins a sum times its
+    factor before it is shifted, zero point and rounding half included, and the factor."""
+    return np.stack([bias * factors + (2 * zero + 1) * (1 << FACTOR_BITS - 1), factors], axis=1)
+
+
+def _execute_factored(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:
+    starts, factors = arrays[2].reshape(-1, 2).T
+    bias = (starts - (2 * op.params["zero"] + 1) * (1 << FACTOR_BITS - 1)) // factors
+    pairs = [multiplier(float(factor) / (1 << FACTOR_BITS)) for factor in factors]
+    constants = [bias, *(np.array(numbers) for numbers in zip(*pairs, strict=True))]
+    return affine_pair.PAIR.execute(op, [*arrays[:2], *constants, *arrays[3:]], out)
+
+
+DENSE, CONV, PAIR = (_rescaled(base) for base in (affine.DENSE, affine.CONV, affine_pair.PAIR))
+FACTORED = replace(
+    affine_pair.PAIR,
+    name="dense_factored_pair",
+    summary="dense_affine_pair, start and factor of each output as one record",
+    execute=_execute_factored,
+    codes=tuple(range(5)),
+)
+_BASES = (DENSE, CONV, PAIR, FACTORED)
+KERNELS = (*_BASES, *forms(_BASES, only_clip=True))

@@ -67,7 +67,9 @@ struct Laid {
     const X *at;
 };
 template <bool Inner, bool OutInner, class X>
-inline Laid<X, Inner, OutInner> laid(const X *x) { return {x}; }
+inline Laid<X, Inner, OutInner> laid(const X *x) {
+    return {x};
+}
 
 // Distances in these layouts; slots of a line buffer hold a row of every channel in either one
 template <class X, bool Inner, bool OutInner>
@@ -82,12 +84,19 @@ inline RowWindow distances(Laid<X, Inner, OutInner>, const RowWindow &planes, Si
 template <bool Inner>
 struct Filled {
     template <class Patches, class X>
-    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) { Patches::fill(to, x, l, a, b, pad); }
+    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
+        Patches::fill(to, x, l, a, b, pad);
+    }
 };
 template <>
 struct Filled<true> {
     template <class Patches, class X>
-    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) { Patches::fill_innermost(to, x, l, a, b, pad); }
+    static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
+        const Window &w = l.window;
+        const auto at = [&](Pixel p) { return x + p.y * w.stride_y % l.x_ring * l.x_row + p.column * w.stride_x * w.channels; };
+        if (is_pointwise(w)) Patches::pixels(to, at(a), at(b), w.channels);
+        else Patches::fill_innermost(to, x, l, a, b, pad);
+    }
 };
 
 // The output rows [begin, end), two pixels at a time
@@ -113,11 +122,11 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
     }
 }
 
-// A depthwise layer has one row of weights per channel, and all of it in turn.
-template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
-void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, Laid<X, false, false> x, const B &bias,
+// A depthwise layer has one row of weights per channel, and all of it in turn. It reads planes.
+template <class Acc, class T, class Out, class W, class X, bool OutInner, class B, class Shift, class BiasShift>
+void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W, 1, 9> weights, Laid<X, false, OutInner> x, const B &bias,
                      const RowWindow &l, Size, const Shift &shift, BiasShift bias_shift) {
-    depthwise<Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, l, shift, bias_shift);
+    depthwise<OutInner, Acc, T>(out, reinterpret_cast<X *>(scratch), begin, end, weights.at, x.at, bias, l, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
@@ -135,15 +144,16 @@ void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weig
 }
 
 // With layouts; not inlined, for the frames of several layers would add up.
-template <class Acc, class Out, class T, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
-__attribute__((noinline)) void convolve(Out *out, T *patch, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias, const Window &w, Size,
+template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
+__attribute__((noinline)) void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Laid<X, I, O> x, B bias, const Window &w, Size,
                                         Size outputs, Shift shift, BiasShift bias_shift) {
     convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, x, bias, distances(x, whole(w), outputs),
                             outputs, shift, bias_shift);
 }
 
-template <class Acc, class Out, class T, class Rows, class W, Size Step, class X, bool I, bool O, class B, class Shift, class BiasShift>
-__attribute__((noinline)) void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, 2, Step> weights, Laid<X, I, O> x, B bias,
+template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, bool I, bool O, class B, class Shift,
+          class BiasShift>
+__attribute__((noinline)) void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weights, Laid<X, I, O> x, B bias,
                                              const RowWindow &l, Size, Size outputs, Shift shift, BiasShift bias_shift) {
     convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, x, bias, distances(x, l, outputs), outputs,
                             shift, bias_shift);

@@ -126,11 +126,12 @@ __attribute__((noinline, noclone)) void copy_lines(X *to, const X *plane, const 
 
 // ---- one channel
 
-template <Size Stride, class Acc, class Out, class X, class W, class B, class Shift, class BiasShift>
+// `OutInner`: results have their channels innermost
+template <Size Stride, bool OutInner, class Acc, class Out, class X, class W, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines, Size y, Size rows, const W *weights, const B &bias,
                                                        const RowWindow &l, Shift shift, BiasShift bias_shift) {
     const Window &w = l.window;
-    const Size line = line_elements(w), width = w.out_width;
+    const Size line = line_elements(w), width = w.out_width, step = OutInner ? w.channels : 1;
     using Rounded = RoundedBlock<Acc, Out, Shift>;
     const auto row = [&](Size n) {
         constexpr int32_t times = Rounded::takes_twice ? 2 : 1;
@@ -152,17 +153,17 @@ __attribute__((noinline, noclone)) void depthwise_rows(Out *out, const X *lines,
             second.template add<Stride>(a, b, x + line);
             third.template add<Stride>(a, b, x + 2 * line);
         };
-        Out *const last = at + (width & ~Size(1));
-        for (Size pixel = y * width; at != last; at += 2, x += 2 * Stride, pixel += 2) {
+        Out *const last = at + (width & ~Size(1)) * step;
+        for (Size pixel = y * width; at != last; at += 2 * step, x += 2 * Stride, pixel += 2) {
             a = VariesByPixel<B>::value ? start(pixel) : same;
             b = VariesByPixel<B>::value ? start(pixel + 1) : same;
             add();
             seen = 0;
             at[0] = Rounded::of(a, shift, seen);
-            at[1] = Rounded::of(b, shift, seen);
+            at[step] = Rounded::of(b, shift, seen);
             if (__builtin_expect(Rounded::any(seen), 0)) {
                 at[0] = Rounded::again(a, shift);
-                at[1] = Rounded::again(b, shift);
+                at[step] = Rounded::again(b, shift);
             }
         }
         if ((width & 1) == 0) continue;
@@ -213,7 +214,7 @@ __attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lin
 }
 
 // The output rows [begin, end) of all channels
-template <class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
+template <bool OutInner, class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
 void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const X *x, B bias, const RowWindow &l, const Shift &shift,
                BiasShift bias_shift) {
     const Window &w = l.window;
@@ -228,9 +229,10 @@ void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const
             const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;
             rows = most < rows_of_a_band ? most : rows_of_a_band;
             copy_lines(lines, x, l, y, rows, pads);
-            if (by_columns && w.stride_x == 1 && w.stride_y == 1) depthwise_columns<Acc>(out, lines, y, rows, weights, bias, l, by, add);
-            else if (w.stride_x == 1) depthwise_rows<1, Acc>(out, lines, y, rows, weights, bias, l, by, add);
-            else depthwise_rows<2, Acc>(out, lines, y, rows, weights, bias, l, by, add);
+            if (by_columns && !OutInner && w.stride_x == 1 && w.stride_y == 1)
+                depthwise_columns<Acc>(out, lines, y, rows, weights, bias, l, by, add);
+            else if (w.stride_x == 1) depthwise_rows<1, OutInner, Acc>(out, lines, y, rows, weights, bias, l, by, add);
+            else depthwise_rows<2, OutInner, Acc>(out, lines, y, rows, weights, bias, l, by, add);
         }
     }
 }

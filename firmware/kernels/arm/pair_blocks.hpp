@@ -202,18 +202,18 @@ struct TwoRows<Blocks<int8_t, 8, 1>> {
 template <Size Rows, class Two, class Out, class B, class Shift, class BiasShift>
 __attribute__((always_inline)) inline void outputs_of_two(Out *out, Two &two, const B &bias, Size n, Size count, const Shift &shift,
                                                           BiasShift bias_shift) {
-    using Rounded = Together<Out, Shift>;
+    using Rounded = Together<Out, PreparedOf<Shift>>;
     Column<Rows> sums;
     two.add(sums);
+    const auto started = [&](Size r) {
+        return sums.of[r] + start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(prepared(of_channel(shift, n + r)));
+    };
     int32_t seen = 0;
 #pragma GCC unroll 8
-    for (Size r = 0; r < count; ++r) {
-        sums.of[r] += start_of<int32_t>(bias, n + r, bias_shift) + Rounded::before(shift);
-        out[n + r] = Rounded::of(sums.of[r], shift, seen);
-    }
+    for (Size r = 0; r < count; ++r) { out[n + r] = Rounded::of(started(r), prepared(of_channel(shift, n + r)), seen); }
     if (__builtin_expect(!Rounded::any(seen), 1)) return;
 #pragma GCC unroll 1
-    for (Size r = 0; r < count; ++r) out[n + r] = Rounded::again(sums.of[r], shift);
+    for (Size r = 0; r < count; ++r) out[n + r] = Rounded::again(started(r), prepared(of_channel(shift, n + r)));
 }
 
 // The outputs after the last whole block
@@ -232,8 +232,7 @@ void dense_bias_pair(Out *out, Blocks<int8_t, Rows, Step> weights, Ram<int8_t> x
                      Ram<int8_t> y, Size rows, Size outputs, Size inner, Size more_inner, Lift lift, Shift shift, BiasShift bias_shift) {
     static_assert(Step == MoreStep && sizeof(Acc) == 4, "both are arranged alike (codegen/arrange.py)");
     using Tile = OnePixel<Blocks<int8_t, Rows, Step>>;
-    const auto rounding = at_run_time(shift);
-    const auto by = prepared(rounding);
+    const auto by = at_run_time(shift);
     const auto add = bias_factor(bias_shift);
     constexpr Size fewest = Tile::rows > 4 ? 2 : 4;
     for (; rows > 0; --rows, x = x + inner, y = y + more_inner, out += outputs) {

@@ -143,9 +143,12 @@ inline bool copy_neighbours_in_turn(E *, const X *, const RowWindow &, Pixel, Pi
 template <class X>
 inline void copy_elements(X *to, const X *from, Size count) {
     constexpr Size step = 4 / sizeof(X);
-    Size n = 0;
-    for (; n + step <= count; n += step) __builtin_memcpy(to + n, from + n, 4);
-    for (; n < count; ++n) to[n] = from[n];
+    if (count < step) {
+        for (Size n = 0; n < count; ++n) to[n] = from[n];
+        return;
+    }
+    for (Size n = 0; n + step < count; n += step) __builtin_memcpy(to + n, from + n, 4);
+    __builtin_memcpy(to + count - step, from + count - step, 4);  // some of them once more
 }
 // `rows` of so many elements behind each other
 template <class X>
@@ -170,7 +173,8 @@ __attribute__((noinline, noclone)) void copy_window_innermost(X *to, const X *x,
         Size column = pixel.column * w.stride_x - w.pad_x;
         for (Size n = 0; n < w.kernel_x; ++n, column += w.dilation_x, to += w.channels) {
             if (y < w.height && column < w.width) copy_elements(to, row + column * w.channels, w.channels);
-            else for (Size c = 0; c < w.channels; ++c) to[c] = pad;
+            else
+                for (Size c = 0; c < w.channels; ++c) to[c] = pad;
         }
     }
 }
@@ -197,6 +201,52 @@ struct InTurn<int16_t> {
     static Pairs of(const int16_t *x) { return {word_at(x), word_at(x + 2)}; }
 };
 
+namespace portable {
+
+// `count` elements of two patches as halfwords in turn, four at a time
+template <class W, class X>
+inline void expand(uint32_t *to, const X *a, const X *b, Size count) {
+    for (Size k = 0; k < count; k += 4, to += 4) {
+        const Pairs x = InTurn<W>::of(a + k), y = InTurn<W>::of(b + k);
+        to[0] = x.first;
+        to[1] = y.first;
+        to[2] = x.second;
+        to[3] = y.second;
+    }
+}
+
+}  // namespace portable
+
+template <class W, class X>
+__attribute__((noinline, noclone)) void expand(uint32_t *to, const X *a, const X *b, Size count) {
+    portable::expand<W>(to, a, b, count);
+}
+#ifdef __ARM_FEATURE_DSP
+template <class W>
+__attribute__((noinline, noclone)) void expand(uint32_t *to, const int8_t *a, const int8_t *b, Size count) {
+    const int8_t *const end = a + count;
+    uint32_t p, q, even, half;
+    if (sizeof(W) != 1 || count == 0) return portable::expand<W>(to, a, b, count);
+    asm volatile(".balign 8\n"
+                 "1:\n"
+                 "ldr %[p], [%[a]], #4\n"
+                 "ldr %[q], [%[b]], #4\n"
+                 "cmp %[a], %[end]\n"
+                 "sxtb16 %[even], %[p]\n"
+                 "sxtb16 %[half], %[q]\n"
+                 "str %[even], [%[to]], #16\n"
+                 "sxtb16 %[p], %[p], ror #8\n"
+                 "str %[half], [%[to], #-12]\n"
+                 "sxtb16 %[q], %[q], ror #8\n"
+                 "str %[p], [%[to], #-8]\n"
+                 "str %[q], [%[to], #-4]\n"
+                 "blo 1b\n"
+                 : [to] "+r"(to), [a] "+r"(a), [b] "+r"(b), [p] "=&r"(p), [q] "=&r"(q), [even] "=&r"(even), [half] "=&r"(half)
+                 : [end] "r"(end)
+                 : "cc", "memory");
+}
+#endif
+
 // Cortex-M7: the patches as halfwords
 template <class W>
 struct HalfwordPatches {
@@ -220,14 +270,8 @@ struct HalfwordPatches {
         to[3] = pair(element(b, InTurn<W>::third), 0);
     }
     template <class X>
-    __attribute__((noinline, noclone)) static void expand(uint32_t *to, const X *a, const X *b, Size count) {
-        for (Size k = 0; k < count; k += 4, to += 4) {
-            const Pairs x = InTurn<W>::of(a + k), y = InTurn<W>::of(b + k);
-            to[0] = x.first;
-            to[1] = y.first;
-            to[2] = x.second;
-            to[3] = y.second;
-        }
+    static void pixels(uint32_t *to, const X *a, const X *b, Size channels) {
+        expand<W>(to, a, b, channels);
     }
     // With channels innermost; elements are in the order kernel row, kernel column, channel, and so are the weights. Rows of windows
     // that are no whole words are copied behind each other first; whatever follows the last element meets weights of 0.
@@ -242,13 +286,13 @@ struct HalfwordPatches {
             copy_window_innermost(first, x, l, a, pad);
             copy_window_innermost(second, x, l, b, pad);
         } else if (by_words) {
-            for (Size k = 0; k < w.kernel_y; ++k) expand(to + k * row, p + k * l.x_row, q + k * l.x_row, row);
+            for (Size k = 0; k < w.kernel_y; ++k) expand<W>(to + k * row, p + k * l.x_row, q + k * l.x_row, row);
             return;
         } else {
             copy_rows(first, p, row, w.kernel_y, l.x_row);
             copy_rows(second, q, row, w.kernel_y, l.x_row);
         }
-        expand(to, first, second, inner);
+        expand<W>(to, first, second, inner);
     }
     template <class X>
     static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
@@ -262,7 +306,7 @@ struct HalfwordPatches {
             copy_window<1>(first, x, l, a, pad);
             copy_window<1>(second, x, l, b, pad);
         }
-        expand(to, first, second, inner);
+        expand<W>(to, first, second, inner);
     }
 };
 

@@ -138,6 +138,37 @@ void dense_rescaled(Out *out, W weights, X x, Flash<int32_t> records, Size rows,
     dense_bias<Acc>(out, weights, x, NoBias(), rows, outputs, inner, Records<true, Twice != 0, Zero>{records.at}, Const<0>());
 }
 
+template <class Acc, class Out, class W, class X, class V, class Y, class Lift, int Zero, int Twice>
+void dense_rescaled_pair(Out *out, W weights, X x, Flash<int32_t> records, V more, Y y, Size rows, Size outputs, Size inner,
+                         Size more_inner, Lift lift, Const<Zero>, Const<Twice>) {
+    const Records<true, Twice != 0, Zero> to = {records.at};
+    dense_bias_pair<Acc>(out, weights, x, NoBias(), more, y, rows, outputs, inner, more_inner, lift, to, Const<0>());
+}
+
+// Records of a pair whose factors are whole numbers of 2^-16: what joins the product, zero point and rounding half included
+struct Factors { const int32_t *at; };
+struct FactorOfRow { int32_t start, by; };
+constexpr Size words_of_a_factor = 2;
+inline Factors from_channel(const Factors &f, Size n) { return {f.at + words_of_a_factor * n}; }
+inline Factors of_channel(const Factors &f, Size n) { return from_channel(f, n); }
+inline FactorOfRow prepared(const Factors &f) { return {f.at[0], f.at[1]}; }
+
+// Each result is clipped for itself: in recurrent cells that is common
+template <class Out, bool IsKnown>
+struct Together<Out, FactorOfRow, IsKnown> {
+    static constexpr bool takes_twice = false;
+    static int32_t before(const FactorOfRow &) { return 0; }
+    static Out of(int32_t sum, const FactorOfRow &f, int32_t &) { return saturate<Out>((sum * f.by + f.start) >> 16); }
+    static bool any(int32_t) { return false; }
+    static Out again(int32_t, const FactorOfRow &) { return {}; }
+};
+
+template <class Acc, class Out, class W, class X, class V, class Y, class Lift, int Zero>
+void dense_factored_pair(Out *out, W weights, X x, Flash<int32_t> records, V more, Y y, Size rows, Size outputs, Size inner,
+                         Size more_inner, Lift lift, Const<Zero>) {
+    dense_bias_pair<Acc>(out, weights, x, NoBias(), more, y, rows, outputs, inner, more_inner, lift, Factors{records.at}, Const<0>());
+}
+
 template <class Acc, class Out, class T, class W, class X, int Zero, int Pad, int Twice>
 void conv_rescaled(Out *out, T *patch, W weights, X x, Flash<int32_t> records, const Window &w, Size groups, Size outputs, Const<Zero>,
                    Const<Pad>, Const<Twice>) {

@@ -1,9 +1,11 @@
 // Asymmetric integers in the arithmetic of TensorFlow Lite (tinyhil/formats/affine.py, tinyhil/ops/affine.py).
 #pragma once
+#include "firmware/kernels/common/affine_powers.hpp"
 #include "firmware/kernels/common/affine_sum.hpp"
 #include "firmware/kernels/common/block.hpp"
 #include "firmware/kernels/common/conv.hpp"
 #include "firmware/kernels/common/elementwise.hpp"
+#include "firmware/kernels/common/pair.hpp"
 #include "firmware/kernels/common/pool.hpp"
 #include "firmware/kernels/common/quire.hpp"
 #include "firmware/kernels/common/rescale.hpp"
@@ -51,6 +53,13 @@ void dense_affine(Out *out, W weights, X x, B bias, M multipliers, S shifts, Siz
     dense_bias<Acc>(out, weights, x, bias, rows, outputs, inner, channels, Const<0>());
 }
 
+template <class Acc, class Out, class W, class X, class B, class M, class S, class V, class Y, class Lift, class Zero>
+void dense_affine_pair(Out *out, W weights, X x, B bias, M multipliers, S shifts, V more, Y y, Size rows, Size outputs, Size inner,
+                       Size more_inner, Lift lift, Zero zero) {
+    const Channels<M, S, true> channels = {multipliers, shifts, int(zero)};
+    dense_bias_pair<Acc>(out, weights, x, bias, more, y, rows, outputs, inner, more_inner, lift, channels, Const<0>());
+}
+
 // Codes of which Zero stands for nothing: what windows are padded with
 template <class Code, int Zero>
 struct AffineCode {
@@ -85,21 +94,18 @@ template <class Acc, class Out, class A, class B, class Count, class P, class Q,
           int AS, int32_t BM, int BS, int32_t OM, int OS>
 void sum_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, Const<AZero>, Const<BZero>, Const<Zero>, Const<Sign>,
                 LongConst<AM>, Const<AS>, LongConst<BM>, Const<BS>, LongConst<OM>, Const<OS>) {
-    using Sum = CodeSum<Factor<AM, AS>, Factor<BM, BS>, Factor<OM, OS>, AZero, BZero, Zero, Sign>;
+    using Sum = typename SumOf<Factor<AM, AS>, Factor<BM, BS>, Factor<OM, OS>, AZero, BZero, Zero, Sign>::type;
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
     for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = Sum::template of<Out>(a[i.next(n)], b[j.next(n)]);
 }
 
-template <class Acc, class Out, class A, class B, class Count, class P, class Q, class ZA, class ZB, class Z, class Shift>
-void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, ZA a_zero, ZB b_zero, Z zero, int32_t multiplier, Shift by) {
+template <class Acc, class Out, class A, class B, class Count, class P, class Q, int AZero, int BZero, int Zero, int32_t M, int By>
+void mul_affine(Out *out, A a, B b, Count count, P a_period, Q b_period, Const<AZero>, Const<BZero>, Const<Zero>, LongConst<M>, Const<By>) {
+    using Product = typename ProductOf<M, By, AZero, BZero, Zero>::type;
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
-    for (Size n = 0; n < static_cast<Size>(count); ++n) {
-        const int left = a[i.next(n)] - int(a_zero), right = b[j.next(n)] - int(b_zero);
-        const auto units = rescale_product(left, right, multiplier, by);
-        out[n] = saturate<Out>(static_cast<decltype(units + 0)>(units + int(zero)));
-    }
+    for (Size n = 0; n < static_cast<Size>(count); ++n) out[n] = Product::template of<Out>(a[i.next(n)], b[j.next(n)]);
 }
 
 // ---- codes that are moved, compared and averaged (tinyhil/ops/affine_moves.py)

@@ -18,6 +18,20 @@ HIL_ELEMENTWISE void code_table(Out *out, Table table, X x, Count count, Mask ma
     }
 }
 
+// Counts an index beyond two pairs of limits, once for each; `none` and more: no limit.
+template <int none, class L, class H, class Least, class Most>
+HIL_ELEMENTWISE void count_beyond(int at, L lowest, H highest, Least least, Most most) {
+    const int first = int(lowest) > int(least) ? int(lowest) : int(least), last = int(highest) < int(most) ? int(highest) : int(most);
+    if (first > 0 && at < first) {
+        if (at < int(lowest)) count_clipped();
+        if (at < int(least)) count_clipped();
+    }
+    if (last < none && at > last) {
+        if (at > int(highest)) count_clipped();
+        if (at > int(most)) count_clipped();
+    }
+}
+
 // out[n] = table[a[n] + base + b[n]], both parts of the index bytes without a sign. Results below `lowest` and above `highest`
 // are clipped, and so are sums below `least` and above `most`, which another operation's results were. 510 and more: none are.
 template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, class Base, class L, class H, class Least,
@@ -26,38 +40,26 @@ HIL_ELEMENTWISE void sum_table(Out *out, Table table, A a, B b, Count count, P a
                                Least least, Most most) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
-    constexpr int none = 510;
-    const int first = int(lowest) > int(least) ? int(lowest) : int(least), last = int(highest) < int(most) ? int(highest) : int(most);
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         const uint8_t left = static_cast<uint8_t>(a[i.next(n)] + int(base)), right = static_cast<uint8_t>(b[j.next(n)]);
         const int at = left + right;
-        if (first > 0 && at < first) {
-            if (at < int(lowest)) count_clipped();
-            if (at < int(least)) count_clipped();
-        }
-        if (last < none && at > last) {
-            if (at > int(highest)) count_clipped();
-            if (at > int(most)) count_clipped();
-        }
+        count_beyond<510>(at, lowest, highest, least, most);
         out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
     }
 }
 
-// out[n] = table[(a[n] * slope + starts[n]) / 2^right], whose sums fit 32 bits; indices below `least` and above `most`, if they
-// are below 2^14, are results of another operation that were clipped
-template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, int32_t Factor, int N, class Least,
-          class Most>
+// out[n] = table[(a[n] * slope + starts[n]) / 2^right], whose sums fit 32 bits; limits of indices as in sum_table, 2^14 - 1: none
+template <class Acc, class Out, class Table, class A, class B, class Count, class P, class Q, int32_t Factor, int N, class L, class H,
+          class Least, class Most>
 HIL_ELEMENTWISE void linear_table(Out *out, Table table, A a, B starts, Count count, P a_period, Q b_period, LongConst<Factor>, Const<N>,
-                                  Least least, Most most) {
+                                  L lowest, H highest, Least least, Most most) {
     auto i = walk(a_period, count);
     auto j = walk(b_period, count);
-    constexpr int none = (1 << 14) - 1;
     for (Size n = 0; n < static_cast<Size>(count); ++n) {
         int32_t sum = starts[j.next(n)];
         add_product_with<Factor>(sum, a[i.next(n)]);
         const int at = static_cast<int>(sum >> N);
-        if (int(least) > 0 && at < int(least)) count_clipped();
-        if (int(most) < none && at > int(most)) count_clipped();
+        count_beyond<(1 << 14) - 1>(at, lowest, highest, least, most);
         out[n] = element_of<Out>(table[static_cast<Size>(at)], 0);
     }
 }

@@ -63,7 +63,7 @@ void dense_bias_pair(Out *out, W weights, X x, B bias, V more, Y y, Size rows, S
             accumulate_rows(sums, more + n * more_inner, y, more_inner);
             for (Size i = 0; i < together; ++i) lift_and_start(sums[i], lift, bias, n + i, bias_shift);
             accumulate_rows(sums, weights + n * inner, x, inner);
-            for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], shift);
+            for (Size i = 0; i < together; ++i) *out++ = requantize<Out>(sums[i], of_channel(shift, n + i));
         }
         const Size end = n + outputs % together;
 #else
@@ -74,7 +74,7 @@ void dense_bias_pair(Out *out, W weights, X x, B bias, V more, Y y, Size rows, S
             accumulate(sum, more + n * more_inner, y, more_inner);
             lift_and_start(sum, lift, bias, n, bias_shift);
             accumulate(sum, weights + n * inner, x, inner);
-            *out++ = requantize<Out>(sum, shift);
+            *out++ = requantize<Out>(sum, of_channel(shift, n));
         }
     }
 }
@@ -105,7 +105,7 @@ void dense_bias_pair(Out *out, Blocks<int8_t, 4, Step> weights, Ram<int8_t> x, B
         for (; n < outputs; ++n, w = w + inner, v = v + more_inner) {
             Acc sum = add_row<Acc>(Acc(0), v, y, more_inner);
             lift_and_start(sum, lift, bias, n, bias_shift);
-            *out++ = requantize<Out>(add_row<Acc>(sum, w, x, inner), shift);
+            *out++ = requantize<Out>(add_row<Acc>(sum, w, x, inner), of_channel(shift, n));
         }
     }
 }

@@ -84,8 +84,8 @@ const int8_t fc_b[6] HIL_FLASH = {
     -33, 15, -34, -8, -22, 77,
 };
 
-// z_codes_: look-up table
-const uint8_t z_codes[278] HIL_FLASH = {
+// z_codes.2: look-up table
+const uint8_t z_codes_2[278] HIL_FLASH = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4,
     4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 12, 12, 13, 14, 14, 15, 16, 17, 18, 19,
@@ -107,8 +107,8 @@ const uint8_t c_z_b_z_codes[32] HIL_FLASH = {
     9, 10, 12, 16, 1,
 };
 
-// h_tilde_codes_: look-up table
-const uint8_t h_tilde_codes[276] HIL_FLASH = {
+// h_tilde_codes.2: look-up table
+const uint8_t h_tilde_codes_2[276] HIL_FLASH = {
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
@@ -156,12 +156,12 @@ void run(const uint8_t *input, uint8_t *output) {
             const int8_t c_n = c[n];
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
+            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes_2), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
                 hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(), hil::Lowest<0>(),
                 hil::Highest<206>(), hil::Least<0>(), hil::Most<245>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_n),
+            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes_2), hil::ram(&c_n),
                 hil::flash(c_h_b_h_codes) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(),
                 hil::Lowest<0>(), hil::Highest<184>(), hil::Least<7>(), hil::Most<262>());
             int8_t keep_n;
@@ -275,8 +275,8 @@ const int8_t fc_b[6] HIL_FLASH = {
     -33, 15, -34, -8, -22, 77,
 };
 
-// z_codes_: look-up table
-const uint8_t z_codes[278] HIL_FLASH = {
+// z_codes.2: look-up table
+const uint8_t z_codes_2[278] HIL_FLASH = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4,
     4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 12, 12, 13, 14, 14, 15, 16, 17, 18, 19,
@@ -298,8 +298,8 @@ const uint8_t c_z_b_z_codes[32] HIL_FLASH = {
     9, 10, 12, 16, 1,
 };
 
-// h_tilde_codes_: look-up table
-const uint8_t h_tilde_codes[276] HIL_FLASH = {
+// h_tilde_codes.2: look-up table
+const uint8_t h_tilde_codes_2[276] HIL_FLASH = {
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
@@ -347,12 +347,12 @@ void run(const uint8_t *input, uint8_t *output) {
             const int8_t c_n = c[n];
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
+            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes_2), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
                 hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(), hil::Lowest<0>(),
                 hil::Highest<206>(), hil::Least<0>(), hil::Most<245>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_n),
+            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes_2), hil::ram(&c_n),
                 hil::flash(c_h_b_h_codes) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(),
                 hil::Lowest<0>(), hil::Highest<184>(), hil::Least<7>(), hil::Most<262>());
             int8_t keep_n;
@@ -471,8 +471,8 @@ const int8_t fc_b[6] HIL_FLASH = {
     -33, 15, -34, -8, -22, 77,
 };
 
-// z_codes_: look-up table
-const uint8_t z_codes[278] HIL_FLASH = {
+// z_codes.2: look-up table
+const uint8_t z_codes_2[278] HIL_FLASH = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4,
     4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 12, 12, 13, 14, 14, 15, 16, 17, 18, 19,
@@ -494,8 +494,8 @@ const uint8_t c_z_b_z_codes[32] HIL_FLASH = {
     9, 10, 12, 16, 1,
 };
 
-// h_tilde_codes_: look-up table
-const uint8_t h_tilde_codes[276] HIL_FLASH = {
+// h_tilde_codes.2: look-up table
+const uint8_t h_tilde_codes_2[276] HIL_FLASH = {
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128,
@@ -544,12 +544,12 @@ void run(const uint8_t *input, uint8_t *output) {
             const int8_t c_n = c[n];
             int8_t z_n;
             // z: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
+            hil::sum_table<hil::Wide<32>>(&z_n, hil::flash(z_codes_2), hil::ram(&c_n), hil::flash(c_z_b_z_codes) + n,
                 hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(), hil::Lowest<0>(),
                 hil::Highest<206>(), hil::Least<0>(), hil::Most<245>());
             int8_t h_tilde_n;
             // h_tilde: every intermediate value fits 32 bits
-            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes), hil::ram(&c_n),
+            hil::sum_table<hil::Wide<32>>(&h_tilde_n, hil::flash(h_tilde_codes_2), hil::ram(&c_n),
                 hil::flash(c_h_b_h_codes) + n, hil::Count<1>(), hil::APeriod<1>(), hil::BPeriod<1>(), hil::Base<128>(),
                 hil::Lowest<0>(), hil::Highest<184>(), hil::Least<7>(), hil::Most<262>());
             int8_t keep_n;
