@@ -27,18 +27,17 @@ STEPS_TO_DOUBLE = 200
 @dataclass(frozen=True, slots=True)
 class Limited:
     """Fixed point of `integer` and `fraction` bits. Values are sums, which outgrow the weights' range: in as many bits
-    they have at least VALUE_BITS before the point, unless they are `narrow`."""
+    they have at least VALUE_BITS before the point."""
 
     integer: int
     fraction: int
     stochastic: bool
-    narrow: bool = False
 
     @property
     def of_values(self) -> Limited:
         """What a layer's results are rounded to."""
         bits = self.integer + self.fraction
-        integer = self.integer if self.narrow else max(self.integer, min(VALUE_BITS, 3 * bits // 8))
+        integer = max(self.integer, min(VALUE_BITS, 3 * bits // 8))
         return replace(self, integer=integer, fraction=bits - integer)
 
     @property

@@ -2,12 +2,12 @@
 
 The scales of weights are chosen so that the products of both have one unit in each output, but for a power of two
 (`lift`), and so that the factor to the result's scale is a whole number of 2^-16 where that is below 2^-8: the
-rounding is a product with one byte then. Either costs the weights less than half a bit of their resolution.
+rounding is a product with one byte then, and weights lose an eighth of their resolution at most. The common unit is the
+coarser one of an output: of the other product's weights there the error in the sum is no larger than of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,11 +117,6 @@ def _execute(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarra
     sums = first + (second << p["lift"]) + bias.reshape(-1)
     codes = rescale_once(sums, multipliers.reshape(-1), shifts.reshape(-1)) + p["zero"]
     return affine.limited(codes, op, out)
-
-
-def more_at(inputs: Sequence[str]) -> int:
-    """Where the weights of the second product stand, its operand behind them."""
-    return len(inputs) - 2
 
 
 PAIR = Kernel(
