@@ -4,8 +4,9 @@ Every channel has an interval that follows from the weights alone: inputs may be
 channel whose interval is narrower than half a unit of float32 is constant: its weights are zero, or vanish beside its
 bias, or a Relu never opens. A layer that mixes channels takes a constant one into its bias and drops the column; the
 channel is then computed by nobody. A constant before a padded layer gives one sum for each part of a window that lies
-within the plane; it is none behind it unless it is 0 or a Relu makes these sums one. Outermost level only; quantized
-models are left as they are.
+within the plane; it is none behind it unless it is 0 or a Relu makes these sums one. Others would need a bias for each
+of these parts and are computed; MLPerf Tiny's networks have none. Outermost level only; quantized models are left as
+they are.
 """
 
 from __future__ import annotations
