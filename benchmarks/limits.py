@@ -6,7 +6,6 @@ Tables of docs/training.md (`python -m benchmarks.training ram ram_below ram_few
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench import pictures, quiet
+from benchmarks.given import given_data
 from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -66,7 +66,7 @@ def _file(model: str, folder: Path) -> Path | None:
         for part, name, count in (("_train", "train50k", PICTURES), ("", "test10k", TESTS)):
             x, y = pictures(f"cifar10_{name}_jpeg.npz", count)
             np.savez(folder / f"{RESNET}{part}.npz", x=x, y=y)
-        return Path(shutil.copy(Path(os.environ["HIL_DATA"]) / "models" / f"{RESNET}.onnx", folder))
+        return Path(shutil.copy(given_data() / "models" / f"{RESNET}.onnx", folder))
     return None
 
 
