@@ -79,8 +79,8 @@ def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:
 
 
 def _is_beyond(operator: Operator, result: Format) -> bool:
-    """Whether what lowers the operator in integers can not round into `result`."""
-    return result.domain == AFFINE or (operator.integers_only and result.domain != INTEGER)
+    """Whether what lowers the operator in integers can not round into `result`: a sign is that of the exact number."""
+    return result.domain == AFFINE or (operator.integers_only and (result.domain != INTEGER or result.is_sign))
 
 
 def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:
