@@ -197,6 +197,15 @@ struct Saturate<Fixed<Bits>> {
     }
 };
 
+// A sign is in range whatever the number.
+template <>
+struct Saturate<Signed> {
+    template <class Number>
+    static Signed of(Number value) {
+        return {static_cast<int8_t>(value < 0 ? -1 : 1)};
+    }
+};
+
 template <class Out, class Number>
 inline Out saturate(Number value) {
     return Saturate<Out>::of(value);
