@@ -10,6 +10,8 @@ from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
 
+NAMES = 3  # of tensors in one line; the record has all
+
 
 def print_record(record: Mapping[str, Any], console: Console) -> None:
     """The summary of one run."""
@@ -29,7 +31,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("format", record["format"]),
         ("data", f"{record['data']['name']} ({record['data']['source']}), {record['samples']} samples"),
         ("bit-exact", f"{verdict}: {record['equal_samples']} of {record['samples']} equal to the reference"),
-        ("float", _agreement(record)),
+        ("float", agreement_text(record)),
         ("accuracy", f"{_fraction(record['accuracy'])}, float {_fraction(record['float_accuracy'])}"),
         ("disagreements", f"{record['disagreements']} with float32, {_saturations(record)}"),
         ("latency", _latency(latency)),
@@ -48,7 +50,7 @@ def _saturations(record: Mapping[str, Any]) -> str:
     return f"{record['saturations']} saturations{more}"
 
 
-def _agreement(record: Mapping[str, Any]) -> str:
+def agreement_text(record: Mapping[str, Any]) -> str:
     """Whether every operation agrees with the float model within the resolution of its formats."""
     check, found = record["float_check"], record["degraded"]
     if found:
@@ -59,7 +61,9 @@ def _agreement(record: Mapping[str, Any]) -> str:
             f"{first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
         )
     text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
-    return f"{text}; not compared: {', '.join(check['unchecked'])}" if check["unchecked"] else text
+    names = check["unchecked"]
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return f"{text}; not compared: {', '.join(names[:NAMES])}{more}" if names else text
 
 
 def _fraction(value: float | None) -> str:
