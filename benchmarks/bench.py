@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from benchmarks.given import given_data
 from benchmarks.mlp import mlp_model
 from tinyhil.assignment import Assignment
 from tinyhil.frontend.onnx import model_of
@@ -62,7 +62,7 @@ def quiet(*said: object) -> None:
 
 def pictures(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """As `pictures_in`, of a file of HIL_DATA."""
-    return pictures_in(Path(os.environ["HIL_DATA"]) / "large" / name, count)
+    return pictures_in(given_data() / "large" / name, count)
 
 
 def pictures_in(path: Path, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,6 @@ Tables of docs/training.md (`python -m benchmarks.training ram ram_below ram_few
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench import pictures, quiet
+from benchmarks.given import given_data
 from benchmarks.papers.minun import networks
 from benchmarks.peers_models import build_peers, write
 from tinyhil.harness.build.toolchain import default_cache_dir
@@ -35,15 +35,18 @@ PICTURES, TESTS, SEARCHED = 2500, 5000, 500
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A model, the arena that 8 bits need, what is on offer, and how long to train."""
+    """A model, the arena that 8 bits need, what is on offer, how long to train; how ranges are cut, samples moved."""
 
     model: str
     ram: int
     formats: str | None
     epochs: int
+    calibrate_by: str = "minmax"
+    augment: float = 0.0
 
     def request(self, folder: Path, seed: int = 0) -> SearchRequest:
         request = SearchRequest(self.model, self.ram, formats=self.formats, results=folder, seed=seed)
+        request = replace(request, calibrate_by=self.calibrate_by)
         file = _file(self.model, folder)
         if file is None:
             return request
@@ -63,7 +66,7 @@ def _file(model: str, folder: Path) -> Path | None:
         for part, name, count in (("_train", "train50k", PICTURES), ("", "test10k", TESTS)):
             x, y = pictures(f"cifar10_{name}_jpeg.npz", count)
             np.savez(folder / f"{RESNET}{part}.npz", x=x, y=y)
-        return Path(shutil.copy(Path(os.environ["HIL_DATA"]) / "models" / f"{RESNET}.onnx", folder))
+        return Path(shutil.copy(given_data() / "models" / f"{RESNET}.onnx", folder))
     return None
 
 
@@ -74,7 +77,7 @@ AT_EIGHT_BITS = (
     Limited(PEER, 96, BYTES, 6),
     Limited("fastgrnn_fsdd", 96, BYTES, 6),
 )
-BELOW_EIGHT_BITS = (Limited("fastgrnn_dsa19", 192, "fixed6,fixed7", 2),)
+BELOW_EIGHT_BITS = (Limited("fastgrnn_dsa19", 192, "fixed6,fixed7", 6, "percentile", 0.15),)
 FEW_BITS = (Limited("digits_mlp", 42, "fixed4,fixed5", 20),)
 
 
@@ -113,7 +116,9 @@ def within(limits: Iterable[Limited]) -> Iterator[Row]:
     """The answers of a search within each limit, as they are and trained."""
     with tempfile.TemporaryDirectory() as folder:
         for limited in limits:
-            (found,) = alternate(limited.request(Path(folder)), limited.epochs, 1, searched, trained, ONCE)
+            (found,) = alternate(
+                limited.request(Path(folder)), limited.epochs, 1, searched, trained, ONCE, limited.augment
+            )
             tested, record = tested_of(found.trained), found.searched.record
             yield {
                 "model": limited.model,

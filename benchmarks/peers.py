@@ -10,7 +10,6 @@ bring. X-CUBE-AI is closed: its figures are published cycles, and our modelled c
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.given import given_data
 from tinyhil.errors import DoesNotFit
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.config import Boards, load_boards
@@ -87,7 +87,7 @@ FORMATS = ("fixed8", "int8", "fixed16")
 
 
 def networks(work: Path) -> Iterator[Network]:
-    data = Path(os.environ["HIL_DATA"])
+    data = given_data()
     source = data / "models" / "peer_bench"
     onnx.save(fastgrnn_as_scan(source / "rnn.npz"), work / "fastgrnn.onnx")
     digits, labels = np.load(source / "digits_x.npy"), np.load(source / "digits_y.npy").astype(np.int64)

@@ -7,7 +7,6 @@ programs on test samples, run by the host engine; seconds are of the processor. 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import numpy as np
 
 from benchmarks import limits, pruning, qnn, zeros
 from benchmarks.bench import Bench, Row, mlp, pictures
+from benchmarks.given import given_data
 from benchmarks.mlp import mlp_model, small_cnn
 from benchmarks.papers.pages import save_svg
 from benchmarks.training_figures import FIGURES
@@ -44,7 +44,7 @@ PICTURES = 2500
 
 
 def clusters() -> Iterator[Row]:
-    graph = load_model(Path(os.environ["HIL_DATA"]) / "models" / "mlperftiny_ic_resnet8.onnx").graph
+    graph = load_model(given_data() / "models" / "mlperftiny_ic_resnet8.onnx").graph
     samples = divide(*pictures("cifar10_train50k_jpeg.npz", PICTURES), CLUSTERED.seed)
     bench = Bench(graph, samples, *pictures("cifar10_test10k_jpeg.npz", 1000))
     formats = Assignment("kmeans16")

@@ -3,7 +3,8 @@
 The sum of an output lies between two ends that follow from its weights; where both are rescaled to the same code the
 channel is constant: its weights, or its factor, vanish beside its bias, as those of channels that training gave up do.
 A convolution that reads a constant channel adds its products to its bias, exactly; a depthwise one makes another
-constant of it. What nobody reads then is not computed. Only convolutions read one another here, each alone.
+constant of it, a padded one if its sums at the edges are rescaled to the same code. What nobody reads then is not
+computed. Only convolutions read one another here, each alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from tinyhil.formats.affine import rescale
 from tinyhil.formats.format import AFFINE
 from tinyhil.ops import affine
-from tinyhil.ops.window import window_of
+from tinyhil.ops.window import ends_of_sums, window_of
 from tinyhil.program import Loop, Op, Program, Role, walk
 
 NAMES = (affine.CONV.name, affine.CONV.name + "_clip")
@@ -44,7 +45,7 @@ class Layer:
 
     def takes(self, codes: np.ndarray) -> np.ndarray:
         """Mask of those constant channels that are the same at the edges of a plane as within it."""
-        return (codes == self.op.params["pad"]) | np.bool_(not _hangs_over(self.op))
+        return (codes == self.op.params["pad"]) | np.bool_(window_of(self.op.params).sights().all())
 
 
 def without_constant_channels(program: Program) -> Program:
@@ -113,25 +114,11 @@ def _layer(program: Program, op: Op, before: Layer | None) -> Layer:
     low, high = (np.full(p["channels"], end, np.int64) for end in (least, most))
     if before is not None:
         low, high = before.low, before.high
-    if _hangs_over(op):
-        low, high = np.minimum(low, p["pad"]), np.maximum(high, p["pad"])
-    up, down = np.maximum(weights, 0).sum(axis=2), np.minimum(weights, 0).sum(axis=2)
-    if p["groups"] > 1:
-        ends = up[:, 0] * low + down[:, 0] * high, up[:, 0] * high + down[:, 0] * low
-    else:
-        ends = up @ low + down @ high, up @ high + down @ low
+    ends = ends_of_sums(weights, low, high, window_of(p).sights(), p["pad"])
     codes = [rescale(end + bias, m, shift) + p["zero"] for end in ends]
     first, last = (np.clip(code, p.get("low", code), p.get("high", code)) for code in codes)
     clipped = (first < least) | (last > most)  # counted wherever they are computed
     return Layer(op, weights, bias, np.where(clipped, least, first), np.where(clipped, most, last))
-
-
-def _hangs_over(op: Op) -> bool:
-    """Whether some window reaches beyond an edge."""
-    w = window_of(op.params)
-    down = (w.out_height - 1) * w.stride_y - w.pad_y + (w.kernel_y - 1) * w.dilation_y
-    across = (w.out_width - 1) * w.stride_x - w.pad_x + (w.kernel_x - 1) * w.dilation_x
-    return w.pad_y > 0 or w.pad_x > 0 or down >= w.height or across >= w.width
 
 
 def _live(program: Program, layers: dict[str, Layer]) -> dict[str, np.ndarray]:

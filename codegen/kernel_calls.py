@@ -143,7 +143,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def const_name(param: str) -> str:
-    """What a number known at compile time is called in C++ (firmware/kernels/common/numeric.hpp)."""
+    """What a number known at compile time is called in C++ (firmware/kernels/common/constants.hpp)."""
     return "ToPower" if param == "power" else "".join(word.capitalize() for word in param.split("_"))
 
 

@@ -54,6 +54,11 @@ class Header:
         """Those of its items that a subset may leave out, in order."""
         return (item for item in self.items if isinstance(item, Declaration))
 
+    @property
+    def conditions(self) -> frozenset[str]:
+        """What its conditions mention, macros of other files among them."""
+        return _words(item for item in self.items if isinstance(item, str) and _CONDITION.match(item))
+
 
 def files_of(sources: Mapping[str, str]) -> dict[str, str]:
     """The kernels of a project's sources, by their names alone: in an export they lie in one folder."""
@@ -244,13 +249,14 @@ def _reached(headers: Mapping[str, Header], used: set[str]) -> set[int]:
     waiting = [item for header in headers.values() for item in header.declarations]
     classes = {name for item in waiting if item.is_class for name in item.names} | NAMESPACES
     names, reached = {f"{name}{end}" for name in used for end in ("", "(", "<")}, set()
+    asked = {id(item): header.conditions for header in headers.values() for item in header.declarations}
     grown = True
     while grown:
         grown = False
         for item in [item for item in waiting if id(item) not in reached]:
             if item.names & names and not (item.gates & classes) - names:
                 reached.add(id(item))
-                names |= item.words
+                names |= item.words | asked[id(item)]
                 grown = True
     return reached - {
         id(item) for item in waiting if _names_nothing(item, [one for one in waiting if id(one) in reached])

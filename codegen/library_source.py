@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tinyhil.codegen.constants import constant_lines
 from tinyhil.codegen.exported_library import ALIGNMENT, COLUMN_TABLES, CORES, OUTPUT_TABLE, SPDX, STATIC, Library
 from tinyhil.codegen.identifiers import comment, identifiers
 from tinyhil.codegen.kernel_subset import entries, files_of, subset
+from tinyhil.codegen.layout import with_layouts
 from tinyhil.codegen.library_functions import computation, functions
 from tinyhil.codegen.library_header import header
 from tinyhil.errors import ModelError
@@ -23,6 +25,7 @@ def emit_library(library: Library, kernels: Mapping[str, str]) -> dict[str, str]
     ModelError names what can not be exported, and why.
     """
     _check(library)
+    library = replace(library, program=with_layouts(library.program, library.plan))
     source = _source(library)
     plain = files_of(kernels)
     needed = subset(plain, re.findall(r"\bhil::(\w+)", source))

@@ -78,6 +78,19 @@ def test_every_operator_in_every_format(name: str, tables: dict[str, Graph]) -> 
     assert faults(tables, lambda *_: Assignment(name)) == []
 
 
+def into_signs(default: str, graph: Graph) -> Assignment:
+    """Results, of fixed point everything that is computed, are signs: small numbers lose theirs if rounded before."""
+    given = (
+        {*graph.inputs, *graph.all_constants()} if default == "fixed16" else {*graph.all_shapes()} - {*graph.outputs}
+    )
+    return Assignment(default, {group[0]: "sign" for group in tied_values(graph) if given.isdisjoint(group)})
+
+
+@pytest.mark.parametrize("default", ["fixed16", "int8"])
+def test_a_sign_is_that_of_the_exact_result(default: str, tables: dict[str, Graph]) -> None:
+    assert faults(tables, lambda _, graph: into_signs(default, graph)) == []
+
+
 def mixed(graph: Graph, seed: int, names: tuple[str, ...]) -> Assignment:
     random = np.random.default_rng(seed)
     return Assignment("fixed16", {group[0]: str(random.choice(names)) for group in tied_values(graph)})

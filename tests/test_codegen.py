@@ -103,7 +103,7 @@ def test_a_board_it_was_not_generated_for_is_refused(tmp_path: Path) -> None:
 
 def test_every_number_known_at_compile_time_has_its_name() -> None:
     """Generated calls say what each number is; a name of Python's without one in C++ would not compile."""
-    text = (ROOT / "firmware" / "kernels" / "common" / "numeric.hpp").read_text()
+    text = (ROOT / "firmware" / "kernels" / "common" / "constants.hpp").read_text()
     known = set(re.findall(r"^using (\w+) = (?:Long)?Const<N>;", text, re.MULTILINE))
     assert {const_name(param) for kernel in KERNELS for param in kernel.static_params} == known
 

@@ -291,6 +291,24 @@ def test_the_part_of_the_kernels_that_is_used(golden: Golden) -> None:
     golden.check("texts/kernel-subset.txt", "\n".join(lines) + "\n")
 
 
+def test_macros_that_conditions_ask_for_stay() -> None:
+    """Once lost: kernels of a Cortex-M7 were those of a Cortex-M4 in an exported library."""
+    base = "#pragma once\n#ifdef __ARM_FP\n#define HIL_QUICK\n#endif\n"
+    user = """#pragma once
+#include "firmware/kernels/common/base.hpp"
+namespace hil {
+#ifdef HIL_QUICK
+inline int f() { return 1; }
+#else
+inline int f() { return 0; }
+#endif
+}
+"""
+    kernels = files_of({"firmware/kernels/common/base.hpp": base, "firmware/kernels/common/user.hpp": user})
+    assert "#define HIL_QUICK" in subset(kernels, ["f"])["base.hpp"]
+    assert subset(kernels, ["g"]) == {}
+
+
 def library(name: str, folder: Path) -> Library:
     placed = placed_on(PROGRAMS[name](folder), "host")
     return Library("gadget", placed.program, placed.plan, f"{name} (of a test)", class_names=("no", 'a "yes"'))

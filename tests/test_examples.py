@@ -26,7 +26,7 @@ from tinyhil.harness.cli import hil
 
 PROJECT = ROOT / "examples" / "vibration"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-OURS = ("hil", "pytest", "make", "cd", "apt-get", "mypy")
+OURS = ("hil", "pytest", "make", "cd", "apt-get", "mypy", "git", "lint-commits")
 
 
 def run_project(folder: Path, *arguments: object) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from tests.export_bench import (
     unpacked,
 )
 from tests.onnx_models import node, simple
+from tests.test_arm_kernels import sampled
 from tinyhil import data
 from tinyhil.classes import classes_of
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
@@ -157,6 +158,16 @@ def test_made_for_a_board_it_is_as_fast_as_the_run(board: str, format_: str, tmp
     cycles = on_arm_exported(arranged, board, x, tmp_path / "arranged")
     assert cycles < 1.03 * run.latency.median  # with the copy of the result and the class, which a run does not time
     assert cycles < on_arm_exported(plain, board, x, tmp_path / "plain")
+
+
+def test_made_for_a_board_it_reads_samples_as_they_come(tmp_path: Path) -> None:
+    """Channels innermost: of the sample, and between two convolutions."""
+    path, shape = tmp_path / "m.onnx", (3, 7, 7, 4)
+    path.write_bytes(sampled(4, 7).conv(8, 3, pad=1).conv(8, 3, pad=1).conv(4, 1).model().SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(2).normal(size=shape).astype(np.float32))
+    exported = export(str(path), "int8", board="h747", samples=tmp_path / "x.npz")
+    assert exported.library.input.innermost
+    on_arm_exported(exported, "h747", np.load(tmp_path / "x.npz")["x"], tmp_path)
 
 
 def test_made_for_one_core_it_is_refused_by_others(tmp_path: Path) -> None:

@@ -141,14 +141,14 @@ def test_what_is_not_clipped_is_what_no_code_clips() -> None:
 
 
 def test_loops_within_loops_are_carried_out_as_often_as_both_say() -> None:
-    told: list[int] = []
+    repetitions: list[int] = []
 
     def change(body: Body, steps: int) -> Body:
-        told.append(steps)
+        repetitions.append(steps)
         return body
 
     changed((Loop("outer", 3, (), (Loop("inner", 5, (), ()),)), Loop("alone", 4, (), ())), change)
-    assert told == [15, 3, 4]
+    assert repetitions == [15, 3, 4]
 
 
 def folded_cases(folder: Path, core: str) -> list[Case]:

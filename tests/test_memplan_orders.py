@@ -158,9 +158,9 @@ def test_no_plan_is_lower_while_all_that_is_in_the_way_keeps_its_order(kind: str
     plan = memplan.plan(instance(3, kind), "greedy-by-size")
     offsets = [plan.offsets[block.names[0]] for block in blocks]
     for height in (plan.peak_bytes - 1, plan.peak_bytes - 9):
-        kept = in_the_way(blocks, offsets, height)
-        assert 0 < len(kept) < len(blocks)
-        previous = [offset if index in kept else -1 for index, offset in enumerate(offsets)]
+        freed = in_the_way(blocks, offsets, height)
+        assert 0 < len(freed) < len(blocks)
+        previous = [offset if index in freed else -1 for index, offset in enumerate(offsets)]
         found = search_orders(blocks, height, EFFORTS[1], Account(Budget(10**9)), previous)
         assert found is not None
         assert found.state == EXHAUSTED

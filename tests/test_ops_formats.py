@@ -23,7 +23,7 @@ from tinyhil.lower import lower, tied_values
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 CODED = ["less", "greater or equal", "equal", "and", "sign", "where", "where per row", "tree", "loop", "if"]
-CODED += ["rnn backward", "gru", "lstm both", "exp", "div"]
+CODED += ["rnn backward", "gru", "lstm both", "exp", "div", "top 1 index", "smallest two of rows"]
 SUMS = ["p relu", "p relu per channel", "layer normalization", "instance normalization", "unit length", "batches"]
 SUMS += ["batches of a constant", "batches of the left", "transposed conv", "transposed conv padded", "resize linear"]
 SUMS += ["transposed conv in groups", "transposed conv of a shape", "transposed conv 1-D", "resize linear to sizes"]
@@ -77,6 +77,17 @@ def test_the_host_engine_in_other_formats(default: str, tmp_path: Path) -> None:
         found, wanted = engine.run(case.program, case.inputs), run_reference(case.program, case.inputs)
         np.testing.assert_array_equal(found.outputs, wanted.outputs, case.name)
         np.testing.assert_array_equal(found.saturations, wanted.saturations, case.name)
+
+
+def test_terms_beyond_a_wide_window_are_cut_alike(tmp_path: Path) -> None:
+    """Its limit of 61 bits is no double."""
+    (case,) = in_format(["resize linear"], "posit32es2", tmp_path)
+    found, wanted = (
+        host_engine(default_cache_dir()).run(case.program, case.inputs),
+        run_reference(case.program, case.inputs),
+    )
+    np.testing.assert_array_equal(found.outputs, wanted.outputs)
+    np.testing.assert_array_equal(found.saturations, wanted.saturations)
 
 
 @pytest.mark.parametrize("board", each(ARM))

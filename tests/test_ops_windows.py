@@ -18,6 +18,7 @@ from tinyhil.errors import ModelError
 from tinyhil.evaluate import evaluate
 from tinyhil.harness.config import load_boards
 from tinyhil.ops import reciprocal
+from tinyhil.ops.window import FIELDS, Window, ends_of_sums
 from tinyhil.program import walk
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -183,3 +184,42 @@ def test_patch_is_planned(tmp_path: Path) -> None:
     program = compiled(load(proto, tmp_path), samples_for(shape, 2))
     (op,) = walk(program.body)
     assert program.tensors[op.scratch].count == 3 * 3 * 3
+
+
+def random_window(source: np.random.Generator, channels: int) -> Window:
+    """Of any size, stride, dilation and padding, within the plane or not."""
+    fields = dict.fromkeys(FIELDS, channels)
+    for axis, side in (("y", "height"), ("x", "width")):
+        size, kernel, stride, dilation = (int(source.integers(1, top)) for top in (9, 4, 4, 3))
+        pad = int(source.integers(0, 2)) * int(source.integers(0, 2))
+        outputs = max((size + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1 + int(source.integers(-1, 2)), 1)
+        fields |= {side: size, f"out_{side}": outputs, f"kernel_{axis}": kernel, f"stride_{axis}": stride}
+        fields |= {f"pad_{axis}": pad, f"dilation_{axis}": dilation}
+    return Window(**fields)
+
+
+@pytest.mark.parametrize("is_depthwise", [False, True])
+def test_ends_of_sums_over_windows(is_depthwise: bool) -> None:
+    """Of constant channels the very sums, at every edge; of others never less than what comes out."""
+    source, over = np.random.default_rng(2), 0
+    for _ in range(150):
+        channels, padding = 3, int(source.integers(-9, 10))
+        window = random_window(source, channels)
+        weights = source.integers(-5, 6, (4, 1 if is_depthwise else channels, window.positions))
+        weights = weights[:channels] if is_depthwise else weights
+        low = source.integers(-9, 10, channels)
+        high = low + source.integers(0, 5) * source.integers(0, 2, channels)
+        planes = source.integers(
+            low[:, None, None], high[:, None, None] + 1, (6, channels, window.height, window.width)
+        )
+        planes[0] = low[:, None, None]
+        patches = window.patches(planes, padding)
+        sums = np.einsum("ocp,scpn->son" if not is_depthwise else "czp,scpn->scn", weights, patches)
+        sights = window.sights()
+        least, most = ends_of_sums(weights, low, high, sights, padding)
+        assert (least <= sums.min(axis=(0, 2))).all()
+        assert (most >= sums.max(axis=(0, 2))).all()
+        ends = ends_of_sums(weights, low, low, sights, padding)
+        assert np.array_equal(ends, (sums[0].min(axis=1), sums[0].max(axis=1)))
+        over += not sights.all()
+    assert 30 < over < 140

@@ -96,6 +96,21 @@ def test_a_killed_run_goes_on_behind_its_last_cell(tmp_path: Path) -> None:
     assert len(measured) == 4
 
 
+def test_a_finished_cell_outlives_a_measurement_that_fails(tmp_path: Path) -> None:
+    """Once `--again` without the data left errors in the place of results."""
+    values: list[int | None] = [1, None, 2]
+
+    def measure() -> Row:
+        value = values.pop(0)
+        if value is None:
+            raise DataError("no data")
+        return {"value": value}
+
+    for expected, again in ((1, None), (1, "a"), (2, "a"), (2, "b")):
+        record.measure("mine", [Cell("a", measure)], lambda: SOURCE, lambda line: None, tmp_path, again=again)
+        assert record.rows_of(record.read("mine", tmp_path)) == {"a": {"value": expected}}
+
+
 def test_the_command_lists_and_refuses(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["papers", "--list"])
     assert main() == 0

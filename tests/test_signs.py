@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from kernel_cases import SANITIZED, Case, first_difference, run_natively, run_on
 from onnx_models import load, samples_for
 from search_models import host_engine
 from test_arm_kernels import dense
+from test_ops_engine import graphs
 from test_rows import Chain
 
 from tinyhil.assignment import Assignment
@@ -139,7 +142,34 @@ def test_layers_of_signs_on_boards(board: str, core: str, tmp_path: Path) -> Non
     for name in ("grouped", "matrices", "rows"):
         program = with_bytes(name, tmp_path, "fixed8")
         found.append(Case(f"{name} bytes", arrange(program, core), inputs_of(program)[:3]))
+    signs = into_signs("int8", LAYERS, tmp_path)
+    found += [replace(case, program=arrange(case.program, core)) for case in signs]
     assert first_difference(found, run_on_board(found, load_boards().board(board), tmp_path / "cache")) == ""
+
+
+ROUNDED = ("more div", "more sqrt", "more exp", "more log", "shape softmax", "more unit length")
+LAYERS = ("window 3x3", "window depthwise", "shape batch norm after gemm", "more rows times a vector")
+
+
+def into_signs(default: str, names: Sequence[str], folder: Path) -> list[Case]:
+    """Operations that round by themselves with signs for results."""
+    found, tables = [], graphs(folder)
+    for name in names:
+        x = samples_for(tables[name].shapes[tables[name].inputs[0]], 3, 8)
+        chosen = Assignment(default, dict.fromkeys(tables[name].outputs, "sign"))
+        program = lower(tables[name], chosen, calibrate(tables[name], x, {}))
+        found.append(Case(f"{name} {default}", program, quantize_inputs(program, x)[0]))
+    return found
+
+
+def test_operations_that_round_by_themselves(tmp_path: Path) -> None:
+    engine, cases = host_engine(default_cache_dir()), into_signs("fixed16", ROUNDED, tmp_path)
+    cases += into_signs("int8", LAYERS, tmp_path)
+    for case in cases:
+        found, wanted = engine.run(case.program, case.inputs), run_reference(case.program, case.inputs)
+        assert set(wanted.outputs.flat) <= {-1, 1}
+        np.testing.assert_array_equal(found.outputs, wanted.outputs, case.name)
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
 def test_a_sign_is_that_of_the_exact_number() -> None:

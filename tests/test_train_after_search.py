@@ -91,3 +91,13 @@ def test_other_schedules_train_what_was_found(tmp_path: Path) -> None:
         train = Recorded(0.9)
         rounds_of(found(tmp_path / "found.yaml", (), ("relu1",)), train, epochs, schedule)
         assert [(request.epochs, request.progressive) for request in train.asked] == [(epochs, schedule == "hawq")]
+
+
+@pytest.mark.parametrize(("augment", "teacher"), [(0.0, 0.5), (0.2, 1.0)])
+def test_training_cuts_ranges_as_the_search_did(augment: float, teacher: float, tmp_path: Path) -> None:
+    """Of moved samples the model's own scores are known, labels are not."""
+    train, outcome = Recorded(0.9), found(tmp_path / "found.yaml", ())
+    request = replace(outcome.request, calibrate_by="percentile")
+    alternate(request, 2, 1, lambda _: outcome, train, "once", augment)  # type: ignore[arg-type, return-value]
+    (asked,) = train.asked
+    assert (asked.calibrate_by, asked.augment, asked.teacher) == ("percentile", augment, teacher)

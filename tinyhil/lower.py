@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.cell_scales import with_cell_scales
+from tinyhil.clipping import METHODS
 from tinyhil.columns import scaled_columns
 from tinyhil.formats import named
 from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Domain, Format, NamedFormat
@@ -77,8 +79,8 @@ def _domain(operator: Operator, node: Node, lowering: Lowering) -> Domain:
 
 
 def _is_beyond(operator: Operator, result: Format) -> bool:
-    """Whether what lowers the operator in integers can not round into `result`."""
-    return result.domain == AFFINE or (operator.integers_only and result.domain != INTEGER)
+    """Whether what lowers the operator in integers can not round into `result`: a sign is that of the exact number."""
+    return result.domain == AFFINE or (operator.integers_only and (result.domain != INTEGER or result.is_sign))
 
 
 def formats(graph: Graph, assignment: Assignment, ranges: Ranges) -> dict[str, Format]:
@@ -156,6 +158,16 @@ def _ends(constant: np.ndarray | None, ranges: Ranges, name: str, chosen: NamedF
 def is_matrix(constant: np.ndarray | None) -> bool:
     """Weights, that is, unlike biases and states: what a format for constants is meant for."""
     return constant is not None and sum(dim > 1 for dim in constant.shape) > 1
+
+
+def cut_ranges(ranges: Ranges, graph: Graph, assignment: Assignment) -> Ranges:
+    """The ranges as the formats of `assignment` are fitted to them, which need no more what calibration saw."""
+    values = dict(ranges.values)
+    for group in tied_values(graph):
+        chosen = named(assignment.format_of(group))
+        fitted = named(chosen.values) if chosen.values else chosen
+        values |= {name: ranges.fitted_ends(name, fitted) for name in group if name in values}
+    return replace(ranges, values=values, by=METHODS[0], seen={})
 
 
 def tied_values(graph: Graph) -> list[tuple[str, ...]]:

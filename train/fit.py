@@ -13,6 +13,7 @@ from tinyhil.calibrate import Ranges
 from tinyhil.errors import ConfigError, TrainingError
 from tinyhil.formats.codec import dequantize
 from tinyhil.reference import quantize_inputs
+from tinyhil.train.augment import augmented
 from tinyhil.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinyhil.train.clusters import clustered, entries_of, share_gradients
 from tinyhil.train.integers import Arrays, on_grid
@@ -46,7 +47,8 @@ class _Run:
     best_constants: Arrays = field(default_factory=dict)
     first_loss: float = math.inf
     scale: LossScale = field(default_factory=LossScale)
-    teacher: torch.Tensor | None = None  # its scores of the samples trained on
+    teacher: Network | None = None  # the model as it was given
+    taught: torch.Tensor | None = None  # its scores of the samples trained on
     order: tuple[str, ...] | None = None  # in which formats come in; None: all at once
     entries: dict[str, torch.Tensor] = field(default_factory=dict)
     steps: dict[str, torch.Tensor] = field(default_factory=dict)  # learned scales
@@ -82,7 +84,7 @@ def _train(job: Job) -> Trained:
     net = network(job.judge.graph)
     run = _Run(job, net, torch.optim.Adam(groups_of(net)), masks_of(net), scale=first_scale(job.arithmetic))
     if job.schedule.teacher > 0:
-        run.teacher = _taught(net, job)
+        run.teacher = network(job.judge.graph)
     if job.schedule.progressive:
         run.order = _order(run)
     _resume(run)
@@ -108,13 +110,17 @@ def _train(job: Job) -> Trained:
 
 
 @torch.no_grad()
-def _taught(net: Network, job: Job) -> torch.Tensor:
-    """Scores of the float model as it was given."""
-    x = job.samples.x.reshape(len(job.samples.x), *net.graph.shapes[net.graph.inputs[0]])
+def _taught(run: _Run, x: np.ndarray) -> torch.Tensor | None:
+    """The teacher's scores, if there is one; of samples that stay the same once."""
+    net = run.teacher
+    if net is None or (run.taught is not None and run.job.schedule.augment == 0):
+        return run.taught
+    x = x.reshape(len(x), *net.graph.shapes[net.graph.inputs[0]])
     parts = [
         net.forward(torch.as_tensor(part, dtype=torch.float32)) for part in np.array_split(x, -(-len(x) // TOGETHER))
     ]
-    return torch.cat(parts)
+    run.taught = torch.cat(parts)
+    return run.taught
 
 
 def _order(run: _Run) -> tuple[str, ...]:
@@ -122,7 +128,9 @@ def _order(run: _Run) -> tuple[str, ...]:
     used, samples = _quantizers(run), run.job.samples
     rows = np.linspace(0, len(samples.x) - 1, min(TOGETHER, len(samples.x))).astype(np.int64)
     y = torch.as_tensor(samples.y[rows].astype(np.int64))
-    found = by_sensitivity(run.net, used, run.job.judge.assignment, _inputs(run, used)[torch.as_tensor(rows)], y)
+    found = by_sensitivity(
+        run.net, used, run.job.judge.assignment, _inputs(run, used, samples.x)[torch.as_tensor(rows)], y
+    )
     return tuple(name for name, _ in found)
 
 
@@ -176,9 +184,12 @@ def _prune(run: _Run, number: int) -> None:
 
 def _judge(run: _Run, epoch: Epoch, constants: Arrays) -> None:
     """Note the accuracy of the integers, and keep the constants if they are the best."""
-    judge, samples = run.job.judge, run.job.samples
+    judge, samples, augment = run.job.judge, run.job.samples, run.job.schedule.augment
+    x = samples.x_chosen_by
+    if augment > 0:
+        x = augmented(x, _shape(run), augment, (run.job.schedule.seed, 0))
     program = judge.program(constants, run.ranges(constants, run.ends))
-    accuracy = judge.correct(program, samples.x_chosen_by, samples.y_chosen_by)
+    accuracy = judge.correct(program, x, samples.y_chosen_by)
     judged = Epoch(epoch.number, epoch.loss, accuracy)
     run.epochs.append(judged)
     if _best(run) is judged:
@@ -203,7 +214,10 @@ def _quantizers(run: _Run) -> Quantizers:
 def _epoch(run: _Run, number: int, used: Quantizers) -> float:
     """One pass over the samples in an order that seed and number decide; the mean loss."""
     samples, schedule = run.job.samples, run.job.schedule
-    x = _inputs(run, used)
+    given = samples.x
+    if schedule.augment > 0:
+        given = augmented(given, _shape(run), schedule.augment, (schedule.seed, number))
+    x, scores = _inputs(run, used, given), _taught(run, given)
     y = torch.as_tensor(samples.y.astype(np.int64))
     losses = []
     for step, rows in enumerate(_batches(len(x), schedule, number)):
@@ -211,7 +225,7 @@ def _epoch(run: _Run, number: int, used: Quantizers) -> float:
         for group in run.optimizer.param_groups:
             group["share"] = schedule.rate_at((number - 1 + step / steps) / schedule.epochs)
             group["lr"] = group["size"] * group["share"]
-        taught = None if run.teacher is None else run.teacher[rows]
+        taught = None if scores is None else scores[rows]
         losses.append(
             _step(run, (number, step), (x[rows], y[rows], taught), _holder(run, (number, step), len(rows), used))
         )
@@ -219,13 +233,17 @@ def _epoch(run: _Run, number: int, used: Quantizers) -> float:
     return float(np.mean(losses))
 
 
-def _inputs(run: _Run, used: Quantizers) -> torch.Tensor:
-    """All samples, as the program holds them unless the training has an arithmetic of its own."""
-    graph, program, given = run.job.judge.graph, used.program, run.job.samples.x
+def _shape(run: _Run) -> tuple[int, ...]:
+    graph = run.job.judge.graph
+    return graph.shapes[graph.inputs[0]]
+
+
+def _inputs(run: _Run, used: Quantizers, given: np.ndarray) -> torch.Tensor:
+    """Samples, as the program holds them unless the training has an arithmetic of its own."""
     if run.job.arithmetic is None:
-        codes, _ = quantize_inputs(program, given)
-        given = dequantize(codes, program.tensors[program.input].format)
-    return torch.as_tensor(given.astype(np.float32)).reshape(len(given), *graph.shapes[graph.inputs[0]])
+        codes, _ = quantize_inputs(used.program, given)
+        given = dequantize(codes, used.program.tensors[used.program.input].format)
+    return torch.as_tensor(given.astype(np.float32)).reshape(len(given), *_shape(run))
 
 
 def _batches(count: int, schedule: Schedule, epoch: int) -> Iterator[torch.Tensor]:

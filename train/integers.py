@@ -10,10 +10,11 @@ import torch
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
 from tinyhil.classes import classes_of
+from tinyhil.clipping import METHODS
 from tinyhil.evaluate import evaluate
 from tinyhil.formats.codec import storage_dtype
 from tinyhil.graph import Graph
-from tinyhil.lower import lower
+from tinyhil.lower import cut_ranges, lower
 from tinyhil.program import Program
 from tinyhil.reference import dequantize_outputs, quantize_inputs
 from tinyhil.search.evaluator import Executor
@@ -32,11 +33,13 @@ class Judge:
     assignment: Assignment
     calibration: np.ndarray
     executor: Executor
+    calibrate_by: str = METHODS[0]
 
     def ranges(self, constants: Arrays) -> Ranges:
-        """Of the float model with these constants."""
+        """Of the float model with these constants, cut for the formats that they are fitted to."""
+        graph = with_constants(self.graph, constants)
         origin = {"name": "training", "samples": len(self.calibration)}
-        return calibrate(with_constants(self.graph, constants), self.calibration, origin)
+        return cut_ranges(calibrate(graph, self.calibration, origin, self.calibrate_by), graph, self.assignment)
 
     def program(self, constants: Arrays, ranges: Ranges) -> Program:
         """The integer program with these constants, calibrated by these ranges."""

@@ -23,7 +23,8 @@ class Schedule:
     hundredfold; it falls along a cosine to a hundredth. `teacher`: the share of the loss that the scores of the model
     as it was given have. `entries`: weights of a codebook keep their entries, which move. `scales`: the exponents of
     fixed point of at most 8 bits move, too; None: if there are any. `progressive`: formats come in one
-    after another (`stages.py`)."""
+    after another (`stages.py`). `augment`: how far samples are moved (`augment.py`), those trained on anew in
+    every epoch, and those that choose the best epoch once."""
 
     epochs: int = 10
     batch: int = 64
@@ -35,6 +36,7 @@ class Schedule:
     scales: bool | None = False
     device: str = AUTO
     progressive: bool = False
+    augment: float = 0.0
 
     def rate_at(self, progress: float) -> float:
         """Learning rate after `progress` (0..1) of the steps: a cosine that ends at a hundredth of the first."""

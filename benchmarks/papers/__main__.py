@@ -47,11 +47,8 @@ def main() -> int:
         if arguments.quick:
             print(paper.body({cell.key: cell.measure() for cell in paper.quick()}))
             continue
-        if arguments.again is not None:
-            others = {k: cell for k, cell in record.read(paper.name).items() if not k.startswith(arguments.again)}
-            record.write(paper.name, others)
         say = partial(print, flush=True)
-        record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only)
+        record.measure(paper.name, paper.cells(), provenance, say, only=arguments.only, again=arguments.again)
         pages.write([paper], PAPERS)
         print(paper.body(record.rows_of(record.read(paper.name))))
     return 0

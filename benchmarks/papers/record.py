@@ -42,15 +42,19 @@ def measure(
     say: Callable[[str], None],
     folder: Path = FOLDER,
     only: str = "",
+    again: str | None = None,
 ) -> Record:
-    """Measures what is missing, of keys that begin with `only`, and keeps it cell by cell, in the order of `cells`.
+    """Measures what is missing, of keys that begin with `only`, and what begins with `again`, and keeps it cell by
+    cell, in the order of `cells`. A finished cell whose measurement fails this time stays as it was.
 
     Cells that are no more, and those whose error may have gone, are measured or dropped; `provenance` is asked only
     when there is something to measure: it ends the run where the sources hold changes of no commit."""
     wanted = list(cells)
     old = read(name, folder)
     done = {cell.key: old[cell.key] for cell in wanted if cell.key in old}
-    missing = [cell for cell in wanted if cell.key not in done or "failed" in done[cell.key]["row"]]
+    finished = {key for key, cell in done.items() if "failed" not in cell["row"]}
+    anew = {cell.key for cell in wanted if again is not None and cell.key.startswith(again)}
+    missing = [cell for cell in wanted if cell.key in anew or cell.key not in finished]
     missing = [cell for cell in missing if cell.key.startswith(only)]
     if not missing:
         say(f"{name}: {len(done)} of {len(wanted)} cells are measured, none of those asked for is missing")
@@ -60,7 +64,8 @@ def measure(
         begin = _processor_s()
         row = _row(cell)
         spent = round(_processor_s() - begin, 1)
-        done[cell.key] = {"row": row, **source, "processor_s": spent}
+        if "failed" not in row or cell.key not in finished:
+            done[cell.key] = {"row": row, **source, "processor_s": spent}
         write(name, {each.key: done[each.key] for each in wanted if each.key in done}, folder)
         say(f"{name}: {number} of {len(missing)}, {cell.key}, {spent} s: {json.dumps(row)[:160]}")
     return done

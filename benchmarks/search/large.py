@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.given import given_data
 from tinyhil.harness.build.toolchain import default_cache_dir
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.search.session import run_search
@@ -31,7 +31,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 def large(evaluations: int, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """One row per network."""
-    data = Path(os.environ["HIL_DATA"])
+    data = given_data()
     for model in models:
         path = data / "models" / f"mlperftiny_{model}.onnx"
         with tempfile.TemporaryDirectory() as folder:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from benchmarks.given import given_data
 from benchmarks.search.large import pictures
 from tinyhil import data
 from tinyhil.assignment import Assignment
@@ -49,7 +48,7 @@ def _loaded(name: str) -> tuple[Graph, Ranges, Examples]:
         found, graph = data.load(opened.source.dataset), opened.model.graph
         labels = None if found.y_test is None else found.y_test[:SAMPLES]
         return graph, opened.required_ranges(None), make_examples(graph, found.x_test[:SAMPLES], labels)
-    folder = Path(os.environ["HIL_DATA"])
+    folder = given_data()
     graph = load_model(folder / "models" / "mlperftiny_ic_resnet8.onnx").graph
     train, _ = pictures(folder / "large" / "cifar10_train50k_jpeg.npz", CALIBRATED)
     x, y = pictures(folder / "large" / "cifar10_test10k_jpeg.npz", SAMPLES)

@@ -79,18 +79,20 @@ RAM_OPTION = click.option(
 )
 
 
+CALIBRATE_BY_OPTION = click.option(
+    "--calibrate-by",
+    type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
+    default="minmax",
+    show_default=True,
+    help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
+    "or as a paper prints it (docs/formats.md).",
+)
+
+
 def calibrate_options(command: Command) -> Command:
     """`--calibrate` and `--calibrate-by`: on which inputs ranges are observed, and what of them is kept."""
-    by = click.option(
-        "--calibrate-by",
-        type=click.Choice(["minmax", "percentile", "kl", "mse", "paper-literal"]),
-        default="minmax",
-        show_default=True,
-        help="What of its range a format is fitted to: all, all but one value in a thousand, what loses least, "
-        "or as a paper prints it (docs/formats.md).",
-    )
     on = click.option("--calibrate", type=click.Path(path_type=Path), help="Inputs to calibrate the ranges on.")
-    return on(by(command))
+    return on(CALIBRATE_BY_OPTION(command))
 
 
 PORT_OPTION = click.option(

@@ -116,6 +116,13 @@ if TYPE_CHECKING:
     help="With --train. haq: the best answers are trained shortly, then the best of these; hawq: formats come in one "
     "after another; once: the answer is trained, that is all.",
 )
+@click.option(
+    "--augment",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="With --train: by so much each channel of each sample gets another gain and offset.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result alone on stdout.")
 @click.option(
     "--workers",
@@ -135,6 +142,7 @@ def search(
     epochs: int | None,
     rounds: int,
     schedule: str,
+    augment: float,
     **options: Any,
 ) -> None:
     """Choose a format for every tensor under limits of RAM and cost, so that the fewest outputs differ from float."""
@@ -168,7 +176,7 @@ def search(
     if epochs is None:
         outcome = ask(request)
     else:
-        found = alternate(request, epochs, rounds, ask, train, schedule)
+        found = alternate(request, epochs, rounds, ask, train, schedule, augment)
         outcome = best_of(found).searched
     if as_json:
         of_rounds = {"rounds": [each.printed for each in found]} if found else {}

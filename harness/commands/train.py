@@ -18,6 +18,7 @@ from tinyhil.harness.commands.common import say
 @click.option("--held-out", type=click.Path(path_type=Path), help="Report on these, which training never sees.")
 @common.FORMAT_OPTION
 @common.ASSIGNMENT_OPTION
+@common.CALIBRATE_BY_OPTION
 @click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Passes over the samples.")
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
 @click.option(
@@ -42,6 +43,13 @@ from tinyhil.harness.commands.common import say
     default=0.0,
     show_default=True,
     help="Share of the loss that the scores of the model as it was have.",
+)
+@click.option(
+    "--augment",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Give each channel of each sample another gain and offset, by so much.",
 )
 @click.option("--entries", is_flag=True, help="Weights of a codebook keep their entries, which are trained.")
 @click.option("--learn-scales", is_flag=True, help="Train exponents, too, of fixed point of at most 8 bits.")

@@ -28,6 +28,7 @@ from tinyhil.harness.zoo import find_model
 from tinyhil.search.space import Candidate, Space
 
 TEACHER = 0.5  # share of the model as it was, which was good: formats are what is to be learned
+ALL = 1.0  # of samples that are moved the model's scores are known, labels only guessed
 
 HAQ, HAWQ, ONCE = "haq", "hawq", "once"
 CANDIDATES = 3  # that HAQ's schedule trains for an epoch each, at most half of all epochs
@@ -65,7 +66,13 @@ def require_trainable(request: SearchRequest) -> None:
 
 
 def alternate(
-    request: SearchRequest, epochs: int, rounds: int, ask: Ask, train: Train, schedule: str = HAQ
+    request: SearchRequest,
+    epochs: int,
+    rounds: int,
+    ask: Ask,
+    train: Train,
+    schedule: str = HAQ,
+    augment: float = 0.0,
 ) -> tuple[Round, ...]:
     """Rounds of search and training, until the formats stay or `rounds` are over."""
     found: list[Round] = []
@@ -75,7 +82,7 @@ def alternate(
             searched = ask(asked)
             if found and _formats(searched) == _formats(found[-1].searched):
                 break
-            found.append(_round(searched, _training(asked, searched, epochs), train, schedule))
+            found.append(_round(searched, _training(asked, searched, epochs, augment), train, schedule))
     return tuple(found)
 
 
@@ -98,7 +105,7 @@ def _round(searched: SearchOutcome, wanted: TrainRequest, train: Train, schedule
     return Round(searched, train(replace(wanted, assignment=path, progressive=schedule == HAWQ)), arena_bytes)
 
 
-def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> TrainRequest:
+def _training(request: SearchRequest, searched: SearchOutcome, epochs: int, augment: float) -> TrainRequest:
     """On the samples that the search saw, reported on those it did not; the file lies beside the assignment. Scales are
     learned unless there are loops, each step of which would see a scale jump."""
     is_recurrent = any(node.body is not None for node in searched.space.graph.walk())
@@ -111,8 +118,10 @@ def _training(request: SearchRequest, searched: SearchOutcome, epochs: int) -> T
         batch=None,
         rate=None,
         seed=request.seed,
-        teacher=TEACHER,
+        teacher=ALL if augment > 0 else TEACHER,
         learn_scales=False if is_recurrent else None,
+        calibrate_by=request.calibrate_by,
+        augment=augment,
     )
 
 

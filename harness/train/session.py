@@ -14,6 +14,7 @@ import numpy as np
 from tinyhil import data, files
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import save_ranges
+from tinyhil.clipping import METHODS
 from tinyhil.errors import ConfigError, DataError
 from tinyhil.evaluate import shape_inputs
 from tinyhil.frontend.dead_channels import PASS as DEAD_CHANNELS
@@ -59,6 +60,8 @@ class TrainRequest:
     device: str = "auto"
     prune: tuple[str, ...] = ()
     progressive: bool = False
+    calibrate_by: str = METHODS[0]
+    augment: float = 0.0
 
     def check(self) -> None:
         """ConfigError names the option."""
@@ -134,7 +137,8 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
     split = _split(opened, request, say)
     samples = divide(split.x, split.y, request.seed)
     assignment = _trainable(opened.assignment(request.assignment, request.format), opened)
-    judge = Judge(opened.model.graph, assignment, samples.calibration, load_engine(cache_dir, notice=say))
+    engine = load_engine(cache_dir, notice=say)
+    judge = Judge(opened.model.graph, assignment, samples.calibration, engine, request.calibrate_by)
     batch, rate = _pace(request, len(samples.x))
     schedule = Schedule(
         request.epochs,
@@ -147,6 +151,7 @@ def run_train(request: TrainRequest, cache_dir: Path, say: Say, tell: Callable[[
         request.learn_scales,
         request.device,
         request.progressive,
+        request.augment,
     )
     checkpoint = request.out.with_suffix(".checkpoint.npz")
     request.out.parent.mkdir(parents=True, exist_ok=True)

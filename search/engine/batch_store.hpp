@@ -222,9 +222,13 @@ struct Store {
         }
     }
 
-    // Codes of an asymmetric integer, before they are limited.
+    // Codes of a layer of asymmetric integers, before they are limited.
     void limited(int64_t element, const int64_t *codes) {
         int32_t *to = reinterpret_cast<int32_t *>(out) + element * BATCH;
+        if (t.rule == SIGN) {
+            for (int l = 0; l < BATCH; ++l) to[l] = codes[l] < 0 ? -1 : 1;
+            return;
+        }
         for (int l = 0; l < BATCH; ++l) {
             const int64_t clipped = codes[l] < t.lowest ? t.lowest : codes[l] > t.highest ? t.highest : codes[l];
             m.counts[l] += clipped != codes[l];

@@ -81,8 +81,8 @@ inline double largest_magnitude(const double *x, size_t count) {
 // One sum of window units with products that may be cut, clipped, or longer than a double.
 template <bool Limited, bool LaneWeights>
 void window_products(const double *w, size_t w_step, const double *x, size_t inner, double limit, int64_t *sum, int32_t *counts) {
-    const double ceiling = limit + 1;  // 2^n, exact
-    const int64_t most = static_cast<int64_t>(limit);
+    const double ceiling = limit + 1;  // 2^n, exact; `limit` itself is rounded to it beyond 53 bits
+    const int64_t most = static_cast<int64_t>(ceiling) - 1;
     int64_t total[BATCH], clips[BATCH] = {};
     memcpy(total, sum, sizeof total);
     for (size_t k = 0; k < inner; ++k) {

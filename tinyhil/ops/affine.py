@@ -25,6 +25,7 @@ from tinyhil.formats.affine import (
     rescale_wide,
     weight_scales,
 )
+from tinyhil.formats.codec import requantize
 from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import AFFINE, INTEGER, Format
 from tinyhil.graph import Node
@@ -93,10 +94,11 @@ def emit_layer(
         target = lowering.scratch(f"{out.name}.int16", out.count, fit(largest, 16))
     scale, zero = grid(target.format) or (1.0, 0)
     unit = source.scale * made.scales
+    factors = np.ones(len(unit)) if target.format.is_sign else unit / scale  # a sum's sign needs no scale
     codes = made.codes
     bias = np.rint(made.bias / unit).astype(np.int64) - source.zero * codes.sum(axis=1)
     weights = lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF)
-    constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, unit / scale, source.bits)
+    constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, factors, source.bits)
     names = (weights, lowering.tensor(x), *constants)
     suffix, ends = limit_of(node, target.format)
     params = {**params, "zero": zero, "pad": source.zero, **ends}
@@ -151,12 +153,15 @@ def _finished(
 
 
 def limited(codes: np.ndarray, op: Op, out: Format) -> tuple[np.ndarray, np.ndarray]:
-    """Clamped if there is an activation inside, then saturated."""
+    """Clamped if there is an activation inside, then saturated; of signs nothing is."""
+    codes = codes.reshape(len(codes), -1)
+    if out.is_sign:
+        return requantize(codes, 0, out)
     half = 1 << (out.bits - 1)
     if "low" in op.params:
         codes = np.clip(codes, op.params["low"], op.params["high"])
     clipped = np.clip(codes, -half, half - 1)
-    return clipped.reshape(len(codes), -1), (clipped != codes).reshape(len(codes), -1)
+    return clipped, clipped != codes
 
 
 def _execute_dense(op: Op, arrays: Arrays, out: Format) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ import numpy as np
 from tinyhil.arithmetic import sum_along
 from tinyhil.formats import single_functions as single
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import INTEGER, SINGLE, Format
+from tinyhil.formats.format import SINGLE, Format
 from tinyhil.graph import Node, Shape, element_count
 from tinyhil.lowering_context import Lowering
 from tinyhil.ops.division import rounded_quotient, whole_root
@@ -61,17 +61,20 @@ def _axes(node: Node, x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(first, x.ndim)) if node.attrs["to_end"] else (first,)
 
 
-def _lower(node: Node, lowering: Lowering) -> None:
+def _extent(node: Node, lowering: Lowering) -> dict[str, int]:
+    """Rows of `along` elements; ModelError if they are too long."""
     shape = lowering.shape(node.inputs[0])
     axis = axis_of(node, node.attrs["axis"], len(shape))
     end = len(shape) if node.attrs["to_end"] else axis + 1
     along = element_count(shape[axis:end])
     if along > MAX_COUNT:
         raise refuse(node, f"rows of {along} elements, the limit is {MAX_COUNT}", "normalize shorter rows")
-    extent = {"outer": element_count(shape[:axis]), "along": along, "inner": element_count(shape[end:])}
-    if lowering.domain((*node.inputs, *node.outputs)) != INTEGER:
-        _lower_single(node, lowering, extent)
-        return
+    return {"outer": element_count(shape[:axis]), "along": along, "inner": element_count(shape[end:])}
+
+
+def _lower(node: Node, lowering: Lowering) -> None:
+    extent = _extent(node, lowering)
+    along = extent["along"]
     x, fmt = lowering.operand(node.inputs[0]), lowering.loaded(node.inputs[0])
     out = lowering.define(node.outputs[0])
     unit = along if node.attrs["mean"] else 1
@@ -103,10 +106,10 @@ def _epsilon(node: Node, scaled: float, exponent: int, bound: int) -> tuple[int,
     return lift, math.floor(math.ldexp(scaled, 2 * (lift - exponent)) + 0.5)
 
 
-def _lower_single(node: Node, lowering: Lowering, extent: dict[str, int]) -> None:
+def _lower_single(node: Node, lowering: Lowering) -> None:
     x, out = lowering.operand(node.inputs[0]), lowering.define(node.outputs[0])
     params = {
-        **extent,
+        **_extent(node, lowering),
         "centre": int(node.attrs["centre"]),
         "mean": int(node.attrs["mean"]),
         "epsilon": int(np.array(node.attrs["epsilon"], np.float32).view(np.uint32)),
@@ -176,7 +179,8 @@ OPERATORS = (
         "rows less their mean over their deviation, or over their length: part of LayerNormalization and its kin",
         _infer,
         _evaluate,
-        by_domain(_lower),
+        by_domain(_lower, _lower_single),
         ("axis", "to_end", "centre", "mean", "epsilon"),
+        integers_only=True,
     ),
 )

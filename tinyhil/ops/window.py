@@ -77,6 +77,13 @@ class Window:
             index = np.where(inside, index, self.height * self.width)
         return np.take(flat, index, axis=2)
 
+    def sights(self) -> np.ndarray:
+        """(n, positions) the masks that occur of positions inside of the plane: 9 of 3 x 3 padded by 1, 1 unpadded."""
+        rows, columns = self.rows(), self.columns()
+        down = np.unique((rows >= 0) & (rows < self.height), axis=0)
+        across = np.unique((columns >= 0) & (columns < self.width), axis=0)
+        return (down[:, None, :, None] & across[None, :, None, :]).reshape(-1, self.positions)
+
     def valid_counts(self) -> np.ndarray:
         """(pixels,) how many positions of each window lie inside of the plane."""
         rows, columns = self.rows(), self.columns()
@@ -91,6 +98,26 @@ FIELDS = tuple(Window.__dataclass_fields__)
 def window_of(params: Mapping[str, int]) -> Window:
     """The window an operation's parameters describe."""
     return Window(**{name: params[name] for name in FIELDS})
+
+
+def ends_of_sums(
+    weights: np.ndarray, low: np.ndarray, high: np.ndarray, sights: np.ndarray, padding: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest sum of each output, wherever its window lies; exact for channels that are one number.
+
+    `weights`: (outputs, channels, positions), of depthwise layers (outputs, 1, positions); `low`, `high`: (channels,).
+    """
+    is_depthwise = weights.shape[1] < len(low)
+    product = np.multiply if is_depthwise else np.matmul
+    least, most = [], []
+    for sight in sights:
+        seen, beyond = weights[:, :, sight], padding * weights[:, :, ~sight].sum(axis=(1, 2))
+        up, down = (part(seen, 0).sum(axis=2) for part in (np.maximum, np.minimum))
+        if is_depthwise:
+            up, down = up[:, 0], down[:, 0]
+        least.append(product(up, low) + product(down, high) + beyond)
+        most.append(product(up, high) + product(down, low) + beyond)
+    return np.min(least, axis=0), np.max(most, axis=0)
 
 
 def _along(outputs: int, kernel: int, stride: int, pad: int, dilation: int) -> np.ndarray:

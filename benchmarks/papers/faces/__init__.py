@@ -232,6 +232,7 @@ def _memory(rows: Rows) -> str:
     lines = [
         (fmt, label, *(f"{bytes_:,}" for bytes_ in plans.values()))
         for fmt, row in under(rows, "arena").items()
+        if "failed" not in row
         for label, plans in row.items()
     ]
     said = (

@@ -9,9 +9,6 @@
 
 namespace hil {
 
-template <int32_t N>
-using Multiplier = LongConst<N>;  // a product's, in generated calls
-
 constexpr int32_t HALF = int32_t(1) << 30;  // a factor of 1 / 2
 
 constexpr int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }

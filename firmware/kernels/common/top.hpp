@@ -1,11 +1,18 @@
 // The k largest or smallest along an axis (tinyhil/ops/top.py).
 #pragma once
+#include "firmware/kernels/common/real.hpp"
 #include "firmware/kernels/common/reduce.hpp"
 
 namespace hil {
 
-// The first of the largest (or smallest) elements behind element `last` in the order of value, then of index; of all
-// elements if `last` is `along`. There is one: k is at most `along`.
+// Whether `a` comes before `b`: the larger (or smaller) number, any number before NaN.
+template <class Number>
+inline bool comes_before(bool largest, Number a, Number b) {
+    return (largest ? a > b : a < b) || (is_nan(b) && !is_nan(a));
+}
+
+// The first element behind element `last` in that order, then in that of indices; of all elements if `last` is `along`.
+// There is one: k is at most `along`.
 template <class Acc, class X>
 inline Size next_top(bool largest, X row, Size along, Size inner, Size last) {
     using Number = typename Compared<Acc>::type;
@@ -14,8 +21,9 @@ inline Size next_top(bool largest, X row, Size along, Size inner, Size last) {
     Size best = along, at = 0;
     for (Size n = 0; n < along; ++n, at += inner) {
         const Number value = static_cast<Number>(row[at]);
-        const bool behind = last == along || (largest ? value < before : value > before) || (value == before && n > last);
-        if (behind && (best == along || (largest ? value > top : value < top))) {
+        const bool equal = value == before || (is_nan(value) && is_nan(before));
+        const bool behind = last == along || comes_before(largest, before, value) || (equal && n > last);
+        if (behind && (best == along || comes_before(largest, value, top))) {
             best = n;
             top = value;
         }
