@@ -56,7 +56,8 @@ class Chip:
 
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
-    `paired`: two rows are read as numbers of 16 bits where their sums permit it; `doubles`: the sums of convolutions of
+    `paired`: where their sums permit it two rows are read as numbers of 16 bits, so many rows together in convolutions
+    of whole blocks; 0: never. `doubles`: the sums of convolutions of
     asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
     layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
     the elements of two pixels at once.
@@ -66,15 +67,15 @@ class Chip:
     step: int
     dense: tuple[int, int, int, int]
     halfwords: bool = False
-    paired: bool = False
+    paired: int = 0
     doubles: bool = False
     zeros: tuple[float, float] = (NEVER, NEVER)
 
 
 # On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
-DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=True, doubles=True)
+DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=4, doubles=True)
 CHIPS = {
-    "cortex-m4": DSP,
+    "cortex-m4": replace(DSP, paired=2),  # without loads beside products larger blocks gain nothing
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
@@ -132,7 +133,7 @@ def _ordered(chip: Chip, program: Program) -> Program:
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
-            blocks = replace(blocks, paired=True)
+            blocks = _paired(blocks, chip)
         if blocks.together > 1 and _is_of_bytes(program, op):
             blocks = replace(blocks, left_out=_left_out(program, op, chip))
         if "zero" in op.params:
@@ -285,6 +286,11 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     rows = weights.reshape(op.params["outputs"], -1).astype(np.int64)[1::2]  # whose products alone are told apart
     rows = rows << op.params.get("lift", 0)
     return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
+
+
+def _paired(blocks: Blocks, chip: Chip) -> Blocks:
+    whole = blocks.axes[0] % chip.paired == 0
+    return replace(blocks, paired=True, together=max(chip.paired, blocks.together) if whole else blocks.together)
 
 
 def _is_depthwise(op: Op) -> bool:

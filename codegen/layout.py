@@ -68,7 +68,11 @@ def convolution_of(program: Program, op: Op) -> Convolution | None:
         return None
     weights, x = op.inputs[at : at + 2]
     blocks = program.tensors[weights].blocks
-    known = blocks is not None and blocks.together == HALFWORD_ROWS and blocks.order in (PLANES_ORDER, INNERMOST_ORDER)
+    known = (
+        blocks is not None
+        and (blocks.together == HALFWORD_ROWS or blocks.paired)
+        and blocks.order in (PLANES_ORDER, INNERMOST_ORDER)
+    )
     if not known or op.params["groups"] != 1 or program.tensors[x].format.storage_bytes != BYTE:
         return None
     w = window_of(op.params)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ RESULTS = ROOT / "results"
 
 
 def _with_kernels_of_their_own() -> tuple[str, ...]:
-    """Boards that a program of ours emulates; of those whose cores run the same kernels, the first."""
+    """Boards that a program of ours emulates; of those with the same kernels, in blocks of any size, the first."""
     found: dict[object, str] = {}
     for name, board in load_boards().entries.items():
         if board.chip.emulator is not None and board.chip.emulator.kind == "process":
-            found.setdefault(CHIPS.get(board.chip.core, board.chip.core), name)
+            chip = CHIPS.get(board.chip.core)
+            found.setdefault(replace(chip, paired=0) if chip else board.chip.core, name)
     return tuple(found.values())
 
 

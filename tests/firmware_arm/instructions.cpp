@@ -51,14 +51,14 @@ void try_step(Chip chip, Portable portable) {
 
 #ifdef __ARM_FEATURE_DSP
 // All of a row: `step` of a multiple of four elements
-template <class W, class Chip, class Step>
+template <class W, hil::Size Rows = 2, class Chip, class Step>
 void try_steps(Chip chip, Step step) {
     try_all([&](uint32_t first, uint32_t second, uint32_t third) {
         uint32_t words[56];
         const uint32_t some[] = {first, second, third, random_word()};
         for (uint32_t n = 0; n < 56; ++n) words[n] = some[n % 4] + n / 4 * (third & 0x01010101);
-        hil::Sums<2> a, b;
-        for (hil::Size n = 0; n < 4; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
+        hil::Sums<Rows> a, b;
+        for (hil::Size n = 0; n < 2 * Rows; ++n) a.of[n / 2][n % 2] = static_cast<int32_t>(random_word());
         b = a;
         const W *w = reinterpret_cast<const W *>(words + 28), *v = w;
         const uint32_t *x = words, *const end = x + 4 + 4 * (random_word() % 6);
@@ -73,6 +73,10 @@ __attribute__((noinline)) void all_of_a_row(hil::Sums<2> &sums, const W *&w, con
     hil::Sums<2> local = sums;
     Add(local, w, x, end);
     sums = local;
+}
+void all_of_four_rows(hil::Sums<4> &sums, const int8_t *&w, const uint32_t *x, const uint32_t *end) {
+    add_all_pairs(sums, w, x, end);
+    w += 4 * (end - x);
 }
 #endif
 
@@ -193,6 +197,7 @@ void run_cases() {
 #ifdef __ARM_FEATURE_DSP
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_fours>, [](auto &s, auto &w, auto &x) { portable::add_four(s, w, x); });
     try_steps<int8_t>(all_of_a_row<int8_t, add_all_pairs>, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
+    try_steps<int8_t, 4>(all_of_four_rows, [](auto &s, auto &w, auto &x) { portable::add_pairs(s, w, x); });
     try_steps<int16_t>(all_of_a_row<int16_t, add_all_twos>, [](auto &s, auto &w, auto &x) { portable::add_two(s, w, x); });
     try_all([](uint32_t a, uint32_t b, uint32_t c) {
         const uint32_t words[] = {a, b, c, a ^ b, b ^ c, c ^ a, ~a};

@@ -51,6 +51,19 @@ inline void add_pairs(Sums<2> &s, const int8_t *&w, const uint32_t *&x) {
         }
     }
 }
+// The same of four rows: words of two pairs, four elements of each in turn
+inline void add_pairs(Sums<4> &s, const int8_t *&w, const uint32_t *&x) {
+    for (Size n = 0; n < 2; ++n, w += 4, x += 2) {
+        for (Size r = 0; r < 4; r += 2) {
+            const uint32_t both = word_at(w + 4 * r), row = even_bytes(both);
+            for (Size p = 0; p < 2; ++p) {
+                s.of[r][p] = add_products(s.of[r][p], row, x[p]);
+                s.of[r + 1][p] = add_products(s.of[r + 1][p], both, x[p]);
+            }
+        }
+    }
+    w += 8;
+}
 // One element of four rows and of two patches, whose bytes have a sign or none
 template <class Byte = int8_t>
 inline void add_one(Sums<4> &s, const int8_t *&w, const int8_t *&x) {
@@ -218,6 +231,67 @@ __attribute__((always_inline)) inline void add_all_fours(Sums<2> &s, const int8_
 }
 #endif
 
+#ifdef HIL_LOADS_BESIDE_PRODUCTS
+#define HIL_FIRST_PAIR(step) \
+    "sxtb16 r0, r3\n" \
+    "smlad r6, r3, r12, r6\n" \
+    "smlad r7, r3, lr, r7\n" \
+    "ldr r3, [r1], #" step "\n" \
+    "smlad r4, r0, r12, r4\n" \
+    "smlad r5, r0, lr, r5\n"
+// 8 cycles for 16 products; weights move on by `step` to the second pair of rows, and by 8 behind it
+#define HIL_FOUR_ROWS(step) \
+    HIL_FIRST_PAIR(step) \
+    "sxtb16 r0, r3\n" \
+    "smlad r10, r3, r12, r10\n" \
+    "smlad r11, r3, lr, r11\n" \
+    "ldr r3, [r1], #8\n" \
+    "smlad r8, r0, r12, r8\n" \
+    "ldr r12, [r2], #4\n" \
+    "smlad r9, r0, lr, r9\n" \
+    "ldr lr, [r2], #4\n"
+// 4 x 2 sums of all of a row. They and their operands take all registers: where the last step begins is on the stack.
+__attribute__((naked, noinline)) inline void add_all_pairs(Sums<4> &, const int8_t *, const uint32_t *, const uint32_t *) {
+    asm("subs r12, r3, r2\n"
+        "subs r3, r3, #8\n"
+        "push {r0, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, lr}\n"
+        "ldr r3, [r1], #8\n"
+        "tst r12, #16\n"  // an odd number of fours
+        "ldr r12, [r2], #4\n"
+        "ldr lr, [r2], #4\n"
+        "ldmia r0, {r4, r5, r6, r7, r8, r9, r10, r11}\n"
+        "beq 2f\n"
+        "b 3f\n"
+        ".balign 8\n"
+        "1:\n" HIL_FOUR_ROWS("4") "2:\n" HIL_FOUR_ROWS("-4") HIL_FOUR_ROWS("4") "3:\n" HIL_FIRST_PAIR("-4")
+        "ldr r0, [sp, #4]\n"
+        "cmp r2, r0\n"
+        "smlad r10, r3, r12, r10\n"
+        "sxtb16 r0, r3\n"
+        "smlad r11, r3, lr, r11\n"
+        "smlad r8, r0, r12, r8\n"
+        "ldr r3, [r1], #8\n"
+        "smlad r9, r0, lr, r9\n"
+        "ldr r12, [r2], #4\n"
+        "ldr lr, [r2], #4\n"
+        "bne 1b\n" HIL_FIRST_PAIR("4")
+        "sxtb16 r0, r3\n"
+        "smlad r10, r3, r12, r10\n"
+        "smlad r11, r3, lr, r11\n"
+        "ldr r3, [sp], #8\n"
+        "smlad r8, r0, r12, r8\n"
+        "smlad r9, r0, lr, r9\n"
+        "stmia r3, {r4, r5, r6, r7, r8, r9, r10, r11}\n"
+        "pop {r4, r5, r6, r7, r8, r9, r10, r11, r12, pc}\n");
+}
+#undef HIL_FOUR_ROWS
+#undef HIL_FIRST_PAIR
+#elif !defined(__AVR__)
+inline void add_all_pairs(Sums<4> &s, const int8_t *w, const uint32_t *x, const uint32_t *end) {
+    while (x != end) portable::add_pairs(s, w, x);
+}
+#endif
+
 #ifndef __AVR__
 constexpr int32_t twice(int32_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum) << 1); }
 // The sum of a row and of the next one in pairs, and what the next one is of both, or twice that; sums wrap around
@@ -312,6 +386,31 @@ struct TwoPixels<Blocks<int8_t, 2, in_pairs>, X, int32_t> {
     }
 };
 
+// Cortex-M7: 4 x 2 sums in pairs; outputs are whole blocks
+struct FourRowsInPairs {
+    static constexpr Size rows = 4;
+
+    template <bool Twice>
+    __attribute__((always_inline)) static inline void add(Sums<4> &sums, const int8_t *&w, const uint32_t *x, Size inner) {
+        const Size padded = rounded_up(inner, 4);
+        Sums<4> held;  // in memory, which `sums` need not be
+#pragma GCC unroll 4
+        for (Size n = 0; n < 4; ++n) {
+            const Size row = n / 2 * 2, p = n % 2;
+            held.of[row][p] = sums.of[row][p];
+            held.of[row + 1][p] = paired(sums.of[row][p], sums.of[row + 1][p]);
+        }
+        add_all_pairs(held, w, x, x + padded);
+        w += 4 * padded;
+#pragma GCC unroll 4
+        for (Size n = 0; n < 4; ++n) {
+            const Size row = n / 2 * 2, p = n % 2;
+            sums.of[row + 1][p] = unpaired<Twice>(held.of[row][p], held.of[row + 1][p]);
+            sums.of[row][p] = Twice ? twice(held.of[row][p]) : held.of[row][p];
+        }
+    }
+};
+
 template <Size Step>
 struct Element {
     __attribute__((always_inline)) static inline void add(Sums<4> &s, const int8_t *&w, const int8_t *&x) { add_one(s, w, x); }
@@ -343,5 +442,9 @@ struct TwoPixels<Blocks<int8_t, 4, Step>, int8_t, int32_t> {
         }
     }
 };
+template <class X>
+struct TwoPixels<Blocks<int8_t, 4, in_pairs>, X, int32_t> : FourRowsInPairs {};
+template <>
+struct TwoPixels<Blocks<int8_t, 4, in_pairs>, int8_t, int32_t> : FourRowsInPairs {};
 
 }  // namespace hil

@@ -46,6 +46,16 @@ __attribute__((always_inline)) inline void block_of_outputs(Out *out, Position a
     block_again<Rounded>(out, apart, plane, held, count, shift);
 }
 
+// Whether there are no outputs but those of whole blocks
+template <class Weights>
+struct IsWhole {
+    static constexpr bool value = false;
+};
+template <>
+struct IsWhole<Blocks<int8_t, 4, in_pairs>> {
+    static constexpr bool value = true;
+};
+
 template <class Acc, class X, class Weights, class Out, class B, class Shift, class BiasShift>
 __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apart, Size plane, Weights weights, const uint32_t *patches,
                                                           Size inner, B first, B second, Size outputs, Shift shift, BiasShift bias_shift) {
@@ -55,7 +65,7 @@ __attribute__((noinline, noclone)) void outputs_of_pixels(Out *out, Position apa
     for (; n + Tile::rows <= outputs; n += Tile::rows, out += Tile::rows * plane) {
         block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, Tile::rows, from_channel(shift, n), bias_shift);
     }
-    if (n < outputs) {
+    if (!IsWhole<Weights>::value && n < outputs) {
         block_of_outputs<Tile, Acc>(out, apart, plane, w, patches, inner, first, second, n, outputs - n, from_channel(shift, n),
                                     bias_shift);
     }

@@ -338,6 +338,10 @@ template <class W, Size Step, class X>
 struct PatchesOf<Blocks<W, 4, Step>, X> : ElementPatches<int16_t> {};
 template <Size Step>
 struct PatchesOf<Blocks<int8_t, 4, Step>, int8_t> : ElementPatches<int8_t> {};
+template <class X>
+struct PatchesOf<Blocks<int8_t, 4, in_pairs>, X> : HalfwordPatches<int8_t> {};
+template <>
+struct PatchesOf<Blocks<int8_t, 4, in_pairs>, int8_t> : HalfwordPatches<int8_t> {};
 template <>
 struct PatchesOf<Blocks<int8_t, 4, unless_least>, int8_t> : ElementPatches<AboveLeast> {};
 
