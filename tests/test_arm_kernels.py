@@ -160,11 +160,17 @@ def often_zero(program: Program) -> Program:
     return replace(program, tensors={name: replace(tensor, zeros=0.5) for name, tensor in program.tensors.items()})
 
 
+def long_rows() -> Iterator[tuple[str, Chain]]:
+    """Convolutions for blocks of four rows, with every rest of their loop."""
+    for channels in (64, 66, 69, 75):
+        yield f"long rows {channels}", Chain(channels, 3).conv(8, 1).add("Relu")
+
+
 def cases_for(core: str, folder: Path) -> list[Case]:
     """Each model as `core` has it, in the formats in turn; on the other core in another."""
     found = []
     for number, (name, chain) in enumerate(
-        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()))
+        (*convolutions(), *depthwise(), *layouts(), *matrices(), ("residual", residual()), *long_rows())
     ):
         default = FORMATS[(number + list(CHIPS).index(core)) % len(FORMATS)]
         program = program_of(chain, folder, default)
