@@ -84,9 +84,7 @@ CHIPS = {
 AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-LONG_ROW = (
-    64  # elements, from which on a larger block pays for its start; shorter ones cost MobileNetV1 4 % of its cycles
-)
+LONG_ROW = 64  # elements, from which on a larger block pays for its start: shorter ones cost MobileNetV1 4 %
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
 PAIRS = ("dense_pair", "dense_bias_pair", "dense_affine_pair", "dense_rescaled_pair", "dense_factored_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")

@@ -26,7 +26,6 @@ from tinyhil.ops.window import window_of
 from tinyhil.program import Loop, Op, Program, Role, reads_of, walk
 
 PLANES_ORDER, INNERMOST_ORDER = (2, 1, 3), (2, 3, 1)  # of a row of weights: kernel row, channel, kernel column
-SUMS = ("conv_sum", "conv_bias_sum")
 HALFWORD_ROWS = 2  # of the blocks that know both layouts (firmware/kernels/arm/patches.hpp)
 DEPTHWISE_STEP = 9  # of blocks that are a window of 3 x 3 per channel
 BYTE = 1

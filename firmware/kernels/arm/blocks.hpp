@@ -250,8 +250,9 @@ __attribute__((always_inline)) inline void add_all_fours(Sums<2> &s, const int8_
     "ldr r12, [r2], #4\n" \
     "smlad r9, r0, lr, r9\n" \
     "ldr lr, [r2], #4\n"
-// 4 x 2 sums of all of a row. They and their operands take all registers: where the last step begins is on the stack.
-__attribute__((naked, noinline)) inline void add_all_pairs(Sums<4> &, const int8_t *, const uint32_t *, const uint32_t *) {
+// 4 x 2 sums of all of a row. They and their operands take all registers: where the last step begins is on the stack. Without `noipa`
+// callers may be compiled as if it left r0 to r3 and r12 alone, which the assembler does not name.
+__attribute__((naked, noinline, noipa)) inline void add_all_pairs(Sums<4> &, const int8_t *, const uint32_t *, const uint32_t *) {
     asm("subs r12, r3, r2\n"
         "subs r3, r3, #8\n"
         "push {r0, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, lr}\n"
