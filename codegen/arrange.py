@@ -76,7 +76,7 @@ class Chip:
 # On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=4, doubles=True)
 CHIPS = {
-    "cortex-m4": replace(DSP, paired=2),  # without loads beside products larger blocks gain nothing
+    "cortex-m4": DSP,
     "cortex-m7": DSP,
     "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
