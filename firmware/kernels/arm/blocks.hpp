@@ -287,8 +287,8 @@ __attribute__((naked, noinline, noipa)) inline void add_all_pairs(Sums<4> &, con
 }
 #undef HIL_FOUR_ROWS
 #undef HIL_FIRST_PAIR
-#elif defined(__ARM_FEATURE_DSP)
-// 15 cycles for 16 products: loads of one memory by low registers are narrow, and each behind another one takes a cycle
+#elif defined(HIL_LOADS_IN_A_ROW)
+// 15 cycles for 16 products
 #define HIL_TWO_OF_FOUR_ROWS(x, next_x, row, next_row) \
     "ldr %[p], [%[x], #" #x "]\n" \
     "ldr %[q], [%[x], #" #next_x "]\n" \
@@ -304,30 +304,33 @@ __attribute__((naked, noinline, noipa)) inline void add_all_pairs(Sums<4> &, con
     "smlad %[b], %[v], %[q], %[b]\n" \
     "smlad %[e], %[u], %[p], %[e]\n" \
     "smlad %[f], %[u], %[q], %[f]\n"
-constexpr uint32_t bytes_of_four_elements = 96;  // of code
-// All of a row, 16 elements in the loop. The sums and their operands take all registers: the end is on the stack.
+// All of a row, 16 elements in the loop, into whose middle `p` leads: that many bytes of code. All registers are taken: the end is on
+// the stack.
+#define HIL_ALL_OF_FOUR_ROWS \
+    ".balign 4\n" \
+    "add pc, %[p]\n" \
+    "nop\n" \
+    "1:\n" HIL_TWO_OF_FOUR_ROWS(0, 4, 0, 8) HIL_TWO_OF_FOUR_ROWS(8, 12, 4, 12) HIL_TWO_OF_FOUR_ROWS(16, 20, 16, 24) \
+        HIL_TWO_OF_FOUR_ROWS(24, 28, 20, 28) HIL_TWO_OF_FOUR_ROWS(32, 36, 32, 40) HIL_TWO_OF_FOUR_ROWS(40, 44, 36, 44) \
+            HIL_TWO_OF_FOUR_ROWS(48, 52, 48, 56) HIL_TWO_OF_FOUR_ROWS(56, 60, 52, 60) "ldr %[p], %[end]\n" \
+    "adds %[w], #64\n" \
+    "adds %[x], #64\n" \
+    "cmp %[x], %[p]\n" \
+    "bne 1b\n"
+constexpr uint32_t bytes_of_a_word = 24;  // of code; four elements of two patches are four words
+constexpr Size words_left_out(Size words) { return -words & 12; }  // to a multiple of 16 elements
 __attribute__((always_inline)) inline void add_all_pairs(Sums<4> &s, const int8_t *w, const uint32_t *x, const uint32_t *end) {
-    const uint32_t skipped = static_cast<uint32_t>(x - end) & 12;  // words, to a multiple of 16 elements
-    uint32_t p = bytes_of_four_elements / 4 * skipped, q, v, u;
-    w -= 4 * skipped;
-    x -= skipped;
-    asm(".balign 4\n"
-        "add pc, %[p]\n"
-        "nop\n"
-        "1:\n" HIL_TWO_OF_FOUR_ROWS(0, 4, 0, 8) HIL_TWO_OF_FOUR_ROWS(8, 12, 4, 12) HIL_TWO_OF_FOUR_ROWS(16, 20, 16, 24)
-            HIL_TWO_OF_FOUR_ROWS(24, 28, 20, 28) HIL_TWO_OF_FOUR_ROWS(32, 36, 32, 40) HIL_TWO_OF_FOUR_ROWS(40, 44, 36, 44)
-                HIL_TWO_OF_FOUR_ROWS(48, 52, 48, 56) HIL_TWO_OF_FOUR_ROWS(56, 60, 52, 60) "ldr %[p], %[end]\n"
-        "adds %[w], #64\n"
-        "adds %[x], #64\n"
-        "cmp %[x], %[p]\n"
-        "bne 1b\n"
+    const Size left_out = words_left_out(static_cast<Size>(end - x));
+    uint32_t p = bytes_of_a_word * left_out, q, v, u;
+    w -= 4 * left_out;
+    x -= left_out;
+    asm(HIL_ALL_OF_FOUR_ROWS
         : [a] "+r"(s.of[0][0]), [b] "+r"(s.of[0][1]), [c] "+r"(s.of[1][0]), [d] "+r"(s.of[1][1]), [e] "+r"(s.of[2][0]),
           [f] "+r"(s.of[2][1]), [g] "+r"(s.of[3][0]), [h] "+r"(s.of[3][1]), [x] "+l"(x), [w] "+l"(w), [p] "+l"(p), [q] "=&l"(q),
           [v] "=&l"(v), [u] "=&l"(u)
         : [end] "m"(end)
         : "cc", "memory");
 }
-#undef HIL_TWO_OF_FOUR_ROWS
 #elif !defined(__AVR__)
 inline void add_all_pairs(Sums<4> &s, const int8_t *w, const uint32_t *x, const uint32_t *end) {
     while (x != end) portable::add_pairs(s, w, x);
