@@ -58,7 +58,8 @@ class Chip:
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
     `paired`: where their sums permit it two rows are read as numbers of 16 bits, so many rows together in convolutions
-    of whole blocks whose rows have `long_row` elements, or `long_rescaled_row` where records rescale them; 0: never. `doubles`: the sums of convolutions of
+    of whole blocks whose rows have `long_row` elements, or `long_rescaled_row` where records rescale them; 0: never. `columns`: depthwise layers of asymmetric
+    integers have a word of scratch for each row (arm/rescaled_columns.hpp). `doubles`: the sums of convolutions of
     asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
     layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
     the elements of two pixels at once.
@@ -71,6 +72,7 @@ class Chip:
     paired: int = 0
     long_row: int = 64
     long_rescaled_row: int = 64
+    columns: bool = False
     doubles: bool = False
     zeros: tuple[float, float] = (NEVER, NEVER)
 
@@ -78,7 +80,7 @@ class Chip:
 # On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=4, doubles=True)
 CHIPS = {
-    "cortex-m4": replace(DSP, long_rescaled_row=1),  # products and rounding are one piece (arm/rescaled_blocks.hpp)
+    "cortex-m4": replace(DSP, long_rescaled_row=1, columns=True),  # products and rounding are one piece of assembler
     "cortex-m7": DSP,  # larger blocks of shorter rows cost MobileNetV1 4 %
     "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
@@ -148,6 +150,7 @@ def _ordered(chip: Chip, program: Program) -> Program:
         size, of_a_row = _patch_bytes(program, op, chip), 0
         if _is_depthwise(op):
             size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
+            size = max(size, WORD.storage_bytes * op.params["height"] if chip.columns and "zero" in op.params else 0)
         words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
         tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
     return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
