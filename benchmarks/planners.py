@@ -20,14 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.marked import replace_between
-from benchmarks.shape_graphs import MIXES, NETWORKS, Shapes, squeezenet_with
+from benchmarks.shape_graphs import MIXES, squeezenet_with
 from tinyhil import memplan
 from tinyhil.memplan import Budget, Buffer, Plan, Problem
-from tinyhil.memplan.algorithm_x import CHOICES, cover, encode
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
-from tinyhil.memplan.blocks import FOUND
 from tinyhil.memplan.compiled_cores import backend
 from tinyhil.memplan.csv import read_problem
 from tinyhil.program import Program
@@ -137,23 +135,11 @@ def small_table() -> str:
         ours, our_seconds = timed(problem)
         first_fit = memplan.plan(problem, "first-fit").peak_bytes
         proof = "yes" if found.proven else f"gap {found.gap_bytes}"
-        cover = min(cover_seconds(problem) for _ in range(REPEATS))
-        times = [f"{1000 * each:.1f}" for each in (seconds, cover, our_seconds)]
-        peaks = (first_fit, found.peak_bytes, proof, *times[:2], ours.peak_bytes, times[2])
+        times = [f"{1000 * each:.1f}" for each in (seconds, our_seconds)]
+        peaks = (first_fit, found.peak_bytes, proof, times[0], ours.peak_bytes, times[1])
         rows.append((name, len(problem.buffers), *peaks))
-    head = ("model", "buffers", "first-fit B", "Algorithm X B", "optimal", "ms", "cover alone ms", "portfolio B", "ms")
-    note = "Algorithm X starts from greedy-by-size and covers only where that is above the bound."
-    return f"{table(head, rows)}\n\n{note} The cover alone finds the optimum without a plan to begin with."
-
-
-def cover_seconds(problem: Problem) -> float:
-    """How long the exact cover itself takes to find a plan of the optimal height."""
-    height_bytes = memplan.plan(problem).peak_bytes
-    began = time.process_time()
-    encoding = encode(problem, height_bytes)
-    state, _, _ = cover(encoding, height_bytes // encoding.unit, CHOICES, None)
-    assert state == FOUND
-    return time.process_time() - began
+    head = ("model", "buffers", "first-fit B", "Algorithm X B", "optimal", "ms", "portfolio B", "ms")
+    return table(head, rows)
 
 
 PASS_STEPS = ("in-place", "views", "order", "rows")
@@ -167,28 +153,22 @@ def pass_peaks(program: Program) -> list[int]:
 
 def squeezenet_table() -> str:
     rows: list[tuple[object, ...]] = []
-    for width in ("8", "16", *MIXES):
+    for width in ("8", *MIXES):
         for fused in (True, False):
             program = squeezenet_with(width, fused=fused)
             plain = problem_of(program, in_place=False, views=False)
             baselines = [memplan.plan(plain, name).peak_bytes for name in ("first-fit", "algorithm-x")]
-            name = {"8": "posit8", "16": "posit16"}.get(width, width)
-            rows.append((name, "fused" if fused else "own operations", *baselines, *pass_peaks(program)))
+            rows.append(
+                (
+                    "8 bits" if width == "8" else width,
+                    "fused" if fused else "own operations",
+                    *baselines,
+                    *pass_peaks(program),
+                )
+            )
     head = ("widths", "activations", "first-fit", "Algorithm X", "ours", "+ in-place", "+ views", "+ order", "+ rows")
     note = "MinUn reports 1.44 MB with first-fit and 1.16 MB with Algorithm X, without its widths."
     return f"{table((*head, 'all but views'), rows)}\n\nBytes, the input included. {note}"
-
-
-def in_place_table() -> str:
-    rows: list[tuple[object, ...]] = []
-    for name, build in NETWORKS:
-        program = build(Shapes())
-        peaks = pass_peaks(program)
-        bound = memplan.lower_bound(problem_of(program, views=False)).bytes
-        saved = f"{100 * (1 - peaks[1] / peaks[0]):.1f} %"
-        rows.append((name, len(program.body), peaks[0], peaks[1], bound, saved, *peaks[2:5]))
-    head = ("network", "operations", "none B", "in-place B", "its bound B", "saved", "+ views", "+ order", "+ rows")
-    return table(head, rows)
 
 
 def large_table() -> str:
@@ -206,17 +186,13 @@ def large_table() -> str:
     return table(("longest live range", "peak B", "bound B", "gap", "s"), rows)
 
 
-def rows_tables() -> str:
-    return f"{squeezenet_table()}\n\nActivations as operations of their own, 8 bits:\n\n{in_place_table()}"
-
-
 SECTIONS: dict[str, Callable[[Path, int], str]] = {
     "hard": lambda data, mixes: hard_table(data / "minimalloc"),
     "networks": lambda data, mixes: network_table(data / "tinyml"),
     "mixes": lambda data, mixes: mixes_text(data / "tinyml", mixes),
     "large": lambda data, mixes: large_table(),
     "small": lambda data, mixes: small_table(),
-    "rows": lambda data, mixes: rows_tables(),
+    "rows": lambda data, mixes: squeezenet_table(),
 }
 
 
