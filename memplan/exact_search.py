@@ -4,7 +4,7 @@ No single strategy solves all problems, so they take turns, each with a node lim
 round the lower bound itself is tried first, then heights between the best plan and the lowest height that did not give
 up yet (bisection), then each strategy goes over all heights left. Every plan found lowers the peak; every exhausted
 search raises the bound. What is left after the first round is asked of the search over orders, too, and of many short
-searches for plans in which buffers of one size follow each other in one place (chains.py).
+searches for plans in which buffers of one size follow each other in one place (slots.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tinyhil.memplan.blocks import (
     peak_step,
     sections_of,
 )
-from tinyhil.memplan.chains import make_chains, offsets_of
 from tinyhil.memplan.compiled_cores import search_compiled
 from tinyhil.memplan.orders import EFFORTS, improve, vary
 from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.slots import make_slots, offsets_of
 
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
@@ -95,11 +95,13 @@ SHAKEN_NODES = 2500
 SPREADS = (6, 15, 30)
 HEIGHTS = 7  # of the short searches, between the bound and the best peak; coprime to len(SHAKEN)
 
-# Of chains: a few restarts each. They are chosen by chance, so that their order need not be.
-CHAINED = tuple(Strategy(FAILING, 1, *order) for order in ((_time, 0, 0), (_time, 0, 4), (_width, 0, 5), (_time, 0, 8)))
-CHAINED_NODES, CHAINED_TURNS = 8000, 4
+# With slots: a few restarts each. Who takes which slot is left to chance, so that the order need not be.
+IN_SLOTS = tuple(
+    Strategy(FAILING, 1, *order) for order in ((_time, 0, 0), (_time, 0, 4), (_width, 0, 5), (_time, 0, 8))
+)
+SLOT_NODES, SLOT_TURNS = 8000, 4
 UNSTACKED = 5  # of so many one leaves buffers of equal lifetime apart
-FEWER = (9, 10)  # chains than blocks, else to plan them is to plan the blocks
+FEWER = (9, 10)  # slots than blocks, else to plan them is to plan the blocks
 
 
 def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Account) -> Solved:
@@ -114,7 +116,7 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
             best = vary(blocks, best, enough, step, starts, account)
         limit = FIRST_LIMIT * 5**number
         if number:
-            best = _chained(blocks, best, enough, step, limit, account)
+            best = _in_slots(blocks, best, enough, step, limit, account)
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
     return best
 
@@ -147,23 +149,23 @@ def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, acco
     return best if how.goal_only else _shake(blocks, best, goal, how, account)
 
 
-def _chained(blocks: Sequence[Block], best: Solved, enough: int, step: int, limit: int, account: Account) -> Solved:
-    """Short searches, each of other chains, every other one at the goal, the others above it. They cost about four
+def _in_slots(blocks: Sequence[Block], best: Solved, enough: int, step: int, limit: int, account: Account) -> Solved:
+    """Short searches, each with other slots, every other one at the goal, the rest above it. They cost about four
     times what a turn of all strategies does."""
     goal = max(best.lower, enough)
-    nodes = min(limit, CHAINED_NODES)
-    for number in range(CHAINED_TURNS * len(STRATEGIES) * limit // nodes):
+    nodes = min(limit, SLOT_NODES)
+    for number in range(SLOT_TURNS * len(STRATEGIES) * limit // nodes):
         if best.peak <= goal or account.spent():
             break
         seed = limit + number
-        chains = make_chains(blocks, random.Random(seed), stacked=number % UNSTACKED != 0)
-        if len(chains) * FEWER[1] > len(blocks) * FEWER[0]:
+        slots = make_slots(blocks, random.Random(seed), stacked=number % UNSTACKED != 0)
+        if len(slots) * FEWER[1] > len(blocks) * FEWER[0]:
             break
-        strategy = replace(CHAINED[number // 2 % len(CHAINED)], seed=seed)
+        strategy = replace(IN_SLOTS[number // 2 % len(IN_SLOTS)], seed=seed)
         height = goal if number % 2 else _between(goal, best.peak, step, number // 2)
-        state, offsets = _run([(strategy, nodes)], [chain.block for chain in chains], height, account)
+        state, offsets = _run([(strategy, nodes)], [slot.block for slot in slots], height, account)
         if state == FOUND:
-            best = best.learn(blocks, height, FOUND, offsets_of(chains, offsets), step)
+            best = best.learn(blocks, height, FOUND, offsets_of(slots, offsets), step)
     return best
 
 

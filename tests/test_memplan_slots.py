@@ -1,4 +1,4 @@
-"""Chains: a plan of them is a plan of the buffers, and they are what makes hard instances easy."""
+"""Slots: a plan of them is a plan of the buffers, and they are what makes hard instances easy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tinyhil.memplan import Buffer, Problem, check, greedy_by_area, lower_bound
 from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.blocks import Block, make_blocks, peak_step
-from tinyhil.memplan.chains import Chain, make_chains, offsets_of
-from tinyhil.memplan.exact_search import _chained
+from tinyhil.memplan.exact_search import _in_slots
 from tinyhil.memplan.placing import make_plan
 from tinyhil.memplan.planner import Budget
+from tinyhil.memplan.slots import Slot, make_slots, offsets_of
 
 
 @st.composite
@@ -35,11 +35,11 @@ def problems(draw: st.DrawFn) -> Problem:
 @given(problems(), st.integers(0, 99), st.booleans())
 def test_a_plan_of_chains_is_a_plan(problem: Problem, seed: int, stacked: bool) -> None:
     blocks = make_blocks(problem)
-    chains = make_chains(blocks, random.Random(seed), stacked)
-    assert sorted(place for chain in chains for place, _ in chain.members) == list(range(len(blocks)))
-    joined = Problem(tuple(chain.block.as_buffer() for chain in chains))
+    slots = make_slots(blocks, random.Random(seed), stacked)
+    assert sorted(place for slot in slots for place, _ in slot.tenants) == list(range(len(blocks)))
+    joined = Problem(tuple(slot.block.as_buffer() for slot in slots))
     plan = greedy_by_area.run(joined, Budget())
-    found = offsets_of(chains, [plan.offsets[chain.block.names[0]] for chain in chains])
+    found = offsets_of(slots, [plan.offsets[slot.block.names[0]] for slot in slots])
     offsets = {buffer.name: 0 for buffer in problem.buffers}
     offsets |= {block.names[0]: offset for block, offset in zip(blocks, found, strict=True)}
     made = make_plan(problem, offsets, "", bound=lower_bound(problem))
@@ -47,8 +47,8 @@ def test_a_plan_of_chains_is_a_plan(problem: Problem, seed: int, stacked: bool) 
     assert made.peak_bytes == plan.peak_bytes
 
 
-def _members(chain: Chain) -> set[int]:
-    return {place for place, _ in chain.members}
+def _tenants(slot: Slot) -> set[int]:
+    return {place for place, _ in slot.tenants}
 
 
 def test_what_is_joined() -> None:
@@ -64,22 +64,22 @@ def test_what_is_joined() -> None:
         Buffer("g", 7, 6, 12, gaps=((8, 9),)),  # not after e
     )
     for seed in range(5):
-        chains = make_chains(make_blocks(Problem(buffers)), random.Random(seed))
-        assert {frozenset(_members(chain)) for chain in chains} == {
+        slots = make_slots(make_blocks(Problem(buffers)), random.Random(seed))
+        assert {frozenset(_tenants(slot)) for slot in slots} == {
             frozenset((0, 1, 2, 3)),
             frozenset((4,)),
             frozenset((5,)),
             frozenset((6,)),
         }
-        (long,) = (chain for chain in chains if len(chain.members) == 4)
+        (long,) = (slot for slot in slots if len(slot.tenants) == 4)
         assert long.block.pieces == ((0, 8, 10),)
-        assert dict(long.members) == {0: 0, 1: 4, 2: 0, 3: 0}
+        assert dict(long.tenants) == {0: 0, 1: 4, 2: 0, 3: 0}
 
 
 def test_several_can_follow_and_chance_decides() -> None:
     buffers = (Buffer("a", 4, 0, 2), Buffer("b", 4, 2, 5), Buffer("c", 4, 2, 6), Buffer("d", 9, 5, 7))
     made = {
-        frozenset(frozenset(_members(chain)) for chain in make_chains(make_blocks(Problem(buffers)), random.Random(n)))
+        frozenset(frozenset(_tenants(slot)) for slot in make_slots(make_blocks(Problem(buffers)), random.Random(n)))
         for n in range(20)
     }
     assert made == {
@@ -108,4 +108,4 @@ def test_chains_find_what_was_cut_from_full_slots() -> None:
         start = Solved(tuple(greedy.offsets[block.names[0]] for block in blocks), greedy.peak_bytes, load)
         assert start.peak > 1.05 * load
         account = Account(Budget(100_000))
-        assert _chained(blocks, start, 0, peak_step(blocks), 4000, account).peak == load
+        assert _in_slots(blocks, start, 0, peak_step(blocks), 4000, account).peak == load
