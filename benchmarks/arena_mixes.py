@@ -43,6 +43,7 @@ class Row:
     first_fit_ratio: float  # over the bound without passes
     plain_bytes: int  # no pass
     all_bytes: int
+    bound_bytes: int
     proven: bool
     seconds: float  # every pass, every plan that was compared
 
@@ -55,7 +56,7 @@ def measure(program: Program) -> Row:
     began = time.process_time()
     final = place(program).plan
     seconds = time.process_time() - began
-    return Row(first_fit, ratio, plain_bytes, final.peak_bytes, final.proven, seconds)
+    return Row(first_fit, ratio, plain_bytes, final.peak_bytes, final.lower_bound_bytes, final.proven, seconds)
 
 
 def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
@@ -126,25 +127,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per model")
     parser.add_argument("--models", help="names with commas between; default: the whole zoo")
-    parser.add_argument("--write", type=Path, help="replace the table in this Markdown file")
+    parser.add_argument("--write", type=Path, help="replace the summary in this Markdown file")
     options = parser.parse_args()
     measured_at = provenance() if options.write else {}
     head = ("model", "first-fit B", "no pass B", "all passes B", "proven", "first-fit / bound", "ms")
-    lines = [f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.", ""]
-    lines += [line(head), "|" + "---|" * len(head)]
-    print("\n".join(lines))
+    print(f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.\n")
+    print(line(head), "|" + "---|" * len(head), sep="\n")
     rows: list[Row] = []
     for name in options.models.split(",") if options.models else found_models():
         found: dict[str, list[Row]] = {}
         for label, program in programs(name, options.mixes):
             found.setdefault(label, []).append(measure(program))
-        lines += [report(name, measured) for label, measured in found.items() if label == MIXED]
-        print(lines[-1], flush=True)
-        rows += [row for measured in found.values() for row in measured]
-    lines += ["", summary(rows)]
-    print(f"\n{lines[-1]}")
+        print("\n".join(report(name, of_label) for label, of_label in found.items() if label == MIXED), flush=True)
+        rows += [row for of_label in found.values() for row in of_label]
+    print(f"\n{summary(rows)}")
     if options.write is not None:
-        replace_between(options.write, BEGIN, END, "\n".join(lines), measured_at)
+        replace_between(options.write, BEGIN, END, summary(rows), measured_at)
 
 
 if __name__ == "__main__":
