@@ -56,7 +56,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One of the front, or that could be. `needs` of each board; `measured` is empty without a board, and before a point
+    """One that is or could be of the front. `needs` of each board; `measured` is empty without a board and before it
     is measured; `name` of a uniform format."""
 
     trial: Trial
