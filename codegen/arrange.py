@@ -224,7 +224,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of a convolution where they or its operand have more than 8 bits (arm/halves.hpp)."""
     weights, x, out = (program.tensors[name] for name in (*op.inputs[:2], op.output))
     integers = op.domain == INTEGER and all(
-        t.format.grid is not None and not t.format.is_sign for t in (weights, x, out)
+        t.format.is_binary_point and not t.format.is_sign for t in (weights, x, out)
     )
     if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
@@ -235,9 +235,11 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return None
     most = ((1 << SUM_BITS - 1) - 1) >> (x.format.bits - 1)
     if _is_depthwise(op):
+        found = _blocks_of_depthwise(op)
+        if found is None or not wide:
+            return found
         by_rows = np.abs(program.constants[op.inputs[0]].astype(np.int64)).reshape(-1, 3).sum(axis=1)
-        is_within = not wide or (x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most))
-        return _blocks_of_depthwise(op) if is_within else None
+        return found if x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most) else None
     if op.params["groups"] != 1 or op.params["outputs"] < 2:
         return None
     step = 2 if chip.halfwords and weights.format.bits > 8 else chip.step
@@ -275,8 +277,10 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
-    """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS:
+    """Whether a layer multiplies constant bytes with bytes, in integer sums of at most 32 bits that blocks can round:
+    into units of a power of two, or with what the kernels of asymmetric layers have for each row."""
+    rounds = program.tensors[op.output].format.is_binary_point or "zero" in op.params
+    if op.accumulator_bits > SUM_BITS or op.domain != INTEGER or not rounds:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)

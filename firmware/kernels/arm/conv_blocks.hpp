@@ -77,8 +77,8 @@ struct Laid {
     const X *at;
 };
 template <bool Inner, bool OutInner, class X>
-inline Laid<X, Inner, OutInner> laid(const X *x) {
-    return {x};
+inline Laid<X, Inner, OutInner> laid(Ram<X> x) {
+    return {x.at};
 }
 
 // Distances in these layouts; slots of a line buffer hold a row of every channel in either one
@@ -142,14 +142,14 @@ void convolve_blocks(Out *out, uint32_t *scratch, Size begin, Size end, Blocks<W
 template <class Acc, class Out, class T, class W, Size Rows, Size Step, class X, class B, class Shift, class BiasShift>
 void convolve(Out *out, T *patch, Blocks<W, Rows, Step> weights, Ram<X> x, B bias, const Window &w, Size, Size outputs, Shift shift,
               BiasShift bias_shift) {
-    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, laid<false, false>(x.at), bias, whole(w),
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), 0, w.out_height, weights, laid<false, false>(x), bias, whole(w),
                             outputs, shift, bias_shift);
 }
 
 template <class Acc, class Out, class T, class Rows, class W, Size Together, Size Step, class X, class B, class Shift, class BiasShift>
 void convolve_rows(Out *out, T *patch, Rows rows, Blocks<W, Together, Step> weights, Ram<X> x, B bias, const RowWindow &l, Size,
                    Size outputs, Shift shift, BiasShift bias_shift) {
-    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, laid<false, false>(x.at), bias, l, outputs,
+    convolve_blocks<Acc, T>(out, reinterpret_cast<uint32_t *>(patch), rows[0], rows[1], weights, laid<false, false>(x), bias, l, outputs,
                             shift, bias_shift);
 }
 
