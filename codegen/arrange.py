@@ -58,11 +58,11 @@ class Chip:
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
     `paired`: where their sums permit it two rows are read as numbers of 16 bits, so many rows together in convolutions
-    of whole blocks whose rows have `long_row` elements, or `long_rescaled_row` where records rescale them; 0: never. `columns`: depthwise layers of asymmetric
-    integers have a word of scratch for each row (arm/rescaled_columns.hpp). `doubles`: the sums of convolutions of
-    asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
-    layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
-    the elements of two pixels at once.
+    of whole blocks whose rows have `long_row` elements, or `long_rescaled_row` where records rescale them; 0: never.
+    `columns`: depthwise layers that are rescaled so have a word of scratch for each row (arm/rescaled_columns.hpp).
+    `doubles`: the sums of convolutions of asymmetric integers are doubled before they are rescaled. `zeros`: the share
+    of zeros in its input from which on a layer is faster if its kernel tests every element; of dense layers, and of
+    convolutions, whose kernels on ARM test the elements of two pixels at once.
     """
 
     together: int
