@@ -202,7 +202,7 @@ def test_a_row_of_zeros_is_its_bias(name: str, tmp_path: Path) -> None:
     graph = load(simple([node("Gemm", "x w b", "y")], {"x": (1, 4)}, {"w": w, "b": [0.2, 0.0597, -0.2113]}), tmp_path)
     made = held(
         graph,
-        Assignment("fixed8", {"w": name, "y": "fixed16", **({"x": name} if name == "int8" else {})}),
+        Assignment("fixed8", {"w": name, "b": "fixed16", "y": "fixed16", **({"x": name} if name == "int8" else {})}),
         samples_for((1, 4), 4),
     )
     assert made is not None
