@@ -1,9 +1,9 @@
-"""The arena of every model of the zoo at 8, at 16 and at mixed bits.
+"""The arena of every model of the zoo at mixed bits; at 8 and at 16 in the summary.
 
 python -m benchmarks.arena_mixes [--mixes 200] [--models digits_cnn,...] [--write docs/measured/memplan.md]
 
-Models with weights of others are measured where HIL_DATA has them. Peaks with the passes switched on one after the
-other, against first-fit and the lower bound. Times are those of the processor: other programs may share the machine.
+Models with weights of others are measured where HIL_DATA has them. Peaks without and with the passes, against
+first-fit and the lower bound. Times are those of the processor: other programs may share the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tinyhil.errors import HilError
 from tinyhil.harness.assets import asset
 from tinyhil.harness.job import open_model
 from tinyhil.lower import lower, tied_values
-from tinyhil.memplan.arena.order import order_body
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.arena.placement import place
 from tinyhil.memplan.arena.tensors import problem_of
@@ -33,39 +32,31 @@ from tinyhil.program import Program
 from tools.measured import provenance
 
 BEGIN, END = "<!-- benchmarks/arena_mixes.py begin -->", "<!-- benchmarks/arena_mixes.py end -->"
-STEPS: tuple[frozenset[str] | set[str], ...] = (
-    ALL_NAMES, ALL_NAMES - {"in-place"}, ALL_NAMES - {"in-place", "gaps"}, {"views", "rows"}, {"rows"}, set(),
-)  # fmt: skip
+MIXED = "mixed"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model in one assignment; `peaks_bytes` with no pass, then with one of STEPS after the other."""
+    """One model in one assignment."""
 
     first_fit_bytes: int
     first_fit_ratio: float  # over the bound without passes
-    peaks_bytes: tuple[int, ...]
+    plain_bytes: int  # no pass
+    all_bytes: int
     bound_bytes: int
     proven: bool
-    plan_seconds: float  # the problem with all passes, once
-    all_seconds: float  # every pass, every plan that was compared
-    exact_order: bool
+    seconds: float  # every pass, every plan that was compared
 
 
 def measure(program: Program) -> Row:
-    placements = [place(program, without) for without in STEPS[:-1]]
-    began = time.process_time()
-    final = place(program, STEPS[-1])
-    all_seconds = time.process_time() - began
-    began = time.process_time()
-    best = memplan.plan(final.problem)
-    plan_seconds = time.process_time() - began
     plain = problem_of(program, in_place=False, views=False)
     first_fit = memplan.plan(plain, "first-fit").peak_bytes
     ratio = first_fit / max(1, memplan.lower_bound(plain).bytes)
-    peaks = tuple(placed.plan.peak_bytes for placed in (*placements, final))
-    exact = order_body(program, program.body).exact
-    return Row(first_fit, ratio, peaks, best.lower_bound_bytes, best.proven, plan_seconds, all_seconds, exact)
+    plain_bytes = place(program, ALL_NAMES).plan.peak_bytes
+    began = time.process_time()
+    final = place(program).plan
+    seconds = time.process_time() - began
+    return Row(first_fit, ratio, plain_bytes, final.peak_bytes, final.lower_bound_bytes, final.proven, seconds)
 
 
 def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
@@ -82,7 +73,7 @@ def programs(name: str, mixes: int) -> Iterator[tuple[str, Program]]:
     while made < mixes and refused < 10 * mixes:
         mix = {group[0]: chance.choice(("fixed8", "fixed16")) for group in groups}
         try:
-            yield "mixed", lower(model.graph, Assignment("fixed16", mix), ranges)
+            yield MIXED, lower(model.graph, Assignment("fixed16", mix), ranges)
         except HilError:
             refused += 1
             continue
@@ -106,36 +97,29 @@ def line(cells: tuple[object, ...]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def report(name: str, mixes: int) -> tuple[list[str], list[Row]]:
-    rows: dict[str, list[Row]] = {}
-    for label, program in programs(name, mixes):
-        rows.setdefault(label, []).append(measure(program))
-    lines = []
-    for label, found in rows.items():
-        ratios = [row.first_fit_ratio for row in found]
-        columns = [[row.first_fit_bytes for row in found], *zip(*(row.peaks_bytes for row in found), strict=True)]
-        medians = [f"{statistics.median(column):.0f}" for column in columns]
-        bound = f"{statistics.median(row.bound_bytes for row in found):.0f}"
-        proofs = f"{sum(row.proven for row in found)}/{len(found)}"
-        plan_ms, all_ms = ([1000 * getattr(row, key) for row in found] for key in ("plan_seconds", "all_seconds"))
-        spread = [f"{statistics.median(ms):.2f} / {max(ms):.2f}" for ms in (plan_ms, all_ms)]
-        exact = f"{sum(row.exact_order for row in found)}/{len(found)}"
-        first_fit = f"{statistics.median(ratios):.2f} / {max(ratios):.2f}"
-        lines.append(line((name, label, *medians, bound, proofs, exact, first_fit, *spread)))
-    return lines, [row for found in rows.values() for row in found]
+def report(name: str, found: list[Row]) -> str:
+    """The line of a model in so many mixes."""
+    ratios = [row.first_fit_ratio for row in found]
+    bytes_ = ([getattr(row, key) for row in found] for key in ("first_fit_bytes", "plain_bytes", "all_bytes"))
+    medians = [f"{statistics.median(column):.0f}" for column in bytes_]
+    proofs = f"{sum(row.proven for row in found)}/{len(found)}"
+    ms = [1000 * row.seconds for row in found]
+    spreads = [f"{statistics.median(one):.2f} / {max(one):.2f}" for one in (ratios, ms)]
+    return line((name, *medians, proofs, *spreads))
 
 
 def summary(rows: list[Row]) -> str:
     """Over all models and widths: proofs, times, and how first-fit is distributed over the bound."""
     ratios = sorted(row.first_fit_ratio for row in rows)
-    ms = [1000 * row.plan_seconds for row in rows]
+    ms = [1000 * row.seconds for row in rows]
     parts = [
         f"{share} %: {ratios[min(len(ratios) - 1, len(ratios) * share // 100)]:.2f}" for share in (50, 75, 90, 99, 100)
     ]
     proven = sum(row.proven for row in rows)
     return (
-        f"{len(rows)} arenas: {proven} proven optimal; planning takes {statistics.median(ms):.2f} ms in the median, "
-        f"{max(ms):.1f} ms at the worst. First-fit over the bound without passes, quantiles: {', '.join(parts)}."
+        f"{len(rows)} arenas, those of 8 and of 16 bits alone among them: {proven} proven optimal; all passes take "
+        f"{statistics.median(ms):.2f} ms in the median, {max(ms):.1f} ms at the worst. "
+        f"First-fit over the bound without passes, quantiles: {', '.join(parts)}."
     )
 
 
@@ -143,26 +127,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mixes", type=int, default=200, help="random 8/16 assignments per model")
     parser.add_argument("--models", help="names with commas between; default: the whole zoo")
-    parser.add_argument("--write", type=Path, help="replace the table in this Markdown file")
+    parser.add_argument("--write", type=Path, help="replace the summary in this Markdown file")
     options = parser.parse_args()
     measured_at = provenance() if options.write else {}
-    head = (
-        "model", "format", "first-fit B", "no pass B", "+ in place", "+ gaps", "+ order", "+ views", "+ rows",
-        "bound B", "proven", "order exact", "first-fit / bound", "plan ms", "all passes ms",
-    )  # fmt: skip
-    lines = [f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.", ""]
-    lines += [line(head), "|" + "---|" * len(head)]
-    print("\n".join(lines))
+    head = ("model", "first-fit B", "no pass B", "all passes B", "proven", "first-fit / bound", "ms")
+    print(f"Search core: {backend()}. Bytes are medians; ratios and milliseconds are median / worst.\n")
+    print(line(head), "|" + "---|" * len(head), sep="\n")
     rows: list[Row] = []
     for name in options.models.split(",") if options.models else found_models():
-        found_lines, found = report(name, options.mixes)
-        print("\n".join(found_lines), flush=True)
-        lines += found_lines
-        rows += found
-    lines += ["", summary(rows)]
-    print(f"\n{lines[-1]}")
+        found: dict[str, list[Row]] = {}
+        for label, program in programs(name, options.mixes):
+            found.setdefault(label, []).append(measure(program))
+        print("\n".join(report(name, of_label) for label, of_label in found.items() if label == MIXED), flush=True)
+        rows += [row for of_label in found.values() for row in of_label]
+    print(f"\n{summary(rows)}")
     if options.write is not None:
-        replace_between(options.write, BEGIN, END, "\n".join(lines), measured_at)
+        replace_between(options.write, BEGIN, END, summary(rows), measured_at)
 
 
 if __name__ == "__main__":

@@ -58,10 +58,11 @@ class Chip:
     `halfwords`: blocks multiply pairs of 16 bits, so patches are copied and then expanded; else elements as they are.
     `dense`: rows, elements of each in turn, what elements are padded to a multiple of, rows of the blocks of the rest.
     `paired`: where their sums permit it two rows are read as numbers of 16 bits, so many rows together in convolutions
-    of whole blocks of long rows; 0: never. `doubles`: the sums of convolutions of
-    asymmetric integers are doubled before they are rescaled. `zeros`: the share of zeros in its input from which on a
-    layer is faster if its kernel tests every element; of dense layers, and of convolutions, whose kernels on ARM test
-    the elements of two pixels at once.
+    of whole blocks whose rows have `long_row` elements, or `long_rescaled_row` where records rescale them; 0: never.
+    `columns`: depthwise layers that are rescaled so have a word of scratch for each row (arm/rescaled_columns.hpp).
+    `doubles`: the sums of convolutions of asymmetric integers are doubled before they are rescaled. `zeros`: the share
+    of zeros in its input from which on a layer is faster if its kernel tests every element; of dense layers, and of
+    convolutions, whose kernels on ARM test the elements of two pixels at once.
     """
 
     together: int
@@ -69,6 +70,9 @@ class Chip:
     dense: tuple[int, int, int, int]
     halfwords: bool = False
     paired: int = 0
+    long_row: int = 64
+    long_rescaled_row: int = 64
+    columns: bool = False
     doubles: bool = False
     zeros: tuple[float, float] = (NEVER, NEVER)
 
@@ -76,15 +80,14 @@ class Chip:
 # On the Cortex-M7 a test of four elements costs more than it saves, in all of the zoo (docs/training.md).
 DSP = Chip(together=2, step=4, dense=(4, 4, 4, 4), halfwords=True, paired=4, doubles=True)
 CHIPS = {
-    "cortex-m4": replace(DSP, paired=2),  # without loads beside products larger blocks gain nothing
-    "cortex-m7": DSP,
+    "cortex-m4": replace(DSP, long_rescaled_row=1, columns=True),  # products and rounding are one piece of assembler
+    "cortex-m7": DSP,  # larger blocks of shorter rows cost MobileNetV1 4 %
     "cortex-m3": Chip(together=4, step=1, dense=(8, 1, 1, 4), zeros=(0.1, 0.5)),
 }
 # A test costs 2 to 3 cycles, a zero saves 31 of the 40 of an element (firmware/kernels/avr/dense_avr.hpp).
 AVR = Chip(together=4, step=1, dense=(4, 1, 1, 1), zeros=(0.1, 0.1))
 LEFT_OUT = (0, -128)  # codes of 0 whose distances from other codes are one byte
 CORES = ("avr", *CHIPS)
-LONG_ROW = 64  # elements, from which on a larger block pays for its start: shorter ones cost MobileNetV1 4 %
 CONVOLUTIONS = ("conv", "conv_bias", "conv_sum", "conv_bias_sum", "conv_channels", "conv_affine", "conv_rescaled")
 PAIRS = ("dense_pair", "dense_bias_pair", "dense_affine_pair", "dense_rescaled_pair", "dense_factored_pair")
 DENSE = ("dense", "dense_bias", "dense_sum", "dense_bias_sum", "dense_channels", "dense_affine", "dense_rescaled")
@@ -135,7 +138,7 @@ def _ordered(chip: Chip, program: Program) -> Program:
             continue
         name = op.inputs[0]
         if chip.paired and blocks.together > 1 and _can_be_paired(program, op):
-            blocks = _paired(blocks, chip)
+            blocks = _paired(blocks, chip, chip.long_rescaled_row if "zero" in op.params else chip.long_row)
         if blocks.together > 1 and _is_of_bytes(program, op):
             blocks = replace(blocks, left_out=_left_out(program, op, chip))
         if "zero" in op.params:
@@ -147,6 +150,7 @@ def _ordered(chip: Chip, program: Program) -> Program:
         size, of_a_row = _patch_bytes(program, op, chip), 0
         if _is_depthwise(op):
             size, of_a_row = (_line_bytes(program, op, most) for most in (BAND, 1))
+            size = max(size, WORD.storage_bytes * op.params["height"] if chip.columns and "zero" in op.params else 0)
         words, row_words = (-(-count // WORD.storage_bytes) for count in (size, of_a_row))
         tensors[op.scratch] = replace(tensors[op.scratch], count=words, row_count=row_words, format=WORD)
     return program if tensors == program.tensors else with_input_as_it_is(replace(program, tensors=tensors))
@@ -220,7 +224,7 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
     """The order of the weights of a convolution where they or its operand have more than 8 bits (arm/halves.hpp)."""
     weights, x, out = (program.tensors[name] for name in (*op.inputs[:2], op.output))
     integers = op.domain == INTEGER and all(
-        t.format.grid is not None and not t.format.is_sign for t in (weights, x, out)
+        t.format.is_binary_point and not t.format.is_sign for t in (weights, x, out)
     )
     if not integers or weights.role != Role.CONSTANT or not 8 <= weights.format.bits <= 16 or x.format.bits > 16:
         return None
@@ -231,9 +235,11 @@ def _halves_of(program: Program, op: Op, chip: Chip) -> Blocks | None:
         return None
     most = ((1 << SUM_BITS - 1) - 1) >> (x.format.bits - 1)
     if _is_depthwise(op):
+        found = _blocks_of_depthwise(op)
+        if found is None or not wide:
+            return found
         by_rows = np.abs(program.constants[op.inputs[0]].astype(np.int64)).reshape(-1, 3).sum(axis=1)
-        is_within = not wide or (x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most))
-        return _blocks_of_depthwise(op) if is_within else None
+        return found if x.format.bits > 8 and (chip.halfwords or by_rows.max() <= most) else None
     if op.params["groups"] != 1 or op.params["outputs"] < 2:
         return None
     step = 2 if chip.halfwords and weights.format.bits > 8 else chip.step
@@ -271,8 +277,10 @@ def _is_binary(program: Program, op: Op) -> bool:
 
 
 def _is_of_bytes(program: Program, op: Op) -> bool:
-    """Whether a layer multiplies constant bytes with bytes, in sums of at most 32 bits."""
-    if op.accumulator_bits > SUM_BITS:
+    """Whether a layer multiplies constant bytes with bytes, in integer sums of at most 32 bits that blocks can round:
+    into units of a power of two, or with what the kernels of asymmetric layers have for each row."""
+    rounds = program.tensors[op.output].format.is_binary_point or "zero" in op.params
+    if op.accumulator_bits > SUM_BITS or op.domain != INTEGER or not rounds:
         return False
     weights, x = (program.tensors[name] for name in op.inputs[:2])
     return weights.role == Role.CONSTANT and _is_byte(weights, full=True) and _is_byte(x)
@@ -290,9 +298,9 @@ def _can_be_paired(program: Program, op: Op) -> bool:
     return bool(np.abs(rows).sum(axis=1).max(initial=0) << BYTE_BITS - 1 < 1 << PAIRED_BITS - 1)
 
 
-def _paired(blocks: Blocks, chip: Chip) -> Blocks:
+def _paired(blocks: Blocks, chip: Chip, long_row: int) -> Blocks:
     outputs, *window = blocks.axes
-    pays = outputs % chip.paired == 0 and math.prod(window) >= LONG_ROW
+    pays = outputs % chip.paired == 0 and math.prod(window) >= long_row
     return replace(blocks, paired=True, together=max(chip.paired, blocks.together) if pays else blocks.together)
 
 

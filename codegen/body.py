@@ -122,15 +122,16 @@ def _shared(program: Program, chain: Chain) -> list[str]:
 
 
 def tensors_of(program: Program, plan: Plan, body: tuple[Op | Loop, ...], reports: str = "") -> dict[str, None]:
-    """The names of all tensors that lie in memory and that operations of `body` touch, each once."""
+    """The names of all tensors that lie in memory and that the statements of `body` name, each once."""
     found: dict[str, None] = {}
     for item in body if reports == VALUES else in_chains(program, plan, body):
         if isinstance(item, Loop):
             found |= tensors_of(program, plan, item.body, reports)
+            found |= dict.fromkeys(sequence for sequence, _ in item.slices)
         elif isinstance(item, Chain):
             inside = {op.output for op in item.ops} - item.stored
             found |= dict.fromkeys(name for op in item.ops for name in op.tensors if name not in inside)
-        else:
+        elif not is_done_by_plan(program, plan, item):
             found |= dict.fromkeys(item.tensors)
     return found
 

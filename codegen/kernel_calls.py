@@ -68,7 +68,7 @@ def kernel_call(program: Program, op: Op, names: Mapping[str, str]) -> list[str]
     x = laid_operand(program, op)
     if x is not None:
         at = op.inputs.index(x)
-        operands[at] = _laid(program, op, x, _operand(program, op, at, names))
+        operands[at] = _laid(program, op, x, operands[at])
     if op.crossbar:
         operands[0] = on_crossbar(op.crossbar, operands[0])
     scratch = [names[op.scratch]] if op.scratch else []
@@ -81,10 +81,10 @@ def _operand(program: Program, op: Op, index: int, names: Mapping[str, str]) -> 
     return names[name] if side is None else _from(program, op, side, name, names)
 
 
-def _laid(program: Program, op: Op, x: str, name: str) -> str:
+def _laid(program: Program, op: Op, x: str, operand: str) -> str:
     """The operand of a convolution, with how it and the result lie (firmware/kernels/arm/conv_blocks.hpp)."""
     layouts = ("true" if program.tensors[tensor].innermost else "false" for tensor in (x, op.output))
-    return f"hil::laid<{', '.join(layouts)}>({name})"
+    return f"hil::laid<{', '.join(layouts)}>({operand})"
 
 
 def _from(program: Program, op: Op, which: str, name: str, names: Mapping[str, str]) -> str:

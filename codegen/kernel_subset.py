@@ -9,7 +9,7 @@ the program is the same as with all kernels (tests/test_export_kernels.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 FOLDER = "firmware/kernels/"
@@ -76,17 +76,44 @@ def subset(kernels: Mapping[str, str], used: Iterable[str]) -> dict[str, str]:
 def entries(kernels: Mapping[str, str], needed: Iterable[str], folder: str) -> list[str]:
     """The lines by which code includes those of the files `needed` that it has to, in the order and under the
     conditions of the file that includes all. They lie in `folder`."""
-    wanted, lines, found = set(needed), list[str](), list[str]()
-    for line in kernels[ALL].split("\n"):
+    wanted, order = set(needed), _INCLUDE.findall(kernels[ALL])
+    beyond = wanted - set(order) - _included(kernels, [name for name in order if name in wanted])
+    lines = _with_includes(_conditional(kernels, ALL, wanted.intersection(order) | beyond, beyond, {ALL}))
+    rest = sorted(beyond.difference(*map(_INCLUDE.findall, lines)))
+    lines += [f'#include "{FOLDER}{name}"' for name in rest]
+    return [_INCLUDE.sub(rf'#include "{folder}/\1"', line) for line in _without_empty(lines)]
+
+
+def _conditional(
+    kernels: Mapping[str, str], file: str, wanted: Collection[str], beyond: Collection[str], seen: set[str]
+) -> list[str]:
+    """Conditions and includes of `file`: those of the files `wanted`, and in place of others what these include of the
+    files `beyond`, whose own conditions may lie there."""
+    lines: list[str] = []
+    for line in kernels[file].split("\n"):
         include = _INCLUDE.match(line)
         if include and include[1] in wanted:
-            found.append(include[1])
-            lines.append(f'#include "{folder}/{include[1]}"')
+            lines.append(line)
+        elif include and include[1] not in seen:
+            seen.add(include[1])
+            lines += _conditional(kernels, include[1], beyond, beyond, seen)
         elif _CONDITION.match(line):
             lines.append(line)
-    order = set(_INCLUDE.findall(kernels[ALL]))
-    rest = sorted(wanted - order - _included(kernels, found))
-    return [*_without_empty(lines), *(f'#include "{folder}/{name}"' for name in rest)]
+    return lines
+
+
+def _with_includes(lines: Iterable[str]) -> list[str]:
+    """Without conditions around no include."""
+    found, begun = list[str](), list[int]()
+    for line in lines:
+        if _OPENS.match(line):
+            begun.append(len(found))
+        found.append(line)
+        if line.startswith("#endif"):
+            begin = begun.pop()
+            if not any(map(_INCLUDE.match, found[begin:])):
+                del found[begin:]
+    return found
 
 
 def _included(kernels: Mapping[str, str], names: Iterable[str]) -> set[str]:

@@ -192,7 +192,19 @@ def _chosen(program: Program, plan: Plan) -> Mapping[str, int]:
         _add(program, op, found)
     for loop in _loops(program.body):
         found.planes |= {name for pair in loop.slices for name in pair}
+    _join_readers(program, found)
     return found.innermost()
+
+
+def _join_readers(program: Program, found: _Chains) -> None:
+    """Strips of a convolution read the same weights, which have one order: so do their operands."""
+    operands: dict[str, list[str]] = {}
+    for op in walk(program.body):
+        conv = convolution_of(program, op)
+        if conv is not None:
+            operands.setdefault(conv.weights, []).append(conv.x)
+    for names in operands.values():
+        found.join(*names)
 
 
 def _loops(body: tuple[Op | Loop, ...]) -> Iterator[Loop]:

@@ -63,6 +63,8 @@ class _Ranges:
             table = self._program.constants[op.inputs[0]]
             codes = table.astype(np.int8 if out.storage_bytes == 1 else np.int16)
             return int(codes.min()), int(codes.max())
+        if out.is_sign:  # not a sum in its unit, rounded
+            return None
         if op.kernel in ASYMMETRIC:
             return self._limited(op, *ASYMMETRIC[op.kernel](op.params, *map(self._interval, op.inputs)))
         exact = EXACT.get(op.kernel)

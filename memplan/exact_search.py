@@ -3,7 +3,8 @@
 No single strategy solves all problems, so they take turns, each with a node limit that grows fivefold per round. In a
 round the lower bound itself is tried first, then heights between the best plan and the lowest height that did not give
 up yet (bisection), then each strategy goes over all heights left. Every plan found lowers the peak; every exhausted
-search raises the bound. What is left after the first round is asked of the search over orders, too.
+search raises the bound. What is left after the first round is asked of the search over orders, too, and of many short
+searches for plans in which buffers of one size follow each other in one place (slots.py).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tinyhil.memplan.blocks import (
 from tinyhil.memplan.compiled_cores import search_compiled
 from tinyhil.memplan.orders import EFFORTS, improve, vary
 from tinyhil.memplan.search_core import search_python
+from tinyhil.memplan.slots import make_slots, offsets_of
 
 FIRST_LIMIT = 800
 SWEEP = 20  # heights tried one after another between the best peak and the bound, in every later round
@@ -93,6 +95,14 @@ SHAKEN_NODES = 2500
 SPREADS = (6, 15, 30)
 HEIGHTS = 7  # of the short searches, between the bound and the best peak; coprime to len(SHAKEN)
 
+# With slots: a few restarts each. Who takes which slot is left to chance, so that the order need not be.
+IN_SLOTS = tuple(
+    Strategy(FAILING, 1, *order) for order in ((_time, 0, 0), (_time, 0, 4), (_width, 0, 5), (_time, 0, 8))
+)
+SLOT_NODES, SLOT_TURNS = 8000, 4
+UNSTACKED = 5  # of so many one leaves buffers of equal lifetime apart
+FEWER = (9, 10)  # slots than blocks, else to plan them is to plan the blocks
+
 
 def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Account) -> Solved:
     """Improve on `start` until its bound, `enough` or the end of the budget is reached."""
@@ -105,6 +115,8 @@ def minimise(blocks: Sequence[Block], start: Solved, enough: int, account: Accou
             best = improve(blocks, best, enough, step, effort, account)
             best = vary(blocks, best, enough, step, starts, account)
         limit = FIRST_LIMIT * 5**number
+        if number:
+            best = _in_slots(blocks, best, enough, step, limit, account)
         best = _round(blocks, best, enough, _Round(limit, step, number < GOAL_ROUNDS), account)
     return best
 
@@ -137,6 +149,32 @@ def _round(blocks: Sequence[Block], best: Solved, enough: int, how: _Round, acco
     return best if how.goal_only else _shake(blocks, best, goal, how, account)
 
 
+def _in_slots(blocks: Sequence[Block], best: Solved, enough: int, step: int, limit: int, account: Account) -> Solved:
+    """Short searches, each with other slots, every other one at the goal, the rest above it. They cost about four
+    times what a turn of all strategies does."""
+    goal = max(best.lower, enough)
+    nodes = min(limit, SLOT_NODES)
+    for number in range(SLOT_TURNS * len(STRATEGIES) * limit // nodes):
+        if best.peak <= goal or account.spent():
+            break
+        seed = limit + number
+        slots = make_slots(blocks, random.Random(seed), stacked=number % UNSTACKED != 0)
+        if len(slots) * FEWER[1] > len(blocks) * FEWER[0]:
+            break
+        strategy = replace(IN_SLOTS[number // 2 % len(IN_SLOTS)], seed=seed)
+        height = goal if number % 2 else _between(goal, best.peak, step, number // 2)
+        state, offsets = _run([(strategy, nodes)], [slot.block for slot in slots], height, account)
+        if state == FOUND:
+            best = best.learn(blocks, height, FOUND, offsets_of(slots, offsets), step)
+    return best
+
+
+def _between(goal: int, peak: int, step: int, number: int) -> int:
+    """A height below the best peak: in turn, from right below it down to near the goal."""
+    steps = (peak - goal) // step  # at least one: how far down it may be tried
+    return peak - step * max(1, steps * (number % HEIGHTS) // HEIGHTS)
+
+
 def _sweep(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, account: Account) -> Solved:
     """Each strategy over heights between the goal and the best peak, in turn from below and from above."""
     for strategy in STRATEGIES:
@@ -156,8 +194,7 @@ def _shake(blocks: Sequence[Block], best: Solved, goal: int, how: _Round, accoun
     for number, strategy in enumerate(_shaken(how.limit)):
         if best.peak <= max(best.lower, goal) or account.spent():
             break
-        steps = (best.peak - max(best.lower, goal)) // how.step  # at least one: how far down it may be tried
-        height = best.peak - how.step * max(1, steps * (number % HEIGHTS) // HEIGHTS)
+        height = _between(max(best.lower, goal), best.peak, how.step, number)
         state, offsets = _run([(strategy, SHAKEN_NODES)], blocks, height, account)
         best = best.learn(blocks, height, state, offsets, how.step)
     return best

@@ -195,6 +195,32 @@ def test_a_defect_is_found_and_named(name: str, tmp_path: Path, monkeypatch: pyt
     assert tensor in [finding.tensor for finding in found.findings]
 
 
+@pytest.mark.parametrize("name", ["fixed8pc", "fixed16pc", "int8", "fp8e4m3pc"])
+def test_a_row_of_zeros_is_its_bias(name: str, tmp_path: Path) -> None:
+    """In the unit of the row, which nothing but the bias asks for."""
+    w = weights(4, 3) * [0.01, 0.0, 0.0]
+    graph = load(simple([node("Gemm", "x w b", "y")], {"x": (1, 4)}, {"w": w, "b": [0.2, 0.0597, -0.2113]}), tmp_path)
+    made = held(
+        graph,
+        Assignment("fixed8", {"w": name, "b": "fixed16", "y": "fixed16", **({"x": name} if name == "int8" else {})}),
+        samples_for((1, 4), 4),
+    )
+    assert made is not None
+    assert made.findings == ()
+
+
+@pytest.mark.parametrize("name", ["fixed8", "int8", "int16x8", "posit8es0"])
+def test_a_value_that_is_always_zero_while_calibrating(name: str, tmp_path: Path) -> None:
+    """Its scale is nobody's business, but layers have to be rescaled to it."""
+    nodes = [node("Conv", "x w b", "c"), node("Relu", "c", "r"), node("Conv", "r v", "y")]
+    constants = {"w": weights(3, 2, 3, 3), "b": np.full(3, -40.0), "v": weights(2, 3, 1, 1)}
+    graph = load(simple(nodes, {"x": (1, 2, 5, 5)}, constants), tmp_path)
+    x = samples_for((1, 2, 5, 5), 4)
+    made = held(graph, Assignment(name), x)
+    assert made is not None
+    assert made.findings == ()
+
+
 def test_a_code_beside_the_right_one_is_found(tmp_path: Path) -> None:
     """The check is as sharp as a format: one code of 16 bits in one element is too much."""
     graph = load(simple([node("MatMul", "x w", "y")], {"x": (1, 8)}, {"w": weights(8, 4)}), tmp_path)

@@ -88,6 +88,24 @@ def test_constants_and_offsets_are_in_the_text(tmp_path: Path) -> None:
     assert f"hil_arena[{placed.peak_bytes}]" in text
 
 
+def test_every_pointer_is_used(tmp_path: Path) -> None:
+    """Of a part of a part that lies where it is read nothing is named: compilers warn of what is not used."""
+    nodes = [
+        *(node("MatMul", f"x {name}", f"p{name}") for name in "abd"),
+        node("Concat", "pa pb", "part", axis=1),
+        node("Concat", "part pd", "whole", axis=1),
+        node("MatMul", "whole w", "y"),
+    ]
+    rng = np.random.default_rng(0)
+    constants = {name: rng.normal(size=(3, 4)) for name in "abd"} | {"w": rng.normal(size=(12, 2))}
+    inputs = samples_for((1, 3))
+    program = compiled(load(simple(nodes, {"x": [1, 3]}, constants), tmp_path), inputs)
+    text = re.sub("//.*", "", emitted(program)["model/model.cpp"])
+    pointers = re.findall(r"\*const (\w+) = ", text)
+    assert len(pointers) > 3
+    assert [name for name in pointers if len(re.findall(rf"\b{name}\b", text)) == 1] == []
+
+
 def test_the_same_program_gives_the_same_text(tmp_path: Path) -> None:
     texts = []
     for _ in range(2):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.export_bench import Exported, export
-from tinyhil.codegen.kernel_subset import ALL, files_of, subset
+from tinyhil.codegen.kernel_subset import ALL, entries, files_of, subset
 from tinyhil.harness.build.pipeline import runtime_sources
 from tinyhil.harness.offline.export_sizes import PROCESSORS, measure
 
@@ -60,7 +60,7 @@ def test_all_kernels_make_the_same_code(model: str, format_: str, board: str, tm
         )
         (sources / own / name).write_text(text.replace("hil::", f"{own}::"))
     text = re.sub(
-        rf'(?:#include "{own}/\w+\.hpp"\n|#ifndef __AVR__\n|#endif\n(?=#include))+',
+        rf'(?<=HIL_UNCOUNTED\n)(?:#include "{own}/\w+\.hpp"\n|#ifn?def __\w+\n|#else\n|#endif\n(?=#))+',
         f'#include "{own}/{ALL}"\n#include "{own}/convert.hpp"\n',
         source.read_text(),
     )
@@ -92,3 +92,12 @@ def test_no_kernel_is_brought_that_nothing_calls(model: str, format_: str) -> No
     kernels = set(re.findall(r"template <class Acc, class Out[^;{]*?\bvoid (\w+)\(", text))
     assert len(kernels) > 1
     assert kernels - set(re.findall(r"\b(\w+)<", text)) == set()
+
+
+def test_a_file_of_another_core_stays_under_its_condition() -> None:
+    """It is reached by a name alone, and what would include it where it belongs is not needed."""
+    main = '#pragma once\n#include "firmware/kernels/common/main.hpp"\n'
+    chosen = '#pragma once\n#ifdef __AVR__\n#include "firmware/kernels/avr/other.hpp"\n#endif\nnamespace hil {\n}\n'
+    other = "#pragma once\nnamespace hil {\ninline int unit() { return missing(); }\n}\n"
+    kernels = {ALL: main, "main.hpp": chosen, "other.hpp": other}
+    assert entries(kernels, ["other.hpp"], "own") == ["#ifdef __AVR__", '#include "own/other.hpp"', "#endif"]

@@ -55,7 +55,7 @@ def holds(fmt: Format, magnitude: float) -> bool:
     """Whether this scale is the finest that a family allows for the magnitude."""
     largest, scale = math.ldexp(fmt.largest, fmt.exponent), 2.0**fmt.exponent
     if isinstance(fmt, Affine | Codebook):
-        return largest == pytest.approx(max(magnitude, 1e-8 if fmt.domain == AFFINE else 0), rel=2**-6)
+        return largest == pytest.approx(magnitude if magnitude or fmt.domain != AFFINE else 1.0, rel=2**-6)
     if isinstance(fmt, Fixed):
         return largest / 2 <= magnitude < largest
     if isinstance(fmt, Minifloat):
@@ -262,7 +262,7 @@ def test_asymmetric_ranges_hold_zero_and_both_ends() -> None:
             assert np.abs(reals - [0.0, low, high]).max() <= fmt.scale * 0.51
             assert fmt.zero == 0 or bits == 8
             span = max(high, 0.0) - min(low, 0.0) if bits == 8 else max(-low, high)
-            assert fmt.scale == np.float32(max(span, 1e-8) / (255 if bits == 8 else 32767))
+            assert fmt.scale == np.float32((span or 1.0) / (255 if bits == 8 else 32767))  # of nothing any will do
     assert fit_range(-2.0, 1.0, 16).scale == np.float32(2 / 32767)
     assert as_affine(fit_range(0, 1, 8)).zero == -128
     with pytest.raises(TypeError, match="no format of asymmetric integers"):

@@ -16,7 +16,7 @@ from tinyhil.memplan.account import Account, Solved
 from tinyhil.memplan.algorithm_x import Links, encode
 from tinyhil.memplan.blocks import FOUND, Search, accepted_groups, make_blocks, make_instance, peak_step, sections_of
 from tinyhil.memplan.csv import parse_problem, write_plan, write_problem
-from tinyhil.memplan.exact_search import SHAKEN, STRATEGIES, _Round, _shake, minimise, run_strategy
+from tinyhil.memplan.exact_search import IN_SLOTS, SHAKEN, STRATEGIES, _Round, _shake, minimise, run_strategy
 from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.search_core import search_python
 from tinyhil.memplan.several import fill_regions
@@ -116,7 +116,7 @@ def test_searches_towards_the_optimum(golden: Golden) -> None:
         problem = PROBLEMS[name]
         blocks, bound = make_blocks(problem), memplan.lower_bound(problem)
         first = memplan.plan(problem, "first-fit")
-        for strategy in (*STRATEGIES, *shaken):
+        for strategy in (*STRATEGIES, *shaken, *IN_SLOTS):
             result, offsets = run_strategy(blocks, strategy, first.peak_bytes - 4, 90)
             lines.append(f"{name}: {result.state} {result.nodes} {offsets}")
         start = Solved(tuple(first.offsets[block.names[0]] for block in blocks), first.peak_bytes, bound.bytes)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hil_command
 import numpy as np
+import onnx_models
 import pytest
 from search_models import STRATEGY_NAMES, network_problem
 
@@ -181,6 +182,25 @@ def test_the_front_of_a_real_model(tmp_path: Path) -> None:
     page = hil_command.hil("report", str(path), "-o", "page.html", cwd=tmp_path)
     assert page.returncode == 0, page.stderr
     assert all(point["assignment_file"] in (tmp_path / "page.html").read_text() for point in points)
+
+
+def test_what_was_measured_decides_on_a_board(tmp_path: Path) -> None:
+    """No uniform format that the board holds has less RAM and no more disagreements than every point of the front."""
+    rng = np.random.default_rng(0)
+    nodes = [onnx_models.node("MatMul", "x w", "s"), onnx_models.node("Softmax", "s", "y")]
+    proto = onnx_models.simple(nodes, {"x": [1, 8]}, {"w": rng.normal(size=(8, 3))})
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(60, 8)))
+    samples = ("--inputs", "x.npz", "--held-out", "x.npz")
+    asked = ("search", "--model", "net.onnx", *samples, "--board", "uno", "--pareto", "ram,accuracy", "--levels", "2")
+    done = hil_command.hil(*asked, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    points = [(one["ram_bytes"], one["disagreements"]) for one in record["points"]]
+    alone = [(one["ram_bytes"], one["disagreements"]) for one in record["uniform"] if one["ram_bytes"] is not None]
+    assert len(alone) > 1
+    for ram, differ in alone:
+        assert any(a <= ram and b <= differ for a, b in points), (ram, differ, points)
 
 
 def test_one_assignment_for_two_boards(tmp_path: Path) -> None:

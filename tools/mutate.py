@@ -60,7 +60,10 @@ class Group:
 
 GROUPS = (
     Group("tinyhil/formats", ("format_rules", "formats", "format_codecs", "format_functions", "format_seeds")),
-    Group("memplan", ("memplan_plans", "memplan", "memplan_mutants", "memplan_planners", "memplan_orders")),
+    Group(
+        "memplan",
+        ("memplan_plans", "memplan", "memplan_mutants", "memplan_planners", "memplan_orders", "memplan_slots"),
+    ),
     Group("harness/wire", ("stream_window", "partial", "deadline", "protocol"), "not framer and not uno"),
     Group(
         "codegen",

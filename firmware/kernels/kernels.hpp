@@ -15,6 +15,8 @@
 #include "firmware/kernels/arm/dense_blocks.hpp"
 #include "firmware/kernels/arm/pair_blocks.hpp"
 #include "firmware/kernels/arm/rescaled.hpp"
+#include "firmware/kernels/arm/rescaled_blocks.hpp"
+#include "firmware/kernels/arm/rescaled_columns.hpp"
 #endif
 #include "firmware/kernels/common/division.hpp"
 #include "firmware/kernels/common/elementwise.hpp"

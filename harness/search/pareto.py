@@ -56,7 +56,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One of the front. `needs` of each board; `measured` is empty without a board; `name` of a uniform format."""
+    """One that is or could be of the front. `needs` of each board; `measured` is empty without a board and before it
+    is measured; `name` of a uniform format."""
 
     trial: Trial
     needs: tuple[Needs, ...]
@@ -91,9 +92,13 @@ def sweep(task: Task, meters: Sequence[Meter], beside: Sequence[Uniform]) -> Par
     found = _Sweep(task, meters, begin)
     for shares in found.combinations():
         found.search(shares)
-    if not meters:  # what latency and flash they need could not be told beforehand
-        beside = (*beside, *together(task, None))
-    points = _front(task, _measured(task, _front(task, _points(task, meters, found.answers, beside))))
+    # what formats that all tensors must share need could not be told beforehand: their estimates beat nothing
+    apart = () if meters else together(task, None)
+    estimated = _points(task, meters, found.answers, beside)
+    front = _front(task, estimated)
+    known = [point for point in estimated if point.measured and point not in front]
+    points = _front(task, _measured(task, (*front, *known, *_points(task, meters, {}, apart))))
+    beside = (*beside, *apart)
     if not points:
         raise Infeasible(found.reason or "search: no point of the front fits the board; the lines above say why")
     record = _record(task, found, points, beside, time.monotonic() - begin)
@@ -207,7 +212,7 @@ def _points(
     task: Task, meters: Sequence[Meter], answers: dict[tuple[float, ...], Trial], beside: Sequence[Uniform]
 ) -> list[Point]:
     """The answers, and uniform formats that keep the limits asked for; each once."""
-    names = {one.trial.candidate: one.format for one in beside if one.trial is not None}
+    uniform = {one.trial.candidate: one for one in beside if one.trial is not None}
     limits = [side.request.limits for side in task.sides]
     problem = anchored(task, meters, limits, [side.arena_bytes for side in task.sides])
     trials = {one.trial.candidate: one.trial for one in beside if one.trial and problem.fits(one.trial.candidate)}
@@ -216,7 +221,8 @@ def _points(
     points = []
     for candidate, trial in trials.items():
         needs = tuple(_needs(side, meter, candidate) for side, meter in zip(task.sides, every, strict=True))
-        points.append(Point(trial, needs, name=names.get(candidate, "")))
+        one = uniform.get(candidate)
+        points.append(Point(trial, needs) if one is None else Point(trial, needs, one.on_all, one.format))
     return points
 
 
@@ -255,7 +261,7 @@ def _measured(task: Task, points: Sequence[Point]) -> list[Point]:
     found = []
     for point, trial in zip(points, numbered, strict=True):
         try:
-            boards = tuple(make_bench(side, log).measure(trial) for side in task.sides)
+            boards = point.measured or tuple(make_bench(side, log).measure(trial) for side in task.sides)
         except BuildError as error:
             task.say(f"search: left out: {error}")
             continue

@@ -165,6 +165,82 @@ void try_rounding() {
     });
 }
 
+#ifdef __ARM_FEATURE_DSP
+// The outputs of two pixels by blocks of four rows, and one by one
+template <int Zero>
+bool differ_in_blocks(uint32_t first, uint32_t second, uint32_t third) {
+    using namespace hil;
+    using Out = Within<int8_t, -128, 127>;
+    using Rounded = Together<Out, Rescaled<false, true, Zero, false>>;
+    constexpr Size rows = 8, most = 24, step = rows + 1;
+    const uint32_t some[] = {first, second, third, random_word(), first ^ third};
+    uint32_t patches[most], weights[2 * most];
+    int32_t records[words_of_a_record * rows];
+    for (Size n = 0; n < 2 * most; ++n) weights[n] = some[n % 5] + n / 5 * (third & 0x01010101);
+    for (Size n = 0; n < most; ++n) patches[n] = some[n % 4] ^ n;
+    for (Size n = 0; n < rows; ++n) {
+        const int32_t record[] = {static_cast<int32_t>(random_word()) >> 14, static_cast<int32_t>(random_word() >> 2 | 0x40000000),
+                                  static_cast<int32_t>(random_word() % 16)};
+        __builtin_memcpy(records + words_of_a_record * n, record, sizeof record);
+    }
+    const Size words = 4 + 4 * (random_word() % 6);
+    const Blocks<int8_t, 4, in_pairs> blocks = {reinterpret_cast<const int8_t *>(weights)};
+    const Records<false, true, Zero> by = {records};
+    int8_t found[2 * step] = {0}, wanted[2 * step] = {0};
+    outputs_of_pixels<int32_t, int8_t>(within<-128, 127>(found), step, 1, blocks, patches, words - random_word() % 4, NoChannelBias(),
+                                       NoChannelBias(), rows, by, BiasFactor{0});
+    const int8_t *w = blocks.at;
+    for (Size row = 0; row < rows; row += 4) {
+        Sums<4> sums = {};
+        for (const uint32_t *x = patches; x != patches + words;) portable::add_pairs(sums, w, x);
+        for (Size r = 0; r < 4; ++r) {
+            for (Size p = 0; p < 2; ++p) {
+                const int32_t twice_sum = r % 2 ? unpaired<true>(sums.of[r - 1][p], sums.of[r][p]) : twice(sums.of[r][p]);
+                int32_t seen = 0;
+                wanted[step * p + row + r] = Rounded::of(twice_sum, prepared(of_channel(by, row + r)), seen).element;
+            }
+        }
+    }
+    return __builtin_memcmp(found, wanted, sizeof found) != 0;
+}
+// A depthwise layer of planes of any size up to 9 x 9, and element by element
+template <bool OutInner>
+bool differ_in_depthwise(uint32_t first, uint32_t second, uint32_t third) {
+    using namespace hil;
+    constexpr int zero = -128, pad = -100;
+    constexpr Size channels = 2, most = 9;
+    using Out = Within<int8_t, -128, 127>;
+    const Size height = 1 + random_word() % most, width = 1 + random_word() % most, stride = 1 + random_word() % 2;
+    const Size below = (height - 1) / stride + 1, beside = (width - 1) / stride + 1;
+    const Window w = {channels, height, width, below, beside, 3, 3, stride, stride, 1, 1, 1, 1};
+    const uint32_t some[] = {first, second, third, random_word(), first ^ third};
+    uint32_t planes[channels * most * most / 4 + 2], scratch[80], weights[5];
+    for (uint32_t &word : planes) word = some[random_word() % 5] ^ random_word() % 256 * (second & 0x01010101);
+    for (uint32_t &word : weights) word = some[random_word() % 5];
+    int32_t records[words_of_a_record * channels];
+    for (Size n = 0; n < channels; ++n) {
+        const int32_t record[] = {static_cast<int32_t>(random_word()) >> 14, static_cast<int32_t>(random_word() >> 2 | 0x40000000), static_cast<int32_t>(random_word() % 12)};
+        __builtin_memcpy(records + words_of_a_record * n, record, sizeof record);
+    }
+    const int8_t *const x = reinterpret_cast<const int8_t *>(planes), *const factors = reinterpret_cast<const int8_t *>(weights);
+    const Records<false, true, zero> by = {records};
+    int8_t found[channels * most * most] = {0}, wanted[channels * most * most] = {0};
+    const RowWindow l = distances(Laid<int8_t, false, OutInner>{x}, whole(w), channels);
+    depthwise<OutInner, int32_t, AffineCode<int32_t, pad>>(within<-128, 127>(found), reinterpret_cast<int8_t *>(scratch), 0, below, factors, x, NoChannelBias(), l, by, Const<0>());
+    for (Size n = 0; n < channels * below * beside; ++n) {
+        const Size c = n / (below * beside), row = n / beside % below, column = n % beside;
+        const auto to = early(prepared(of_channel(by, c)));
+        int32_t sum = to.bias, seen = 0;
+        for (Size k = 0; k < 9; ++k) {
+            const Size y = row * stride + k / 3 - 1, at = column * stride + k % 3 - 1;  // large where they are negative
+            sum += 2 * factors[9 * c + k] * (y < height && at < width ? x[c * height * width + y * width + at] : pad);
+        }
+        wanted[OutInner ? (row * beside + column) * channels + c : n] = Together<Out, Rescaled<false, true, zero, true>>::of(sum, to, seen).element;
+    }
+    return __builtin_memcmp(found, wanted, sizeof found) != 0;
+}
+#endif
+
 }  // namespace
 
 void run_cases() {
@@ -208,6 +284,10 @@ void run_cases() {
         portable::expand<int8_t>(wanted, bytes + a % 4, bytes + 12 + b % 4, elements);
         return __builtin_memcmp(found, wanted, sizeof found) != 0;
     });
+    try_all(differ_in_blocks<-128>);
+    try_all(differ_in_blocks<7>);
+    try_all(differ_in_depthwise<false>);
+    try_all(differ_in_depthwise<true>);
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #else

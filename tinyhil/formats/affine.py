@@ -22,7 +22,8 @@ from tinyhil.formats.single import FLOAT32
 
 TITLE = "Asymmetric integers"  # of the family, in docs/formats.md
 MULTIPLIER_BITS = 31
-SMALLEST_RANGE = 1e-8  # of a tensor that is always zero
+SMALLEST_RANGE = 1e-8
+ANY_RANGE = 1.0  # of a tensor that is always zero: the multipliers of whatever meets it stay within theirs
 MOST_BIAS = 1 << 29  # units of a channel's sum; the products get the rest of 31 bits
 
 
@@ -132,12 +133,17 @@ def as_affine(fmt: Format) -> Affine:
     return fmt
 
 
+def _reach(seen: float) -> float:
+    """What a scale is made for where so much was seen."""
+    return max(seen, SMALLEST_RANGE) if seen > 0 else ANY_RANGE
+
+
 def fit_range(low: float, high: float, bits: int) -> Affine:
     """The whole of low..high and zero; 16 bits are symmetric, as TensorFlow Lite has them."""
     low, high = min(low, 0.0), max(high, 0.0)
     if bits == 16:
-        return Affine(16, float(np.float32(max(-low, high, SMALLEST_RANGE) / 32767)))
-    scale = float(np.float32(max(high - low, SMALLEST_RANGE) / 255))
+        return Affine(16, float(np.float32(_reach(max(-low, high)) / 32767)))
+    scale = float(np.float32(_reach(high - low) / 255))
     return Affine(8, scale, zero_of(low, scale))
 
 
@@ -145,7 +151,7 @@ def fit_power(low: float, high: float) -> Affine:
     """`fit_range` of 8 bits in units of a power of two: sums and products of such tensors need shifts and no
     multiplier. A range may reach beyond the codes by one unit, as those of functions that come near to 1 do."""
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = 2.0 ** math.ceil(math.log2(max(high - low, SMALLEST_RANGE) / 256))
+    scale = 2.0 ** math.ceil(math.log2(_reach(high - low) / 256))
     return Affine(8, scale, zero_of(low, scale))
 
 
@@ -156,7 +162,7 @@ def zero_of(low: float, scale: float) -> int:
 
 def fit(magnitude: float, bits: int) -> Affine:
     """Symmetric: what constants of an elementwise operation get."""
-    return Affine(bits, float(np.float32(max(magnitude, SMALLEST_RANGE) / ((1 << (bits - 1)) - 1))))
+    return Affine(bits, float(np.float32(_reach(magnitude) / ((1 << (bits - 1)) - 1))))
 
 
 def weight_scales(rows: np.ndarray, bias: np.ndarray, x_scale: float) -> np.ndarray:

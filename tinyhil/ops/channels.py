@@ -58,12 +58,13 @@ def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | 
 
 
 def scaled_rows(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
-    """Each row as fine as its largest weight and its bias allow."""
+    """Each row as fine as its largest weight and its bias allow; one of zeros as its bias does."""
     codes, exponents, room = [], [], room_for(fmt, x)
     for row, start in zip(rows, bias, strict=True):
         exponent = fmt.fitted(float(np.abs(row).max(initial=0.0))).exponent
         least = least_exponent(fmt, x, float(start), room)
-        exponent = exponent if least is None else max(exponent, least)
+        if least is not None:
+            exponent = max(exponent, least) if row.any() else least
         codes.append(fmt.scaled(exponent).encode(np.ldexp(row, -exponent))[0])
         exponents.append(exponent)
     return Scaled(np.stack(codes), np.array(exponents))

@@ -64,8 +64,8 @@ def _summary(rows: list[arena_mixes.Row]) -> Row:
     ratios = [row.first_fit_ratio for row in rows]
     return {
         "first_fit": median(row.first_fit_bytes for row in rows),
-        "planned": median(row.peaks_bytes[0] for row in rows),
-        "all_passes": median(row.peaks_bytes[-1] for row in rows),
+        "planned": median(row.plain_bytes for row in rows),
+        "all_passes": median(row.all_bytes for row in rows),
         "bound": median(row.bound_bytes for row in rows),
         "ratio_mean": round(mean(ratios), 3),
         "ratio_worst": round(max(ratios), 3),

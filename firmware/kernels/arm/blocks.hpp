@@ -287,6 +287,50 @@ __attribute__((naked, noinline, noipa)) inline void add_all_pairs(Sums<4> &, con
 }
 #undef HIL_FOUR_ROWS
 #undef HIL_FIRST_PAIR
+#elif defined(HIL_LOADS_IN_A_ROW)
+// 15 cycles for 16 products: sums in r6 to r12 and lr, patches at r4, weights at r5
+#define HIL_TWO_OF_FOUR_ROWS(x, next_x, row, next_row) \
+    "ldr r0, [r4, #" #x "]\n" \
+    "ldr r1, [r4, #" #next_x "]\n" \
+    "ldr r2, [r5, #" #row "]\n" \
+    "ldr r3, [r5, #" #next_row "]\n" \
+    "smlad r8, r2, r0, r8\n" \
+    "smlad r9, r2, r1, r9\n" \
+    "sxtb16 r2, r2\n" \
+    "smlad r12, r3, r0, r12\n" \
+    "smlad lr, r3, r1, lr\n" \
+    "sxtb16 r3, r3\n" \
+    "smlad r6, r2, r0, r6\n" \
+    "smlad r7, r2, r1, r7\n" \
+    "smlad r10, r3, r0, r10\n" \
+    "smlad r11, r3, r1, r11\n"
+// All of a row, 16 elements in the loop, into whose middle r0 leads: that many bytes of code. `end` is where the patches' end is: all
+// registers are taken.
+#define HIL_ALL_OF_FOUR_ROWS(end) \
+    ".balign 4\n" \
+    "add pc, r0\n" \
+    "nop\n" \
+    "1:\n" HIL_TWO_OF_FOUR_ROWS(0, 4, 0, 8) HIL_TWO_OF_FOUR_ROWS(8, 12, 4, 12) HIL_TWO_OF_FOUR_ROWS(16, 20, 16, 24) \
+        HIL_TWO_OF_FOUR_ROWS(24, 28, 20, 28) HIL_TWO_OF_FOUR_ROWS(32, 36, 32, 40) HIL_TWO_OF_FOUR_ROWS(40, 44, 36, 44) \
+            HIL_TWO_OF_FOUR_ROWS(48, 52, 48, 56) HIL_TWO_OF_FOUR_ROWS(56, 60, 52, 60) "ldr r0, " end "\n" \
+    "adds r5, #64\n" \
+    "adds r4, #64\n" \
+    "cmp r4, r0\n" \
+    "bne 1b\n"
+__attribute__((naked, noinline, noipa)) inline void add_all_pairs(Sums<4> &, const int8_t *, const uint32_t *, const uint32_t *) {
+    asm("push {r0, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, lr}\n"
+        "subs r3, r2, r3\n"
+        "and r3, r3, #48\n"  // bytes of patches, and of weights, to a multiple of 16 elements
+        "subs r4, r2, r3\n"
+        "subs r5, r1, r3\n"
+        "add r3, r3, r3, lsl #1\n"
+        "ldmia r0, {r6, r7, r8, r9, r10, r11, r12, lr}\n"
+        "lsls r0, r3, #1\n"  // 96 bytes of code for 16
+        HIL_ALL_OF_FOUR_ROWS("[sp, #4]")
+        "ldr r0, [sp], #8\n"
+        "stmia r0, {r6, r7, r8, r9, r10, r11, r12, lr}\n"
+        "pop {r4, r5, r6, r7, r8, r9, r10, r11, r12, pc}\n");
+}
 #elif !defined(__AVR__)
 inline void add_all_pairs(Sums<4> &s, const int8_t *w, const uint32_t *x, const uint32_t *end) {
     while (x != end) portable::add_pairs(s, w, x);

@@ -213,6 +213,12 @@ __attribute__((noinline, noclone)) void depthwise_columns(Out *out, const X *lin
     }
 }
 
+// Whether a chip has another way to the results of a channel, which are there then (rescaled_columns.hpp)
+template <class Out, class X, class W, class B, class Shift>
+inline bool by_columns_of(Out *, X *, Size, Size, const W *, const X *, const B &, const RowWindow &, Size, const Shift &, int32_t) {
+    return false;
+}
+
 // The output rows [begin, end) of all channels
 template <bool OutInner, class Acc, class T, class Out, class W, class X, class B, class Shift, class BiasShift>
 void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const X *x, B bias, const RowWindow &l, const Shift &shift,
@@ -224,6 +230,7 @@ void depthwise(Out *out, X *lines, Size begin, Size end, const W *weights, const
     const auto add = bias_factor(bias_shift);
     for (Size c = 0; c < w.channels; ++c, out += l.out_plane, weights += 9, x += l.x_plane, bias = bias + 1) {
         const auto by = early(prepared(at_run_time(of_channel(shift, c))));
+        if (by_columns_of(out, lines, begin, end, weights, x, bias, l, OutInner ? w.channels : 1, by, PadCode<T>::value)) continue;
         for (Size y = begin, rows; y < end; y += rows) {
             const Size to_the_end = end - y, to_the_edge = l.out_ring - y % l.out_ring;
             const Size most = to_the_end < to_the_edge ? to_the_end : to_the_edge;

@@ -9,6 +9,8 @@
 // fewer instructions, the better. Compilers tell the two apart by the FPU alone.
 #if defined(__ARM_FEATURE_DSP) && (__ARM_FP & 8)
 #define HIL_LOADS_BESIDE_PRODUCTS
+#elif defined(__ARM_FEATURE_DSP)
+#define HIL_LOADS_IN_A_ROW  // of one memory, by low registers: each behind another one takes a cycle
 #endif
 
 namespace hil {
