@@ -82,7 +82,7 @@ $(BIN)/python: | packages
 # A stamp is as old as the last installation; pyproject.toml decides whether it is still good.
 $(VENV)/.base: pyproject.toml | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
-	@$(PIP) install -e .
+	@$(PIP) install -e '.[report,plot]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

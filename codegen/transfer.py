@@ -65,10 +65,11 @@ def choose_transfer(
             return transfer
     smallest = min(transfer.input_bytes for transfer in options)
     what = "with the input exceeds" if program.input_in_arena else f"and input {smallest} B exceed"
+    asked = wish.ram_bytes == limit
     raise DoesNotFit(
-        f"{board}: arena {arena_bytes} B {what} {limit} B of RAM by "
+        f"{board}: arena {arena_bytes} B {what} {limit} B of {'--ram' if asked else 'RAM'} by "
         f"{arena_bytes + smallest - limit} B; largest tensors {largest_tensors(program)}; "
-        "use a lower width or a larger board"
+        f"use a lower width or a larger {'--ram' if asked else 'board'}"
     )
 
 

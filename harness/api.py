@@ -93,7 +93,7 @@ class Model:
             [spec.name for spec in wanted],
         )
         model = replace(self, formats=chosen, board=board)
-        return Compiled(model, assignment.describe(), built.plan.peak_bytes, built.plan.proven, built.sources)
+        return Compiled(model, built.formats, built.plan.peak_bytes, built.plan.proven, built.sources)
 
     def run(self, board: str, x: Any = None, y: Any = None, formats: Formats | None = None, **options: Any) -> Record:
         """Measure on a board, attached or emulated, or on `host`. Without `x`: on the data set of a zoo model.

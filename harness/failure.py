@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -22,7 +23,8 @@ def failure(error: BaseException) -> tuple[str, int]:
         return "out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", errors.EXIT_USAGE
+        remedy = "; make room" if error.errno == errno.ENOSPC else ""
+        return f"{where}{error.strerror or error}{remedy}", errors.EXIT_USAGE
     return f"a defect of hil: {_what(error)}; please report it with {defect(error)}", errors.EXIT_DEFECT
 
 

@@ -20,6 +20,7 @@ from tinyhil.graph import element_count
 from tinyhil.harness.inputs import Inputs, calibrated, load_inputs, read_inputs, training_part
 from tinyhil.harness.zoo import ModelSource, find_model
 from tinyhil.notice import telling
+from tinyhil.ops.quantize import stated
 from tinyhil.preference import BALANCED
 
 Say = Callable[[str], None]
@@ -174,12 +175,24 @@ class Opened:
         return calibrated(self.model, thin, origin, self.by)
 
     def required_ranges(self, calibration: Path | None) -> Ranges:
-        """Ranges where there are no inputs to fall back on; DataError if none are known."""
-        known = self.known_ranges(calibration)
+        """Ranges where there are no inputs to fall back on; DataError if none are known, but for a model that states
+        all formats itself."""
+        known = self.known_ranges(calibration) or self.ranges_that_do_not_matter()
         if known is None:
             why = "no calibrated ranges" if self.by == METHODS[0] else f"'{self.by}' looks at values, none are known"
             raise DataError(f"{self.source.path}: {why}; give --calibrate inputs.npz")
         return known
+
+    def ranges_that_do_not_matter(self) -> Ranges | None:
+        """Any, where the model states the format of every tensor, as a quantized one may."""
+        from tinyhil.lower import lower
+
+        graph, formats = self.model.graph, Assignment(Request("", "").format)
+        if not (graph.pinned or any(stated(node) for node in graph.walk())):
+            return None
+        near, far = (lower(graph, formats, Ranges.any_of(graph, largest)) for largest in (1.0, 1000.0))
+        same = all(tensor.format == far.tensors[name].format for name, tensor in near.tensors.items())
+        return Ranges.any_of(graph) if same else None
 
     def ranges_for(self, inputs: Inputs, calibration: Path | None, say: Say) -> Ranges:
         """Known ranges, else from the first half of the inputs (said)."""

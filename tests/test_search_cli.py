@@ -274,9 +274,9 @@ def test_a_limit_for_the_whole_ram_of_the_board(strategy: str, spare: int, folde
         (["--ram", "11", "--seed", "-5"], "x.npz", "--seed"),
         (["--ram", "11", "--results", "net.onnx"], "x.npz", "can not be written: Not a directory"),
         (["--ram", "11", "--out", "x.npz/w.yaml"], "x.npz", "there is no folder x.npz"),
-        (["--ram", "11", "--seconds", "nan"], "x.npz", "--seconds nan is no finite number"),
-        (["--ram", "11", "--minimize", "ram", "--points", "inf"], "x.npz", "--points inf is no finite number"),
-        (["--ram", "11", "--board", "uno", "--latency-us", "nan"], "x.npz", "--latency-us nan is no finite number"),
+        (["--ram", "11", "--seconds", "nan"], "x.npz", "'--seconds': nan is no finite number"),
+        (["--ram", "11", "--minimize", "ram", "--points", "inf"], "x.npz", "'--points': inf is no finite number"),
+        (["--ram", "11", "--board", "uno", "--latency-us", "nan"], "x.npz", "'--latency-us': nan is no finite number"),
         (
             ["--ram", "11", "--strategy", "haunter", "--set", "soft_limit_factor=nan"],
             "x.npz",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import yaml
 
 MOST_OFFSET = 32
+MIXED = "mixed"
 Chosen = TypeVar("Chosen", str, int)
 
 
@@ -42,7 +43,7 @@ class Assignment:
     def describe(self) -> str:
         """The name of a uniform assignment, or `mixed`."""
         uniform = all(fmt == self.default for fmt in self.values.values()) and not any(self.offsets.values())
-        return self.default if uniform else "mixed"
+        return self.default if uniform else MIXED
 
 
 def _agreed(given: Mapping[str, Chosen], group: Iterable[str], what: str) -> Chosen | None:

@@ -42,6 +42,11 @@ class Ranges:
     zeros: Mapping[str, float] = field(default_factory=dict)
     _known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict, compare=False, repr=False)
 
+    @classmethod
+    def any_of(cls, graph: Graph, largest: float = 1.0) -> Ranges:
+        """Every value within -largest..largest: for what does not depend on ranges."""
+        return cls(dict.fromkeys(graph.all_shapes(), (-largest, largest)), {"name": "none"})
+
     def ends(self, name: str) -> tuple[float, float]:
         """Lowest and highest value of `name`; ModelError if it was never observed."""
         if name not in self.values:

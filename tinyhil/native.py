@@ -41,6 +41,11 @@ class Library:
     suffix: str = ".so"
 
 
+def is_offline() -> bool:
+    """Whether nothing may be downloaded: HIL_OFFLINE."""
+    return os.environ.get("HIL_OFFLINE", "").lower() in ("1", "true", "yes")
+
+
 def default_cache_dir() -> Path:
     """$HIL_CACHE, else ~/.cache/tinyhil."""
     setting = os.environ.get("HIL_CACHE")

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tinyhil import files
-from tinyhil.assignment import Assignment
+from tinyhil.assignment import MIXED, Assignment
 from tinyhil.calibrate import Ranges
 from tinyhil.codegen.arrange import arrange
 from tinyhil.codegen.constants import CONSTANTS
@@ -16,6 +16,7 @@ from tinyhil.codegen.hot import HotMemory
 from tinyhil.codegen.model import Source, Target, emit_model, join
 from tinyhil.codegen.transfer import Transfer, belongs_in_arena, choose_transfer
 from tinyhil.errors import DoesNotFit
+from tinyhil.formats.format import Domain
 from tinyhil.frontend.listing import Model
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.platformio import MANIFESTS, project_files
@@ -27,7 +28,7 @@ from tinyhil.memplan.arena.placement import Placement
 from tinyhil.memplan.arena.placement_preference import chosen
 from tinyhil.memplan.arena.regions import SYMBOL, arrays, main_ram_bytes, spread
 from tinyhil.preference import Wish
-from tinyhil.program import Program
+from tinyhil.program import Program, Role
 from tinyhil.reram.mapping import WITHOUT, on_crossbars
 from tinyhil.verify import checked
 
@@ -45,6 +46,21 @@ class Compiled:
     plan: Plan
     transfers: dict[str, Transfer]
     sources: dict[str, Source]
+
+    @property
+    def formats(self) -> str:
+        """See `described`."""
+        return described(self.assignment, self.lowered)
+
+
+def described(assignment: Assignment, program: Program) -> str:
+    """The name of a uniform assignment, or `mixed`; of a quantized model the format that it states for all values."""
+    name = assignment.describe()
+    if name == MIXED:
+        return name
+    held = (tensor.format for tensor in program.tensors.values() if tensor.role in (Role.INPUT, Role.ARENA))
+    stated = {f"int{one.bits}" if one.domain is Domain.AFFINE else name for one in held}
+    return stated.pop() if len(stated) == 1 else name
 
 
 def compile_model(
@@ -239,7 +255,8 @@ def write_sources(sources: Mapping[str, Source], folder: Path) -> int:
         path, data = folder / name, files.as_bytes(content)
         if path.is_file() and path.read_bytes() == data:
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with files.naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         written += 1
     return written

@@ -17,6 +17,7 @@ from pathlib import Path
 from tinyhil.errors import BuildError, ConfigError
 from tinyhil.harness.config import BoardSpec
 from tinyhil.native import default_cache_dir as default_cache_dir
+from tinyhil.native import is_offline
 from tinyhil.processes import run
 
 REGISTRY = "https://api.registry.platformio.org/"
@@ -55,11 +56,6 @@ class Compiler:
 def core_dir(cache_dir: Path) -> Path:
     """PlatformIO's core directory of our own, never the user's ~/.platformio: what is put into it is ours to keep."""
     return cache_dir / "platformio"
-
-
-def is_offline() -> bool:
-    """Whether nothing may be downloaded."""
-    return os.environ.get("HIL_OFFLINE", "").lower() in ("1", "true", "yes")
 
 
 def policy() -> str:

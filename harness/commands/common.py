@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,6 +96,17 @@ def calibrate_options(command: Command) -> Command:
     return on(CALIBRATE_BY_OPTION(command))
 
 
+class Finite(click.FloatRange):
+    """A range that NaN and infinity are not in: no comparison tells that a NaN lies outside."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """click.BadParameter for what is no finite number of the range."""
+        number = float(super().convert(value, parameter, context))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", parameter, context)
+        return number
+
+
 PORT_OPTION = click.option(
     "--port", help="Serial port or pyserial URL of the board; default: found by USB identity, else emulated."
 )
@@ -104,7 +116,7 @@ EMULATOR_OPTION = click.option(
 TIMEOUT_OPTION = click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0.1),
+    type=Finite(min=0.1),
     default=30.0,
     show_default=True,
     help="Seconds without progress before the board is given up.",
@@ -118,7 +130,7 @@ BENCH_OPTION = click.option(
 WAIT_OPTION = click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     help="Seconds to wait for a board that is in use; default: 30, or as the bench file says.",
 )
 

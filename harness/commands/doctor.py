@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, read_boards, say
+from tinyhil.harness.commands.common import BENCH_OPTION, BOARDS_OPTION, Finite, read_boards, say
 
 if TYPE_CHECKING:
     from tinyhil.harness.config import Boards
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--board", help="Test the wire of this board too: ten seconds of echo. A real one loses its program.")
 @click.option("--port", help="With --board: serial port or pyserial URL of the board.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="With --board: so long."
-)
+@click.option("--seconds", type=Finite(min=0.1), default=10.0, show_default=True, help="With --board: so long.")
 @BENCH_OPTION
 @BOARDS_OPTION
 def doctor(
@@ -32,7 +30,7 @@ def doctor(
 
     known = read_boards(boards_file, bench_file)  # before the long list, so that a wrong file is said at once
     found = checks()
-    report(found, Console(highlight=False))
+    report(found, Console(highlight=False, width=None if sys.stdout.isatty() else 200))
     code = exit_code(found)
     if board is not None:
         code = max(code, _test_wire(known, board, port, seconds))

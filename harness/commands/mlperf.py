@@ -10,7 +10,7 @@ import click
 
 from tinyhil import errors
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import read_boards, say
+from tinyhil.harness.commands.common import Finite, read_boards, say
 
 MODES = click.Choice(["performance", "accuracy", "energy"])
 
@@ -30,9 +30,7 @@ MODES = click.Choice(["performance", "accuracy", "energy"])
 @click.option("--mode", "modes", type=MODES, multiple=True, help="Default: performance and accuracy. May be repeated.")
 @click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Inputs the board gets.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of performance mode.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Of device time in each run."
-)
+@click.option("--seconds", type=Finite(min=0.001), default=10.0, show_default=True, help="Of device time in each run.")
 @common.PORT_OPTION
 @click.option("--no-flash", is_flag=True, help="Real boards: never write; the firmware there must be this image.")
 @click.option("--realtime", is_flag=True, help="Emulated boards: no faster than the real one.")

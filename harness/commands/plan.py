@@ -13,6 +13,7 @@ from tinyhil.harness.commands.common import (
     ASSIGNMENT_OPTION,
     BOARDS_OPTION,
     FORMAT_OPTION,
+    Finite,
     boards_for,
     say,
     stream_options,
@@ -42,7 +43,7 @@ OTHER_PASSES = ("dead-channels", "arrange")
 @click.option(
     "--pareto", is_flag=True, help="With --model: every schedule, peak against products computed again and time."
 )
-@click.option("--time", "seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most.")
+@click.option("--time", "seconds", type=Finite(min=0, min_open=True), help="Seconds to search at most.")
 @click.option("--planner", default="portfolio", show_default=True, help="Planner; see docs/measured/memplan_method.md.")
 @click.option(
     "--without",

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     help="Most bytes of RAM: all that --board needs (default: what it has); without a board of the arena.",
 )
 @click.option("--arena", type=click.IntRange(min=1), help="Most bytes of the arena alone, model input apart.")
-@click.option("--latency-us", type=click.FloatRange(min=0, min_open=True), help="Most microseconds on --board.")
-@click.option("--energy-uj", type=click.FloatRange(min=0, min_open=True), help="Most microjoules, on an accelerator.")
+@click.option("--latency-us", type=common.Finite(min=0, min_open=True), help="Most microseconds on --board.")
+@click.option("--energy-uj", type=common.Finite(min=0, min_open=True), help="Most microjoules, on an accelerator.")
 @click.option("--crossbars", type=click.IntRange(min=1), help="Most crossbars, on an accelerator.")
 @click.option(
     "--cost",
-    type=click.FloatRange(min=0, min_open=True),
+    type=common.Finite(min=0, min_open=True),
     help="Most of latency, energy and power together, as a share of 8 bits everywhere, on an accelerator.",
 )
 @click.option("--flash", type=click.IntRange(min=1), help="Most bytes of the firmware's image on --board.")
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--points",
-    type=click.FloatRange(min=0),
+    type=common.Finite(min=0),
     default=0.5,
     show_default=True,
     help="With --minimize, or --pareto without accuracy: points of accuracy that may be lost on the search's samples.",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     help="Formats that weights alone may have, too.  [default: some where --flash or --latency-us ask for them]",
 )
 @click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True, help="Stop after so many.")
-@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so many.")
+@click.option("--seconds", type=common.Finite(min=0), help="Stop after so many.")
 @click.option("--target", type=click.IntRange(min=0), help="Stop when no more samples disagree with the float model.")
 @click.option("--samples", type=click.IntRange(min=1), help="Search on so many training samples, evenly spread.")
 @click.option(
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--augment",
-    type=click.FloatRange(0, 1),
+    type=common.Finite(0, 1),
     default=0.0,
     show_default=True,
     help="With --train: by so much each channel of each sample gets another gain and offset.",

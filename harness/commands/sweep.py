@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
+from tinyhil.harness.commands.common import FILE, Finite, read_boards, say, write_result
 
 
 @click.command()
@@ -19,7 +19,7 @@ from tinyhil.harness.commands.common import FILE, read_boards, say, write_result
 @click.option(
     "--worker-timeout",
     "worker_timeout_s",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=300.0,
     show_default=True,
     help="With --scheduler: seconds to wait for a worker that has the board of a cell.",

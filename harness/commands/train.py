@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tinyhil.harness.commands import common
-from tinyhil.harness.commands.common import say
+from tinyhil.harness.commands.common import Finite, say
 
 
 @click.command()
@@ -23,7 +23,7 @@ from tinyhil.harness.commands.common import say
 @click.option("--batch", type=click.IntRange(min=1), default=64, show_default=True, help="Samples per step.")
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=3e-3,
     show_default=True,
     help="First learning rate, as a share of each tensor's size.",
@@ -39,14 +39,14 @@ from tinyhil.harness.commands.common import say
 @click.option("--loss-scale", default="dynamic", show_default=True, help="Of --arithmetic fp16: a number, or dynamic.")
 @click.option(
     "--teacher",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     show_default=True,
     help="Share of the loss that the scores of the model as it was have.",
 )
 @click.option(
     "--augment",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     show_default=True,
     help="Give each channel of each sample another gain and offset, by so much.",

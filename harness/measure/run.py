@@ -37,7 +37,7 @@ from tinyhil.harness.measure.talk import connect, flash_unless_running, log_fold
 from tinyhil.harness.progress import Progress as Shown
 from tinyhil.harness.wire import protocol
 from tinyhil.harness.wire.link import Link, wait_for_port
-from tinyhil.harness.wire.partial import PartialRun
+from tinyhil.harness.wire.partial import PartialRun, require_writable
 from tinyhil.harness.wire.protocol import Stats
 from tinyhil.harness.wire.stream import Distrusted, Options, stream
 from tinyhil.harness.wire.trace import SampleTrace, TraceReader
@@ -130,6 +130,7 @@ def run(request: Request, boards: Boards, cache_dir: Path, say: Say, progress: P
     board = place.board
     request = replace(request, load=how_loaded(request.load, board))
     check_tools(place, request, cache_dir)
+    require_writable(request.results / board.name)
     with clock.stage("model"):
         opened = open_model(request.model, say, request.streamed, by=request.calibrate_by)
         weigh(opened.model.graph, opened.assignment(request.assignment, request.format), board)

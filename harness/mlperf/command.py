@@ -53,7 +53,8 @@ def run_all(models: Sequence[str], boards: Boards, options: Mapping[str, Any], s
 def _wanted(model: str, modes: tuple[str, ...], options: Mapping[str, Any]) -> Wanted:
     same = ("board", "assignment", "calibrate", "calibrate_by", "port", "no_flash", "realtime", "wait_s")
     named = {name: options[name] for name in same}
-    return Wanted(model=model, format=options["format_"], energy=modes == (ENERGY,), **named)
+    accuracy = ACCURACY in modes and not options["serve"]
+    return Wanted(model=model, format=options["format_"], energy=modes == (ENERGY,), accuracy=accuracy, **named)
 
 
 def _write_datasets(model: str, folder: Path, samples: int, say: Say) -> None:

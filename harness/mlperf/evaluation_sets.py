@@ -138,11 +138,11 @@ def official_folder(benchmark: Benchmark, data: Evaluation, folder: Path, sample
     chosen = [*first, *np.setdiff1d(np.arange(len(data.y)), first)][:samples]
     for i, (raw, label) in enumerate(zip(data.raw[chosen], data.y[chosen], strict=True)):
         name = f"sample_{i:05}.bin"
-        (place / name).write_bytes(raw.tobytes())
+        files.write_bytes(place / name, raw.tobytes())
         outputs = 2 if benchmark.id == "ad01" else benchmark.outputs
         window = f",{benchmark.input_bytes},{benchmark.input_bytes}" if benchmark.id == "ad01" else ""
         lines.append(f"{name},{outputs},{label}{window}\n")
-    (place / "y_labels.csv").write_text("".join(lines))
+    files.write_text(place / "y_labels.csv", "".join(lines))
     return place
 
 

@@ -29,7 +29,7 @@ from tinyhil.harness.job import Opened, open_model
 from tinyhil.harness.measure.run import is_simulated
 from tinyhil.harness.measure.talk import log_folder
 from tinyhil.harness.mlperf.benchmarks import Benchmark, benchmark_of, graph_inputs, real_outputs, report_of
-from tinyhil.harness.mlperf.evaluation_sets import calibration
+from tinyhil.harness.mlperf.evaluation_sets import calibration, evaluation
 from tinyhil.harness.mlperf.firmware import compile_mlperf, for_energy
 from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
@@ -49,6 +49,7 @@ class Wanted:
     port: str | None = None
     no_flash: bool = False
     energy: bool = False
+    accuracy: bool = False
     uart: str = "lifted"
     realtime: bool = False
     wait_s: float | None = None
@@ -85,6 +86,8 @@ def prepare(wanted: Wanted, boards: Boards, cache_dir: Path, say: Say) -> Ready:
     """Compile and build; raises HilError of the stage that failed."""
     opened = open_model(wanted.model, say, by=wanted.calibrate_by)
     benchmark = benchmark_of(opened.model.graph, opened.model.path.name)
+    if wanted.accuracy:
+        evaluation(benchmark)  # DataError before anything is built and timed
     place = locate(boards, wanted.board, wanted.port)
     assignment = opened.assignment(wanted.assignment, wanted.format)
     ranges = ranges_at_hand(opened, benchmark, wanted.calibrate, say)
@@ -106,6 +109,9 @@ def ranges_at_hand(opened: Opened, benchmark: Benchmark, given: Path | None, say
     try:
         data = calibration(benchmark)
     except DataError as error:
+        unused = opened.ranges_that_do_not_matter()
+        if unused is not None:
+            return unused
         raise DataError(f"{opened.source.path}: no calibrated ranges; give --calibrate inputs.npz, {error}") from None
     x = graph_inputs(benchmark, opened.model.graph, data.raw)
     if codes_at(opened.model.graph, "FromCodes") is None:

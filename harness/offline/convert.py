@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tinyhil.errors import ConfigError, ModelError
+from tinyhil.files import write_bytes
 from tinyhil.frontend import WRITTEN
 from tinyhil.frontend.load import load_model
 from tinyhil.harness.job import NO_STREAM, Streamed, open_model
@@ -46,7 +47,7 @@ def convert_model(name: str, out: Path, streamed: Streamed = NO_STREAM) -> list[
         raise ModelError(f"{source.path}: {error}") from None
     out.parent.mkdir(parents=True, exist_ok=True)
     for path, content in files.items():
-        path.write_bytes(content)
+        write_bytes(path, content)
     load_model(out)  # what was written can be read
     return list(files)
 

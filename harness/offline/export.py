@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from tinyhil.codegen.identifiers import identifiers
 from tinyhil.codegen.library_source import emit_library
 from tinyhil.codegen.packages import package
 from tinyhil.errors import ConfigError, DataError
+from tinyhil.files import write_bytes
 from tinyhil.harness.assets import asset
 from tinyhil.harness.build.pipeline import Compiled, compile_model, runtime_sources
 from tinyhil.harness.config import Boards, BoardSpec
@@ -85,7 +87,6 @@ def export_model(wanted: Wanted, boards: Boards | None, say: Say) -> Library:
 
 def library_of(compiled: Compiled, model: str, name: str | None, arena: str, class_names: tuple[str, ...]) -> Library:
     """The library of a compiled model; ConfigError if it can not be called so, or has other classes."""
-    formats = compiled.assignment.describe()
     graph = compiled.model.graph
     outputs = deciding(graph, compiled.program.tensors[compiled.program.output].count)
     if class_names and outputs > 1 and len(class_names) != outputs:
@@ -94,7 +95,7 @@ def library_of(compiled: Compiled, model: str, name: str | None, arena: str, cla
         prefix=prefix_of(name or model, given=name is not None),
         program=compiled.program,
         plan=compiled.plan,
-        origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {formats}",
+        origin=f"{model} (sha256 {compiled.model.sha256[:16]}) in {compiled.formats}",
         arena=arena,
         class_names=class_names,
         argmax=ends_in_argmax(graph),
@@ -131,11 +132,11 @@ def write_archive(path: Path, files: Mapping[str, str]) -> None:
         raise ConfigError(f"--out {path}: the library is one .zip file; name it {path.name}.zip")
     if not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no folder {path.parent}")
-    partial = path.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, TIME), files[name], zipfile.ZIP_DEFLATED)
-    partial.replace(path)
+    write_bytes(path, content.getvalue())
 
 
 def measured(record: Mapping[str, Any], compiled: Compiled, path: Path) -> list[str]:

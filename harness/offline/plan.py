@@ -14,7 +14,7 @@ from tinyhil.codegen.transfer import Transfer, belongs_in_arena
 from tinyhil.errors import ConfigError, DoesNotFit
 from tinyhil.frontend.listing import Model
 from tinyhil.fuse import LEFT_OUT
-from tinyhil.harness.build.pipeline import arranged_for, fit, limited
+from tinyhil.harness.build.pipeline import arranged_for, described, fit, limited
 from tinyhil.harness.config import Boards, BoardSpec
 from tinyhil.harness.job import Streamed, open_model
 from tinyhil.harness.offline.memory_map import MemoryMap, memory_map
@@ -28,6 +28,7 @@ from tinyhil.memplan.arena.proof import ScheduleProof, prove_schedule
 from tinyhil.memplan.arena.regions import SYMBOL, arrays
 from tinyhil.memplan.arena.schedules import cheapest_within
 from tinyhil.memplan.csv import read_problem
+from tinyhil.preference import Wish
 from tinyhil.program import Program, walk
 from tinyhil.verify import checked
 
@@ -138,19 +139,21 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
         placed, notes = _placed(wanted, arranged, board)
     proof = _proof(wanted, arranged, placed)
     seconds = time.perf_counter() - began
+    formats = described(assignment, arranged)
     asked = wanted.ram or wanted.capacity
     capacity = asked if board is None or asked is not None else board.chip.ram_bytes
     complaint = _exceeds(source.name, capacity, placed.plan)
     if placed.program is not arranged:
         notes.append("operations reordered: " + " ".join(op.name for op in walk(placed.program.body)))
-    extra: dict[str, object] = {"model": source.name, "format": assignment.describe()}
+    extra: dict[str, object] = {"model": source.name, "format": formats}
     extra["schedule_proven"] = proof is not None
     if proof is not None:
         notes.insert(0, f"optimal schedule and placement: {proof.statement()}")
     if board is not None:
         extra["board"] = board.name
         try:
-            placed, transfer = fit(placed, limited(board, capacity), may_spread=wanted.ram is None)
+            wish = Wish(ram_bytes=wanted.ram)
+            placed, transfer = fit(placed, limited(board, capacity), wish, may_spread=wanted.ram is None)
         except DoesNotFit as error:
             complaint = str(error)
         else:
@@ -162,7 +165,7 @@ def _plan_model(wanted: Wanted, name: str, boards: Boards | None, say: Say) -> F
             notes.append(f"{board.name}: arena {arena_bytes} B + input {transfer.input_bytes} B ({how}){limit}")
             for region in board.chip.regions if len(placed.problem.regions) > 1 else ():
                 notes.append(f"{board.name}: {placed.plan.peaks[region]} B of {board.chip.regions[region]} B {region}")
-    title = f"{source.name}, {assignment.describe()}"
+    title = f"{source.name}, {formats}"
     steps = tuple(op.name for op in walk(placed.program.body))
     return Found(
         title, placed.problem, placed.plan, seconds, capacity, complaint, steps, tuple(notes), tuple(extra.items())
@@ -218,4 +221,4 @@ def planning_ranges(source: ModelSource, model: Model, say: Say) -> Ranges:
     if source.ranges is not None and source.ranges.is_file():
         return load_ranges(source.ranges, model.sha256)
     say(f"{source.path}: no calibrated ranges; planned as if every value were within 1: sizes are the same")
-    return Ranges(dict.fromkeys(model.graph.all_shapes(), (-1.0, 1.0)), {"name": "none"})
+    return Ranges.any_of(model.graph)

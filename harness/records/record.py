@@ -58,7 +58,7 @@ def make_record(outcome: Outcome, detailed: bool = True) -> dict[str, Any]:
             "sha256": outcome.inputs.sha256,
             "calibration": dict(outcome.ranges.source),
         },
-        "format": outcome.compiled.assignment.describe(),
+        "format": outcome.compiled.formats,
         "samples": len(classes),
         "bit_exact": bool(equal.all() and len(equal) > 0),
         "equal_samples": int(equal.sum()),

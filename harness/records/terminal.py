@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tinyhil.harness.records.band import band, time_text
+from tinyhil.harness.text import in_short
 
 NAMES = 3  # of tensors in one line; the record has all
 
@@ -39,6 +40,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("RAM", _memory(memory)),
         ("arena", f"{memory['arena_bytes']} B{_input(memory)}, {_plan(record['plan'])}"),
         ("flash", f"{record['flash_bytes']} B"),
+        *[("verdict", f"{issue['severity']}: {issue['code']}: {issue['text']}") for issue in record["issues"]],
         ("wall", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in record["wall_seconds"].items())),
     ]
 
@@ -56,14 +58,15 @@ def agreement_text(record: Mapping[str, Any]) -> str:
     if found:
         first = found[0]
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        tensor, node = in_short(first["tensor"]), in_short(first["node"])
         return (
-            f"DEGRADED: tensor '{first['tensor']}' (node '{first['node']}', {first['format']}) is off by "
+            f"DEGRADED: tensor '{tensor}' (node '{node}', {first['format']}) is off by "
             f"{first['error']:.2g}, its formats explain {first['allowed']:.2g}{more}"
         )
     text = f"{check['tensors']} tensors of {check['samples']} samples within the resolution of their formats"
-    names = check["unchecked"]
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{text}; not compared: {', '.join(names[:NAMES])}{more}" if names else text
+    names = [in_short(name) for name in check["unchecked"][:NAMES]]
+    more = f" and {len(check['unchecked']) - NAMES} more" if len(check["unchecked"]) > NAMES else ""
+    return f"{text}; not compared: {', '.join(names)}{more}" if names else text
 
 
 def _fraction(value: float | None) -> str:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tinyhil.harness.text import in_short
+
 if TYPE_CHECKING:
     from tinyhil.harness.measure.profile import OperationCost, Profile
 
@@ -56,7 +58,7 @@ def _row(operation: OperationCost, total: float) -> tuple[str, ...]:
     each = "" if operation.per_product is None else f"{operation.per_product:.2f}"
     limit = "" if operation.limit is None or operation.per_product is None else f"{operation.limit:g}"
     return (
-        operation.name,
+        in_short(operation.name),
         operation.kernel,
         f"{', '.join(inputs) or 'none'} → {output}",
         str(operation.executions),

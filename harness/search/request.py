@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tinyhil.errors import ConfigError
@@ -128,6 +129,8 @@ class SearchRequest:
         for option, path in (("--out", self.out), ("--plot", self.plot)):
             if path is not None and not path.parent.is_dir():
                 raise ConfigError(f"search: {option} {path}: there is no folder {path.parent}; make it first")
+        if self.plot is not None and find_spec("matplotlib") is None:
+            raise ConfigError("search: --plot needs matplotlib; type: pip install 'tinyhil[plot]'")
 
     @property
     def objectives(self) -> tuple[str, ...]:

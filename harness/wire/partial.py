@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -133,6 +134,13 @@ def writing(folder: Path) -> Iterator[None]:
         raise ConfigError(
             f"results folder {folder} can not be written: {error.strerror}; choose another with --results"
         ) from None
+
+
+def require_writable(folder: Path) -> None:
+    """ConfigError unless files can be made in the results folder, or it in what there is of its parents."""
+    with writing(folder):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        tempfile.TemporaryFile(dir=there).close()
 
 
 def _claim(folder: Path, name: str) -> tuple[Path, TextIO]:

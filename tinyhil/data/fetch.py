@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tinyhil.errors import DataError
+from tinyhil.native import is_offline
 from tinyhil.notice import tell
 
 # The probe bounds name resolution too, which no socket time-out covers.
@@ -34,6 +35,8 @@ def cache_folder() -> Path:
 
 def attempt(url: str, get: Callable[[], T]) -> T | str:
     """What `get` returns, or the reason why nothing could be had from `url`."""
+    if is_offline():
+        return "HIL_OFFLINE is set"
     if url not in _failures:
         tell(f"asking {urlsplit(url).hostname} for data, {PROBE_TIMEOUT_S:g} s at most for its answer")
         try:

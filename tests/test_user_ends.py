@@ -1,0 +1,154 @@
+"""What a user meets who does as the documentation says: true labels, failures before the work that name their file."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from hil_command import check_failure, hil
+from tflite_files import classifier
+from wire_bench import ROOT, write_tiny_model
+
+from tinyhil import errors, files
+from tinyhil.data.fetch import attempt
+from tinyhil.harness.cli import GROUPS
+from tinyhil.harness.commands.common import Finite
+from tinyhil.harness.report.page import EXTRA
+from tinyhil.harness.search.request import SearchRequest
+from tinyhil.harness.text import LONGEST_NAME, in_short
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tiny_model(tmp_path / "tiny.onnx")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).normal(size=(8, 1, 32)).astype(np.float32))
+    (tmp_path / "quantized.tflite").write_bytes(classifier(quantized=True))
+    (tmp_path / "floats.tflite").write_bytes(classifier(quantized=False))
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "codes.npz", x=rng.integers(-128, 128, (8, 6, 5, 2)).astype(np.float32))
+    return tmp_path
+
+
+def test_a_quantized_model_needs_no_calibration(folder: Path) -> None:
+    """Its formats are its own: the library is that which calibration gives, and every label says so."""
+    export = ("export", "cmake", "quantized.tflite", "--name", "own", "--out")
+    done = hil(*export, "a.zip", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert hil(*export, "b.zip", "--calibrate", "codes.npz", cwd=folder).returncode == 0
+    assert (folder / "a.zip").read_bytes() == (folder / "b.zip").read_bytes()
+    assert hil("plan", "--model", "quantized.tflite", cwd=folder).stdout.startswith("quantized, int8\n")
+    plain = hil("export", "cmake", "floats.tflite", "--out", "c.zip", cwd=folder)
+    check_failure(plain, errors.EXIT_USAGE, "no calibrated ranges")
+
+
+def test_the_terminal_says_what_the_record_says(folder: Path) -> None:
+    """Inputs far outside of what was calibrated on are no silent success."""
+    np.savez(folder / "small.npz", x=np.load(folder / "x.npz")["x"] / 100)
+    asked = ("run", "--board", "host", "--model", "tiny.onnx", "--inputs", "x.npz", "--calibrate", "small.npz")
+    done = hil(*asked, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "verdict        degraded: inputs-clipped: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("export", "arduino", "tiny.onnx", "--calibrate", "x.npz", "--out", "new.zip"),
+        ("generate", "tiny.onnx", "--calibrate", "x.npz", "--out", "new"),
+        ("convert", "tiny.onnx", "new.dsl"),
+        ("calibrate", "tiny.onnx", "--inputs", "x.npz", "--out", "new.json"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_a_write_that_fails_names_its_file_and_leaves_nothing_beside(asked: tuple[str, ...], folder: Path) -> None:
+    before = set(folder.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyhil.harness.cli", *asked],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
+    )
+    check_failure(done, errors.EXIT_USAGE, f"hil: {asked[-1]}", "File too large")
+    assert {path.name for path in set(folder.iterdir()) - before} <= {"new"}
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    from tinyhil.harness.failure import failure
+
+    with pytest.raises(OSError, match="No space") as raised, files.naming(Path("results.json")):
+        Path("/dev/full").write_text("x")
+    assert failure(raised.value) == ("results.json: No space left on device; make room", errors.EXIT_USAGE)
+
+
+@pytest.mark.parametrize("command", ["run", "profile", "bench"])
+def test_a_results_folder_that_can_not_be_written_is_said_first(command: str, folder: Path) -> None:
+    (folder / "taken").write_text("")
+    asked = (command, "--board", "uno", "--model", "tiny.onnx", "--inputs", "x.npz", "--results", "taken")
+    done = hil(*asked, cwd=folder)
+    check_failure(done, errors.EXIT_USAGE, "taken", "--results")
+    assert "compiling" not in done.stderr
+
+
+def test_data_for_accuracy_is_asked_for_first(tmp_path: Path) -> None:
+    """Not after the minutes of the performance runs."""
+    write_tiny_model(tmp_path / "kws.onnx", 490, 12)
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 1, 490), np.float32))
+    asked = ("mlperf", "--board", "nucleo_l4r5", "--model", "kws.onnx", "--calibrate", "x.npz")
+    done = hil(*asked, cwd=tmp_path, HIL_DATA=str(tmp_path))
+    check_failure(done, errors.EXIT_USAGE, "kws01", "--mode performance")
+    assert "compiling" not in done.stderr
+
+
+def test_no_option_takes_what_is_no_number() -> None:
+    found = 0
+    for command in (command for group in GROUPS.values() for command in group):
+        for option in command.params:
+            if isinstance(option.type, click.FloatRange):
+                found += 1
+                assert isinstance(option.type, Finite), (command.name, option.name)
+    assert found > 10
+    for text in ("nan", "inf", "-inf"):
+        with pytest.raises(click.BadParameter, match=r"no finite number|not in the range"):
+            Finite(0, 1000).convert(text, None, None)
+
+
+def test_the_limit_that_was_asked_for_is_the_one_to_raise(folder: Path) -> None:
+    for asked in (("run", "--inputs", "x.npz"), ("plan",)):
+        done = hil(*asked, "--model", "tiny.onnx", "--board", "due", "--ram", "10", cwd=folder)
+        check_failure(done, errors.EXIT_BUILD, "10 B of --ram", "a larger --ram", logs=True)
+
+
+def test_offline_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIL_OFFLINE", "1")
+    assert attempt("https://nowhere.invalid/x", lambda: pytest.fail("asked for it")) == "HIL_OFFLINE is set"
+
+
+def test_a_plot_that_can_not_be_drawn_is_refused_before_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert find_spec("matplotlib") is None
+    with pytest.raises(errors.ConfigError, match="matplotlib"):
+        SearchRequest("digits_mlp", 100, plot=Path("front")).check()
+
+
+def test_names_in_a_line_are_short() -> None:
+    joined = ";".join(["model/activation/Relu", *["model/batch_normalization"] * 9, "model/conv2d/Conv2D"])
+    assert len(in_short(joined)) <= LONGEST_NAME
+    assert in_short(joined).startswith("model/activation/Relu")
+    assert in_short("conv1") == "conv1"
+
+
+def test_setup_brings_what_the_first_commands_of_the_read_me_need() -> None:
+    """`hil report` and pictures: their extras are in the line that `make setup` runs."""
+    first = (ROOT / "README.md").read_text().split("```")[1]
+    assert "make setup" in first
+    assert "hil report" in first
+    (extra,) = EXTRA.split("[")[1].split("]")[:1]
+    base = (ROOT / "Makefile").read_text().split("$(VENV)/.base:")[1].split("touch")[0]
+    assert extra in base.split("'.[")[1].split("]")[0].split(",")
