@@ -18,7 +18,7 @@ from tinyhil.formats import FORMATS, named
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import CODED, INTEGER, Domain, Format
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
@@ -103,11 +103,28 @@ def test_every_format_natively(first: int, tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
-@pytest.mark.parametrize("weights", [fmt.name for fmt in FORMATS if fmt.fit(1.0).is_per_channel])
+def by_channel(domain: Domain) -> list[str]:
+    """Names of the formats with a scale per channel."""
+    return [fmt.name for fmt in FORMATS if fmt.fit(1.0).is_per_channel and fmt.fit(1.0).domain == domain]
+
+
+def test_scales_per_channel_with_asymmetric_results(tmp_path: Path) -> None:
+    """A multiplier for each channel: a shift is not all that such a result needs."""
+    made = layers(tmp_path)
+    cases = [
+        case(f"{weights} to {result}", Assignment(given, {"W": weights, "d": result}), made)
+        for weights in by_channel(INTEGER)
+        for result, given in (("int8", "fixed8"), ("int8", "fixed16"), ("int16x8", "fixed16"))
+    ]
+    assert len(cases) >= 6
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+@pytest.mark.parametrize("weights", by_channel(CODED))
 @pytest.mark.parametrize("result", ["int8", "int16x8"])
-def test_scales_per_channel_make_no_asymmetric_result(weights: str, result: str, tmp_path: Path) -> None:
-    """Kernels have a shift for each channel, which is not all that such a result needs."""
-    with pytest.raises(ModelError, match="'d' is an asymmetric integer, its weights have a scale per channel"):
+def test_minifloats_by_channels_make_no_asymmetric_result(weights: str, result: str, tmp_path: Path) -> None:
+    """Kernels have a shift for each channel."""
+    with pytest.raises(ModelError, match=r"'d' is an asymmetric integer, .* with a scale per channel"):
         case("mix", Assignment("fixed16", {"W": weights, "d": result}), layers(tmp_path))
 
 

@@ -21,12 +21,14 @@ RESULTS = ROOT / "results"
 
 
 def _with_kernels_of_their_own() -> tuple[str, ...]:
-    """Boards that a program of ours emulates; of those with the same kernels, in blocks of any size, the first."""
+    """Boards that a program of ours emulates; of those with the same kernels, whatever their loops, the first."""
     found: dict[object, str] = {}
     for name, board in load_boards().entries.items():
         if board.chip.emulator is not None and board.chip.emulator.kind == "process":
             chip = CHIPS.get(board.chip.core)
-            found.setdefault(replace(chip, paired=0) if chip else board.chip.core, name)
+            if chip:
+                chip = replace(chip, paired=0, long_row=0, long_rescaled_row=0, columns=False)
+            found.setdefault(chip or board.chip.core, name)
     return tuple(found.values())
 
 

@@ -103,7 +103,7 @@ struct Filled<true> {
     template <class Patches, class X>
     static void fill(uint32_t *to, const X *x, const RowWindow &l, Pixel a, Pixel b, X pad) {
         const Window &w = l.window;
-        const auto at = [&](Pixel p) { return x + p.y * w.stride_y % l.x_ring * l.x_row + p.column * w.stride_x * w.channels; };
+        const auto at = [&](Pixel p) { return x + slot_of(p.y * w.stride_y, l.x_ring) * l.x_row + p.column * w.stride_x * w.channels; };
         if (is_pointwise(w)) Patches::pixels(to, at(a), at(b), w.channels);
         else Patches::fill_innermost(to, x, l, a, b, pad);
     }
@@ -119,16 +119,22 @@ void convolve_blocks(Out *out, uint32_t *patches, Size begin, Size end, Weights 
     const Size inner = w.channels * w.kernel_y * w.kernel_x;
     const auto add = bias_factor(bias_shift);
     const auto by = at_run_time(shift);
-    const auto place = [&](Pixel p) { return p.y % l.out_ring * l.out_row + p.column * step; };
-    const auto after = [&](Pixel p) { return p.column + 1 == w.out_width ? Pixel{p.y + 1, 0} : Pixel{p.y, p.column + 1}; };
-    for (Pixel a = {begin, 0}; a.y < end;) {
-        const Pixel next = after(a), b = next.y < end ? next : a;
+    const auto place = [&](Size y, Size column) { return slot_of(y, l.out_ring) * l.out_row + column * step; };
+    for (Size y = begin, column = 0; y < end;) {
+        const bool is_last_of_row = column + 1 == w.out_width;
+        const Size next_y = is_last_of_row ? y + 1 : y, next_column = is_last_of_row ? 0 : column + 1;
+        const bool is_alone = next_y >= end;
+        const Size second_y = is_alone ? y : next_y, second_column = is_alone ? column : next_column;
+        const Pixel a = {y, column}, b = {second_y, second_column};
         Filled<Inner>::template fill<PatchesOf<Weights, X>>(patches, x.at, l, a, b, static_cast<X>(PadCode<T>::value));
         const uint32_t before = saturations;
-        outputs_of_pixels<Acc, X>(out + place(a), static_cast<Position>(place(b) - place(a)), l.out_plane, weights, patches, inner,
-                                  start(a), start(b), outputs, by, add);
-        if (next.y >= end) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
-        a = after(b);
+        const Size to = place(y, column);
+        outputs_of_pixels<Acc, X>(out + to, static_cast<Position>(place(second_y, second_column) - to), l.out_plane, weights, patches,
+                                  inner, start(a), start(b), outputs, by, add);
+        if (is_alone) saturations = before + (saturations - before) / 2;  // a pixel without a second one was counted twice
+        const bool ends_row = second_column + 1 == w.out_width;
+        y = ends_row ? second_y + 1 : second_y;
+        column = ends_row ? 0 : second_column + 1;
     }
 }
 

@@ -26,16 +26,6 @@ struct OneRow {
     Size operator[](Size n) const { return static_cast<Size>(y + n); }
 };
 
-// y % ring: an AVR divides for longer than it subtracts as often as a line buffer goes into a plane.
-inline Size slot_of(Size y, Size ring) {
-#ifdef __AVR__
-    while (y >= ring) y -= ring;
-    return y;
-#else
-    return y % ring;
-#endif
-}
-
 // The slot of another tensor's line buffer in which the row to be made, or to be read, lies (Moves in tinyhil/ops/rows.py)
 template <class Rows>
 inline Size moved(Rows rows, Size pace, Size phase, Size slots) {

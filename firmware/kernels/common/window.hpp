@@ -32,6 +32,15 @@ struct RowWindow {
           x_plane(x_plane_), x_row(x_row_), x_ring(x_ring_), out_plane(out_plane_), out_row(out_row_), out_ring(out_ring_) {}
 #endif
 };
+// y % ring: an AVR divides for longer than it subtracts as often as a line buffer goes into a plane.
+inline Size slot_of(Size y, Size ring) {
+#ifdef __AVR__
+    while (y >= ring) y -= ring;
+    return y;
+#else
+    return y < ring ? y : y % ring;  // whole planes are not divided
+#endif
+}
 // Whole planes: every row is at its own slot.
 inline RowWindow whole(const Window &w) {
     return {w, w.height * w.width, w.width, w.height, w.out_height * w.out_width, w.out_width, w.out_height};
