@@ -80,7 +80,7 @@ $(BIN)/python: | packages
 	$(PYTHON) -m venv $(VENV)
 
 # A stamp is as old as the last installation; pyproject.toml decides whether it is still good.
-$(VENV)/.base: pyproject.toml | $(BIN)/python
+$(VENV)/.base: pyproject.toml Makefile | $(BIN)/python
 	@echo "setup: installing Python packages into $(VENV)"
 	@$(PIP) install -e '.[report,plot]'
 	@touch $@

@@ -35,6 +35,7 @@ CAPACITY_BYTES = 1_048_576
 BASELINES = ("first-fit", "greedy-by-size", "greedy-by-area", "greedy-by-duration", "best-fit", "hill-climb")
 
 
+CROWDS = [(count, longest) for count in (10_000, 18_692, 100_000) for longest in (10, 100, 1000, 2000)]
 REPEATS, QUICK_SECONDS = 3, 1.0
 INSTANCES = Path(__file__).resolve().parent / "instances"
 
@@ -171,19 +172,30 @@ def squeezenet_table() -> str:
     return f"{table((*head, 'all but views'), rows)}\n\nBytes, the input included. {note}"
 
 
+def evenly_drawn(count: int, longest: int, seed: int = 1) -> Problem:
+    """So many buffers of random starts, live ranges up to `longest` instants and sizes up to 64 KiB."""
+    chance = random.Random(seed)
+    buffers = []
+    for index in range(count):
+        start = chance.randrange(count)
+        end = start + 1 + chance.randrange(longest)
+        buffers.append(Buffer(str(index), 16 * chance.randint(1, 4096), start, end))
+    return Problem(tuple(buffers))
+
+
 def large_table() -> str:
     rows: list[tuple[object, ...]] = []
-    for span in (10, 100, 2000):
-        chance = random.Random(1)
-        buffers = []
-        for index in range(10_000):
-            start = chance.randrange(10_000)
-            end = start + 1 + chance.randrange(span)
-            buffers.append(Buffer(str(index), 16 * chance.randint(1, 4096), start, end))
-        plan, seconds = timed(Problem(tuple(buffers)))
-        gap = f"{100 * plan.gap_bytes / plan.lower_bound_bytes:.1f} %"
-        rows.append((span, plan.peak_bytes, plan.lower_bound_bytes, gap, f"{seconds:.2f}"))
-    return table(("longest live range", "peak B", "bound B", "gap", "s"), rows)
+    for count, longest in CROWDS:
+        problem = evenly_drawn(count, longest)
+        first = percent(memplan.plan(problem, budget=Budget(nodes=1)))
+        plan, seconds = timed(problem)
+        peaks = (plan.peak_bytes, plan.lower_bound_bytes, percent(plan))
+        rows.append((count, longest, *peaks, f"{seconds:.2f}", first))
+    return table(("buffers", "longest live range", "peak B", "bound B", "gap", "s", "first plan's gap"), rows)
+
+
+def percent(plan: Plan) -> str:
+    return f"{100 * plan.gap_bytes / plan.lower_bound_bytes:.1f} %"
 
 
 SECTIONS: dict[str, Callable[[Path, int], str]] = {

@@ -95,7 +95,8 @@ for _commands in GROUPS.values():
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: every expected failure is one line on stderr and a documented exit code."""
-    sys.exit(_guard(lambda: _dispatch(arguments)))
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_guard(lambda: _dispatch(arguments), words[0] if words else ""))
 
 
 def _dispatch(arguments: list[str] | None) -> None:
@@ -105,7 +106,8 @@ def _dispatch(arguments: list[str] | None) -> None:
             signal.signal(getattr(signal, name), signal.default_int_handler)  # end boards and files as Ctrl-C does
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    _keep_going_without_reader()
+    _keep_going_without_reader("stdout")
+    _keep_going_without_reader("stderr")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an ASCII locale can not write every name
@@ -127,8 +129,8 @@ class _Output(io.FileIO):
             return len(data)
 
 
-def _keep_going_without_reader() -> None:
-    stream = sys.stdout
+def _keep_going_without_reader(name: str) -> None:
+    stream = getattr(sys, name)
     if not isinstance(stream, io.TextIOWrapper):
         return
     try:
@@ -137,10 +139,11 @@ def _keep_going_without_reader() -> None:
         return
     raw = _Output(descriptor, "wb", closefd=False)
     raw.replaced = stream  # closes the descriptor when it goes
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=raw.isatty())
+    by_line = name == "stderr" or raw.isatty()
+    setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line))
 
 
-def _guard(body: Callable[[], Any]) -> int:
+def _guard(body: Callable[[], Any], command: str) -> int:
     try:
         body()
         sys.stdout.flush()
@@ -152,14 +155,14 @@ def _guard(body: Callable[[], Any]) -> int:
         said = " ".join(error.format_message().split()).rstrip(".")
         return _fail(f"{said}; see `{command} --help`", errors.EXIT_USAGE)
     except click.Abort:
-        return _fail(*failure(KeyboardInterrupt()))
+        return _fail(*failure(KeyboardInterrupt(), command))
     except (BrokenPipeError, _ReaderHasGone):
         sys.stdout = None  # or Python complains when it flushes it at the end
         return errors.EXIT_OK
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             sys.stdout = None
-        return _fail(*failure(error))
+        return _fail(*failure(error, command))
     return errors.EXIT_OK
 
 

@@ -12,13 +12,16 @@ import traceback
 from tinyhil import errors
 from tinyhil.harness.text import printable
 
+RESUMED = ("run", "profile", "search", "sweep", "train")
 
-def failure(error: BaseException) -> tuple[str, int]:
-    """The line and the exit code of an error that ended something; what nobody foresaw goes into a log, too."""
+
+def failure(error: BaseException, command: str = "run") -> tuple[str, int]:
+    """The line and the exit code of an error that ended `hil COMMAND`; what nobody foresaw goes into a log, too."""
     if isinstance(error, errors.HilError):
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; finished samples are kept and the same command resumes", errors.EXIT_INTERRUPTED
+        more = "; what is finished is kept and the same command resumes" if command in RESUMED else ""
+        return f"interrupted{more}", errors.EXIT_INTERRUPTED
     if isinstance(error, MemoryError):
         return "out of memory; use fewer samples or a smaller model", errors.EXIT_USAGE
     if isinstance(error, OSError):

@@ -15,15 +15,20 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+
 from tinyhil.errors import BuildError
 from tinyhil.memplan.blocks import Instance, Result, Search
 from tinyhil.memplan.problem import Buffer
+from tinyhil.memplan.skyline_core import Crowd, Numbers, Weighing
 from tinyhil.native import Library, compiled, default_cache_dir
 
 SOURCES = tuple(
-    Path(__file__).with_name(name) for name in ("search_core.c", "order_core.c", "placing_core.c", "cover_core.c")
+    Path(__file__).with_name(f"{name}_core.c") for name in ("search", "order", "placing", "skyline", "cover")
 )
-LIBRARY = Library("the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-shared", "-fPIC"))
+LIBRARY = Library(
+    "the planner's core", "memplan", SOURCES, ("-O2", "-std=gnu11", "-ffp-contract=off", "-shared", "-fPIC")
+)
 
 MOST_ORDERED = 64  # blocks of the search over orders: BLOCKS in order_core.c
 BUFFERS_PER_BUCKET = 100  # fewer: long-lived buffers are in too many buckets; more: each search is longer
@@ -160,6 +165,32 @@ def place_compiled(buffers: Sequence[Buffer], fit: str = "first", seconds: float
     if not library.memplan_place(ctypes.byref(record), *map(ctypes.c_int64, span)):
         raise MemoryError("memplan: no memory to place the buffers")
     return list(arrays[-1])[: len(buffers)]
+
+
+class _Crowd(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("count", "sections")),
+        *((name, ctypes.c_void_p) for name in ("first", "last", "size", "alignment", "by_last")),
+        *((name, ctypes.c_void_p) for name in ("from_first", "from_last", "before")),
+        *((name, ctypes.c_double) for name in ("gap_cost", "fillable")),
+        ("offset", ctypes.c_void_p),
+    )
+
+
+def fill_compiled(crowd: Crowd, weighing: Weighing) -> Numbers | None:
+    """Offsets of the buffers (see skyline_core.py); None when there is no compiled core here. MemoryError if its tables
+    find no room."""
+    library = _library()
+    if library is None:
+        return None
+    offset = np.zeros(len(crowd.size), np.int64)
+    arrays = (crowd.first, crowd.last, crowd.size, crowd.alignment, crowd.by_last, crowd.from_first, crowd.from_last)
+    pointers = [array.ctypes.data for array in (*arrays, weighing.before)]
+    numbers = (weighing.gap_cost, weighing.fillable)
+    record = _Crowd(len(offset), len(weighing.before) - 1, *pointers, *numbers, offset.ctypes.data)
+    if not library.memplan_fill(ctypes.byref(record)):
+        raise MemoryError("memplan: no memory to place the buffers")
+    return offset
 
 
 def _array(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

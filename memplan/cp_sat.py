@@ -78,11 +78,13 @@ def _import_solver() -> Any:
 def _build(
     model: Any, problem: Problem, bound_bytes: int, start: Plan, account: Account
 ) -> tuple[Any, dict[str, Any]] | None:
-    """The variables of peak and offsets; None if the time was over before all pairs were in the model."""
+    """The variables of peak and offsets; None if the time was over before all was in the model."""
     top = start.peak_bytes
     peak = model.new_int_var(bound_bytes, top, "peak")
     offsets = {}
     for buffer in problem.buffers:
+        if account.spent():
+            return None
         multiple = model.new_int_var(0, top // buffer.alignment, buffer.name)
         offsets[buffer.name] = multiple * buffer.alignment
         model.add(offsets[buffer.name] + buffer.size_bytes <= (peak if buffer.size_bytes else top))

@@ -1,5 +1,5 @@
 """The default: simple planners until one meets the lower bound, then the exact searches and, where it is installed,
-CP-SAT; of very many buffers rounds that promote some.
+CP-SAT; very many buffers are laid from below, or in rounds that promote some.
 
 The same problem and budget of nodes give the same plan on every machine with the same solver, or all without.
 """
@@ -21,11 +21,14 @@ from tinyhil.memplan.planner import Budget, Planner
 from tinyhil.memplan.problem import Plan, Problem
 from tinyhil.memplan.promote import promoted
 from tinyhil.memplan.several import fill_regions
+from tinyhil.memplan.skyline import can_fill, skylines
 
 NAME = "portfolio"
 MOST_FOR_SOLVER = 120  # buffers
 SEARCHED_FIRST = 500_000  # nodes; searches of widths, which plan by the thousand, have fewer and never ask the solver
 SOLVER_EFFORT, SOLVER_NODES = 2.0, 500_000  # its deterministic seconds, and as many nodes
+FROM_BELOW = 500  # buffers: with fewer the exact searches are as quick
+SIZE_S = 2.0  # a plan by size takes so much longer than one from below, with all that comes before it
 SIMPLE = tuple(one.PLANNER for one in (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit))
 
 
@@ -42,17 +45,28 @@ def plan_within(problem: Problem, account: Account) -> Plan:
     if len(problem.buffers) > MOST_BLOCKS:
         best = _of_very_many(open_ended, account)
     else:
-        best = _best_simple(open_ended, account, lower_bound(open_ended))
+        bound = lower_bound(open_ended)
+        best = _best_simple(open_ended, account, bound)
+        if len(problem.buffers) >= FROM_BELOW and can_fill(open_ended) and not _is_done(best, account):
+            best = min((best, *skylines(open_ended, bound, account)), key=lambda each: each.peak_bytes)
         if not _is_done(best, account) and unsupported(problem) is None:
             best = _exact(open_ended, best, account)
     return checked_size(problem, replace(best, planner=NAME))
 
 
 def _of_very_many(problem: Problem, account: Account) -> Plan:
-    """By size first, then what promotes buffers, which needs the most time, then the other simple planners."""
+    """From below, and by size. If that is lower, what promotes buffers follows, which needs the most time, and the
+    other simple planners; else, from below in other ways."""
     bound = lower_bound(problem)
-    best = _best_simple(problem, account, bound, SIMPLE[:1])
-    one_s = account.elapsed()
+    lower = skylines(problem, bound, account) if can_fill(problem) else iter(())
+    best = next(lower, None)
+    left = account.seconds_left()
+    if best is not None and (_is_done(best, account) or (left is not None and left < SIZE_S * account.elapsed())):
+        return best
+    by_size = _best_simple(problem, account, bound, SIMPLE[:1])
+    if best is not None and best.peak_bytes <= by_size.peak_bytes:
+        return min((best, *lower), key=lambda each: each.peak_bytes)
+    one_s, best = account.elapsed(), by_size
     if not _is_done(best, account):
         best = promoted(problem, best, bound, account)
     left = account.seconds_left()

@@ -39,6 +39,8 @@ class Buffer:
     @property
     def sections(self) -> tuple[tuple[int, int], ...]:
         """The live range without its gaps, as half-open intervals in order."""
+        if not self.gaps:
+            return ((self.start, self.end),)
         parts = []
         begin = self.start
         for gap_start, gap_end in self.gaps:

@@ -47,6 +47,12 @@ def mixtures() -> Iterator[tuple[str, Chain, str, dict[str, str]]]:
             {"v0": fmt, "v1": fmt},
         )
         yield f"matrix to {fmt}", dense(8, 8).add("Abs"), "fixed8", {"v1": fmt}
+    for weights in ("fixed8pc", "fixed16pc"):
+        mix = {"w0": weights, "v0": "int8", "w1": weights, "v1": "int16x8"}
+        yield f"{weights} to int8", Chain(4, 5).conv(4, 3, pad=1).conv(4, 1).add("Neg"), "fixed8", mix
+        yield f"{weights} to int8, matrix", dense(8, 8).add("Abs"), "fixed8", {"w": weights, "v1": "int8"}
+    for fmt in ("fixed5", "fixed8", "fixed16"):
+        yield f"windows of int8, {fmt} weights", Chain(4, 5).conv(4, 3, pad=1).conv(8, 3, pad=1), fmt, {"v0": "int8"}
     yield "halves to int8", Chain(4, 5).conv(4, 3, pad=1).add("Neg"), "fixed16", {"v0": "int8"}
     yield "bias of float", Chain(4, 5).conv(4, 3, pad=1).conv(4, 1), "fixed8", {"bw0": "bfloat16"}
     yield "bias of float, matrix", dense(8, 8).add("Abs"), "fixed8", {"b": "float32"}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from boards_under_test import ARM, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, model, node, samples_for, simple
 from onnx_models import graph as onnx_graph
-from onnx_models import load, model, node
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
@@ -18,11 +18,11 @@ from tinyhil.formats import FORMATS, named
 from tinyhil.formats.affine import Affine
 from tinyhil.formats.codec import dequantize, quantize
 from tinyhil.formats.fixed import Fixed
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import CODED, INTEGER, Domain, Format
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
-from tinyhil.reference import dequantize_outputs, run_reference
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SAMPLES = 12
 BOARD_FORMATS = ("fixed5", "fixed12", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1", "bfloat16", "nf4")
@@ -103,11 +103,38 @@ def test_every_format_natively(first: int, tmp_path: Path) -> None:
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
 
 
-@pytest.mark.parametrize("weights", [fmt.name for fmt in FORMATS if fmt.fit(1.0).is_per_channel])
+def by_channel(domain: Domain) -> list[str]:
+    """Names of the formats with a scale per channel."""
+    return [fmt.name for fmt in FORMATS if fmt.fit(1.0).is_per_channel and fmt.fit(1.0).domain == domain]
+
+
+def test_scales_per_channel_with_asymmetric_results(tmp_path: Path) -> None:
+    """A multiplier for each channel: a shift is not all that such a result needs."""
+    made = layers(tmp_path)
+    cases = [
+        case(f"{weights} to {result}", Assignment(given, {"W": weights, "d": result}), made)
+        for weights in by_channel(INTEGER)
+        for result, given in (("int8", "fixed8"), ("int8", "fixed16"), ("int16x8", "fixed16"))
+    ]
+    assert len(cases) >= 6
+    assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+def test_wide_weights_with_asymmetric_results_on_the_uno(build_cache: Path, tmp_path: Path) -> None:
+    """The sums of a window and their rescaling share the registers of one function."""
+    nodes, x = [node("Conv", "x w b", "c"), node("Neg", "c", "y")], samples_for((1, 2, 1, 1), 4)
+    constants = {"w": samples_for((8, 2, 1, 1), 1)[0], "b": np.arange(8) / 8}
+    network = load(simple(nodes, {"x": (1, 2, 1, 1)}, constants), tmp_path)
+    program = compiled(network, x, "fixed8", w="fixed16pc", c="int16x8")
+    made = [Case("wide", program, quantize_inputs(program, x)[0])]
+    assert first_difference(made, run_on_board(made, load_boards().board("uno"), build_cache)) == ""
+
+
+@pytest.mark.parametrize("weights", by_channel(CODED))
 @pytest.mark.parametrize("result", ["int8", "int16x8"])
-def test_scales_per_channel_make_no_asymmetric_result(weights: str, result: str, tmp_path: Path) -> None:
-    """Kernels have a shift for each channel, which is not all that such a result needs."""
-    with pytest.raises(ModelError, match="'d' is an asymmetric integer, its weights have a scale per channel"):
+def test_minifloats_by_channels_make_no_asymmetric_result(weights: str, result: str, tmp_path: Path) -> None:
+    """Kernels have a shift for each channel."""
+    with pytest.raises(ModelError, match=r"'d' is an asymmetric integer, .* with a scale per channel"):
         case("mix", Assignment("fixed16", {"W": weights, "d": result}), layers(tmp_path))
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +15,30 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from benchmarks import hard_planning
+from benchmarks.planners import evenly_drawn
 from tinyhil import memplan
 from tinyhil.errors import DoesNotFit, HilError
-from tinyhil.memplan import PLANNERS, Alias, Budget, Buffer, Problem, ProblemError, Region, compiled_cores, cp_sat
+from tinyhil.memplan import (
+    PLANNERS,
+    Alias,
+    Budget,
+    Buffer,
+    Problem,
+    ProblemError,
+    Region,
+    compiled_cores,
+    cp_sat,
+    skyline,
+)
 from tinyhil.memplan.algorithm_x import Links, cover, encode
 from tinyhil.memplan.blocks import EXHAUSTED, FAILING, FOUND, Search, make_blocks, make_instance, split
-from tinyhil.memplan.compiled_cores import backend, place_compiled, search_compiled
+from tinyhil.memplan.compiled_cores import backend, fill_compiled, place_compiled, search_compiled
 from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
-from tinyhil.memplan.placing import Placing, place_in_order
+from tinyhil.memplan.placing import Placing, make_plan, place_in_order
 from tinyhil.memplan.search_core import FIRST_RESTART, search_python
+from tinyhil.memplan.skyline import NODES_PER_BUFFER
+from tinyhil.memplan.skyline_core import fill_python
 from tinyhil.memplan.stack import can_stack
 
 ONE_REGION = {"algorithm-x", "branch-and-bound", "cp-sat"}
@@ -251,6 +266,70 @@ def test_very_many_buffers_in_no_time(count: int) -> None:
     """Whatever else the machine has to do: no plan is cut short so that buffers are stacked."""
     best = memplan.plan(crowd(count), budget=Budget(10**12, 1e-9))
     assert best.gap_bytes <= 0.035 * best.lower_bound_bytes
+
+
+@pytest.mark.parametrize(("count", "longest", "percent"), [(5000, 100, 1.0), (5000, 1000, 3.0), (10_000, 2000, 2.0)])
+def test_one_plan_from_below_is_near_the_bound(count: int, longest: int, percent: float) -> None:
+    """The budget is that of one placing; by size alone these are 7 to 12 % above the bound."""
+    problem = evenly_drawn(count, longest)
+    best = memplan.plan(problem, budget=Budget(NODES_PER_BUFFER * count))
+    assert best.gap_bytes <= percent / 100 * best.lower_bound_bytes
+    assert memplan.plan(problem, "greedy-by-size").gap_bytes > 2 * best.gap_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [18_692, 100_000])
+@pytest.mark.parametrize(("longest", "seed"), [(10, 1), (100, 1), (100, 2), (1000, 1), (2000, 1), (2000, 2)])
+def test_very_many_even_buffers_in_little_time(count: int, longest: int, seed: int) -> None:
+    """At most 3 % above the bound, whatever else the machine has to do: no second plan is paid for."""
+    best = memplan.plan(evenly_drawn(count, longest, seed), budget=Budget(10**12, 1e-9))
+    assert best.gap_bytes <= 0.03 * best.lower_bound_bytes
+
+
+def test_more_plans_from_below_never_give_a_worse_one() -> None:
+    problem = evenly_drawn(5000, 1000)
+    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (1, 10_000, 20_000, 30_000)]
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < peaks[0]
+
+
+@SLOW_OK
+@given(found=buffers(40), setting=st.sampled_from(skyline.SETTINGS))
+def test_compiled_skylines_equal_the_python_ones(found: tuple[Buffer, ...], setting: tuple[float, ...]) -> None:
+    _same_skyline([replace(buffer, size_bytes=buffer.size_bytes + 1) for buffer in found], setting)
+
+
+@pytest.mark.parametrize("setting", skyline.SETTINGS)
+def test_compiled_skylines_equal_the_python_ones_in_a_crowd(setting: tuple[float, ...]) -> None:
+    """More buffers begin and end in a valley than are looked at."""
+    _same_skyline([replace(b, alignment=1 + int(b.name) % 3) for b in evenly_drawn(600, 300).buffers], setting)
+
+
+def _same_skyline(found: Sequence[Buffer], setting: tuple[float, ...]) -> None:
+    ordered, crowd = skyline.crowd_of(found)
+    weights = skyline.weighing(crowd, *setting)
+    offsets, compiled = fill_python(crowd, weights, None), fill_compiled(crowd, weights)
+    assert offsets is not None
+    assert compiled is not None
+    assert offsets.tolist() == compiled.tolist()
+    problem, names = Problem(tuple(found)), [buffer.name for buffer in ordered]
+    memplan.check(problem, make_plan(problem, dict(zip(names, offsets.tolist(), strict=True)), "skyline"))
+
+
+def test_a_skyline_without_a_compiler_keeps_to_the_time() -> None:
+    _, crowd = skyline.crowd_of(evenly_drawn(600, 300).buffers)
+    assert fill_python(crowd, skyline.weighing(crowd, *skyline.SETTINGS[0]), 1e-9) is None
+
+
+def test_very_many_buffers_with_gaps_and_alignments_are_laid_from_below() -> None:
+    """plan() checks; gaps count as live, what no length has lies at 0."""
+    found = list(evenly_drawn(5000, 1000).buffers)
+    found[::3] = [
+        replace(b, alignment=64, gaps=((b.start, b.start + 1),) if b.end > b.start + 1 else ()) for b in found[::3]
+    ]
+    best = memplan.plan(Problem((*found, Buffer("nothing", 0, 1, 2))), budget=Budget(5000))
+    assert best.gap_bytes <= 0.05 * best.lower_bound_bytes
+    assert best.offsets["nothing"] == 0
 
 
 def test_more_rounds_over_very_many_buffers_never_give_a_worse_plan() -> None:

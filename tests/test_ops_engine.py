@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,15 @@ from test_ops_shapes import MODELS as SHAPES
 from test_ops_shapes import proto as shapes_proto
 from test_ops_windows import MODELS as WINDOWS
 
+from tinyhil.agreement import agreement
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import calibrate
 from tinyhil.errors import ConfigError, ModelError
-from tinyhil.formats.format import INTEGER
+from tinyhil.formats.format import AFFINE, INTEGER
 from tinyhil.graph import Graph
 from tinyhil.harness.build.toolchain import default_cache_dir
-from tinyhil.lower import lower
+from tinyhil.lower import formats, lower, tied_values
+from tinyhil.program import walk
 from tinyhil.reference import quantize_inputs, run_reference
 from tinyhil.search.engine.flatten import flatten_program
 from tinyhil.search.engine.library import Engine
@@ -33,6 +36,7 @@ MORE_FORMATS = (
     *("fixed8", "fixed16", "fixed32", "posit8es0", "posit8es2", "posit32es2", "fp8e4m3", "fp8e5m2", "fp4e2m1"),
     *("bfloat16", "float32", "int16x8", "fixed8pc", "fixed16pc", "kmeans16", "ternary", "fp8e4m3pc"),
 )
+LAYERS = {"Conv", "MatMul", "Gemm"}
 SORTED = {"top_values", "top_indices"}  # by numpy in every domain
 BY_NUMPY = {"conv_transpose", *SORTED}  # the former for operands that are no integers
 
@@ -93,3 +97,27 @@ def test_each_operator_in_every_format(default: str, engine: Engine, tmp_path: P
         saturated += int(wanted.saturations.any())
     assert compared >= 100
     assert saturated >= 5 or default.startswith(("posit", "float", "bfloat"))
+
+
+MULTIPLIED = ("int8", "int16x8", "fixed5", "fixed8", "fixed16", "fixed8pc", "fixed16pc")
+
+
+def test_layers_of_fixed_point_beside_asymmetric_integers(engine: Engine, tmp_path: Path) -> None:
+    """Multipliers and shifts where shifts alone say no scale: convolutions, and results of weights by channels."""
+    found: Counter[str] = Counter()
+    layers = {name: graph for name, graph in graphs(tmp_path).items() if any(node.op in LAYERS for node in graph.nodes)}
+    for number, (name, graph) in enumerate(layers.items()):
+        random, x = np.random.default_rng(number), samples_for(graph.shapes[graph.inputs[0]], 5, 8)
+        mix = {group[0]: str(random.choice(MULTIPLIED)) for group in tied_values(graph)}
+        assignment, ranges = Assignment("fixed8", mix), calibrate(graph, x, {})
+        program = lower(graph, assignment, ranges)
+        assert agreement(graph, program, formats(graph, assignment, ranges), x[:3]).findings == (), name
+        inputs = quantize_inputs(program, x * np.float32(1.7))[0]
+        made, wanted = engine.run(program, inputs), run_reference(program, inputs)
+        np.testing.assert_array_equal(made.outputs, wanted.outputs, name)
+        np.testing.assert_array_equal(made.saturations, wanted.saturations, name)
+        of = {op.kernel: {program.tensors[n].format.domain for n in op.inputs[1:2]} for op in walk(program.body)}
+        found.update(f"{kernel} {domain}" for kernel, domains in of.items() for domain in domains)
+    assert found[f"conv_affine {INTEGER}"] > 2
+    assert found[f"dense_affine {INTEGER}"] > 0
+    assert found[f"conv_affine {AFFINE}"] > 2

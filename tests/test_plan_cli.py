@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from tinyhil.harness.cli import main
 from tinyhil.harness.commands.plan import FUSIONS, MEMORY_PASSES, OTHER_PASSES
 from tinyhil.harness.config import load_boards
 from tinyhil.harness.job import open_model
+from tinyhil.harness.offline import plan as offline
 from tinyhil.harness.offline.memory_map import memory_map, save_map
 from tinyhil.harness.offline.pass_list import ALL
 from tinyhil.harness.search.total import with_input
-from tinyhil.memplan import PLANNERS, Buffer, Plan, Problem, check, plan
+from tinyhil.memplan import PLANNERS, Budget, Buffer, Plan, Problem, check, plan
 from tinyhil.memplan.arena.passes import ALL_NAMES
 from tinyhil.memplan.csv import read_problem
 from tinyhil.preference import BALANCED, RAM, Wish
@@ -49,6 +51,32 @@ def hil(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
         main(["plan", *map(str, arguments)])
     said = capsys.readouterr()
     return int(ended.value.code or 0), said.out, said.err
+
+
+@pytest.mark.parametrize(("reading_s", "left_s"), [(0.0, 10.0), (2.0, 2.0), (5.0, offline.LEAST_S)])
+def test_time_counts_reading_and_checking(
+    capsys: pytest.CaptureFixture[str],
+    instance: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reading_s: float,
+    left_s: float,
+) -> None:
+    """What the planner gets of `--time 10`, by a clock that only reading moves."""
+    clock, budgets = [0.0], []
+
+    def read(path: Path) -> Problem:
+        clock[0] += reading_s
+        return read_problem(path)
+
+    def planned(problem: Problem, planner: str, budget: Budget) -> Plan:
+        budgets.append(budget)
+        return plan(problem, planner, budget)
+
+    monkeypatch.setattr(offline, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(offline, "read_problem", read)
+    monkeypatch.setattr(offline, "plan", planned)
+    assert hil(capsys, instance, "--time", 10)[0] == 0
+    assert [budget.seconds for budget in budgets] == [left_s]
 
 
 def record(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tinyhil import errors, files
 from tinyhil.data.fetch import attempt
 from tinyhil.harness.cli import GROUPS
 from tinyhil.harness.commands.common import Finite
+from tinyhil.harness.failure import failure
 from tinyhil.harness.report.page import EXTRA
 from tinyhil.harness.search.request import SearchRequest
 from tinyhil.harness.text import LONGEST_NAME, in_short
@@ -80,11 +82,29 @@ def test_a_write_that_fails_names_its_file_and_leaves_nothing_beside(asked: tupl
 
 
 def test_a_full_disk_says_what_to_do() -> None:
-    from tinyhil.harness.failure import failure
-
     with pytest.raises(OSError, match="No space") as raised, files.naming(Path("results.json")):
         Path("/dev/full").write_text("x")
     assert failure(raised.value) == ("results.json: No space left on device; make room", errors.EXIT_USAGE)
+
+
+def test_the_work_is_done_whoever_stops_reading(folder: Path) -> None:
+    """As in `hil run ... 2>&1 | head`, of which the messages alone are read: exit code and record are as ever."""
+    asked = [sys.executable, "-m", "tinyhil.harness.cli", "run", "--board", "host", "--model", "tiny.onnx"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [*asked, "--inputs", "x.npz"], cwd=folder, stdout=subprocess.PIPE, stderr=write_end, text=True
+    )
+    os.close(write_end)
+    assert done.returncode == 0
+    assert "bit-exact      yes" in done.stdout
+
+
+def test_only_what_resumes_promises_it() -> None:
+    promised = {
+        name: "resumes" in failure(KeyboardInterrupt(), name)[0] for name in ("run", "search", "plan", "export")
+    }
+    assert promised == {"run": True, "search": True, "plan": False, "export": False}
 
 
 @pytest.mark.parametrize("command", ["run", "profile", "bench"])

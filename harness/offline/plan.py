@@ -34,6 +34,10 @@ from tinyhil.verify import checked
 
 Say = Callable[[str], None]
 NODES_WITHIN_SECONDS = 10**12  # the clock stops the search, not the count
+READINGS, LEAST_S = (
+    4,
+    1e-3,
+)  # with the checker, the map and Python's start all takes about four times as long as reading
 PLANS_PER_MODEL = 8  # as given, without views, with gaps, reordered, all of them by rows: they share the time
 
 
@@ -102,7 +106,9 @@ def find_plan(wanted: Wanted, boards: Boards | None, say: Say) -> Found:
 
 def _plan_instance(wanted: Wanted, path: Path) -> Found:
     """First until it fits, then on until it is optimal or the time is over."""
+    began = time.perf_counter()
     problem = read_problem(path)
+    wanted = _without_reading(wanted, time.perf_counter() - began)
     began = time.perf_counter()
     budget = replace(wanted.budget(wanted.seconds), enough_bytes=wanted.capacity)
     best = plan(problem, wanted.planner, budget)
@@ -118,6 +124,13 @@ def _plan_instance(wanted: Wanted, path: Path) -> Found:
     return Found(
         title, problem, best, seconds, wanted.capacity, _exceeds(path.name, wanted.capacity, best), extra=extra
     )
+
+
+def _without_reading(wanted: Wanted, reading_s: float) -> Wanted:
+    """What is left of `--time` once the buffers are read, the plan is to be checked and its map drawn."""
+    if wanted.seconds is None:
+        return wanted
+    return replace(wanted, seconds=max(LEAST_S, wanted.seconds - READINGS * reading_s))
 
 
 def _exceeds(what: str, capacity_bytes: int | None, found: Plan) -> str | None:

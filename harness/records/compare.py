@@ -44,10 +44,8 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
     if before.inputs[:common] == now.inputs[:common]:
         found += _per_sample("outputs", before.outputs[:common], now.outputs[:common])
         found += _per_sample("saturations", before.saturations[:common], now.saturations[:common])
-    elif len(before.inputs) == len(now.inputs):
-        found.append(Difference("inputs", _other_inputs(before, now), fails=False))
     else:
-        found.append(Difference("inputs", "other samples, and another number of them", fails=False))
+        found.append(Difference("inputs", _other_inputs(before, now), fails=False))
     same_compiler = before.compiler == now.compiler
     if not same_compiler:
         text = f"{before.compiler} before, {now.compiler} now: cycles and bytes are not held to each other"
@@ -60,9 +58,11 @@ def compare(before: Figures, now: Figures, history: Sequence[float] = ()) -> lis
 
 def _other_inputs(before: Figures, now: Figures) -> str:
     """The boards were sent other codes: of other samples, or of any samples in another format."""
-    if before.format != now.format:
+    if before.format != now.format and len(before.inputs) == len(now.inputs):
         return f"codes in {now.format} instead of {before.format}: outputs and cycles are not held to each other"
-    return "other samples: outputs can not be compared"
+    number = "" if len(before.inputs) == len(now.inputs) else ", and another number of them"
+    unheld = "outputs and times are" if now.exact_time else "outputs are"
+    return f"other samples{number}: {unheld} not held to each other; both need the same --inputs"
 
 
 def _accuracy(before: float | None, now: float | None) -> list[Difference]:

@@ -180,10 +180,10 @@ def _channel_layer(flat: Operands, op: Op) -> Call:
 
 def _affine_layer(flat: Operands, op: Op) -> Call:
     """A multiplier and a shift for each output."""
-    p, bits = op.params, flat.format(op, 1).bits
+    p, is_narrow = op.params, _exact_mode(op.accumulator_bits) == INT32
     weights = flat.codes(op, 0).reshape(p["outputs"], -1)
-    mode = INT32 if bits == 8 else FLOAT64
-    finish = WIDE if bits != 8 else TWICE if "kernel_y" in p else ONCE
+    mode = INT32 if is_narrow else FLOAT64
+    finish = WIDE if not is_narrow else TWICE if "kernel_y" in p else ONCE
     limit, ends = limit_of(flat, op)
     params = _layer_params(op, weights, (0, 0, 0, finish, p["zero"], p.get("pad", 0), limit))
     addresses = flat.keep(weights, WEIGHTS[mode]), flat.keep(flat.codes(op, 2), STARTS[mode])

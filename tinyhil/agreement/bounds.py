@@ -45,11 +45,16 @@ def error_bound(op: Op, program: Program, computed: Computed) -> np.ndarray:
             bound = bound + extra(op, program, computed)
     if op.domain == CODED:
         bound = bound + _window(op, program)
-    if out.domain == AFFINE and out.grid is not None:
+    if out.grid is not None and (out.domain == AFFINE or _is_rescaled(op)):
         units = 1.01 if _is_asymmetric(op) else 0.01  # two roundings, each of them half a unit
         bound = bound + units * out.grid[0] + (2.0**-14 if out.bits > 8 else 2.0**-22) * np.abs(computed.value)
+        bound = bound + (
+            0.5 * _rescaled_unit(op, program) if _is_rescaled(op) else 0.0
+        )  # a bias is no finer than the sum
     if "bias_shift" in op.params and op.domain == INTEGER:
-        bound = bound + 0.5 * 2.0 ** _unit(op, program)  # a bias is no finer than the sum
+        bound = bound + 0.5 * 2.0 ** _unit(op, program)  # the same
+    if op.kernel.startswith(("dense_channels", "conv_channels")) and op.domain == INTEGER:
+        bound = bound + 0.5 * 2.0 ** (out.exponent - float(program.constants[op.inputs[3]].min()))  # the same
     return bound
 
 
@@ -67,6 +72,20 @@ def terms(op: Op) -> int:
 
 def _is_asymmetric(op: Op) -> bool:
     return "affine" in op.kernel
+
+
+def _is_rescaled(op: Op) -> bool:
+    """Layers with a multiplier for each output, of whatever integers."""
+    return op.kernel.startswith(("dense_affine", "conv_affine")) and "lift" not in op.params
+
+
+def _rescaled_unit(op: Op, program: Program) -> float:
+    """The largest unit of the sums of such a layer, in real numbers; of signs it is said nowhere."""
+    fmt = program.tensors[op.output].format
+    if fmt.grid is None or fmt.is_sign:
+        return 0.0
+    multipliers, shifts = (program.constants[name].astype(np.float64) for name in op.inputs[3:5])
+    return float(np.max(np.ldexp(multipliers, (shifts - 31).astype(int)), initial=0.0)) * fmt.grid[0]
 
 
 def _operand(op: Op, program: Program, index: int = -1) -> Loaded:

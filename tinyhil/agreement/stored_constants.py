@@ -9,7 +9,7 @@ import numpy as np
 
 from tinyhil.agreement.spread import LINEAR
 from tinyhil.formats.codec import dequantize, quantize
-from tinyhil.formats.format import Format
+from tinyhil.formats.format import AFFINE, Format
 from tinyhil.graph import Graph, Node
 from tinyhil.ops.norm import scale_and_offset
 from tinyhil.program import Program, Role, walk
@@ -35,9 +35,14 @@ def with_stored_constants(graph: Graph, program: Program, formats: Mapping[str, 
         found = {program.tensors[tensor].format for tensor in tensors}
         users = readers.get(name, [])
         layers = [node for node, position in users if node.op in LINEAR and position < 2]
-        if layers and scaled.intersection(tensors):
+        is_scaled = bool(layers) and not scaled.isdisjoint(tensors)
+        if is_scaled and (fmt.is_per_channel or fmt.domain == AFFINE):
             errors[name] = _by_channel(array, layers[0], fmt)
-        elif found == {fmt} or (not found and (layers or any(node.body is not None for node, _ in users))):
+        elif (
+            found == {fmt}
+            or (layers and scaled.intersection(tensors))
+            or (not found and (layers or any(node.body is not None for node, _ in users)))
+        ):
             exact[name] = dequantize(quantize(array, fmt)[0], fmt)
         elif found or any(node.op in JOINING for node, _ in users):
             errors[name] = resolution(array, fmt)

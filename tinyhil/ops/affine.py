@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,23 +86,27 @@ def grid(fmt: Format) -> tuple[float, int] | None:
 def emit_layer(
     node: Node, lowering: Lowering, kernel: Kernel, x: str, made: Layer, params: dict[str, int], scratch: Tensor | None
 ) -> None:
-    """One call of `kernel` (dense_affine or conv_affine); `params` lacks what the scales decide."""
-    source, out = as_affine(lowering.format(x)), lowering.define(node.outputs[0])
+    """One call of `kernel` (dense_affine or conv_affine) on `x`, asymmetric or of fixed point; `params` lacks what the
+    scales decide."""
+    source, out = lowering.format(x), lowering.define(node.outputs[0])
+    x_scale, x_zero = grid(source) or (1.0, 0)
     target = out
     if grid(out.format) is None:  # through the finest integers that hold what was seen
         largest = math.ldexp(max(lowering.observed(node.outputs[0]), SMALLEST_RANGE), out.format.exponent)
         target = lowering.scratch(f"{out.name}.int16", out.count, fit(largest, 16))
     scale, zero = grid(target.format) or (1.0, 0)
-    unit = source.scale * made.scales
+    unit = x_scale * made.scales
     factors = np.ones(len(unit)) if target.format.is_sign else unit / scale  # a sum's sign needs no scale
     codes = made.codes
-    bias = np.rint(made.bias / unit).astype(np.int64) - source.zero * codes.sum(axis=1)
+    bias = np.rint(made.bias / unit).astype(np.int64) - x_zero * codes.sum(axis=1)
     weights = lowering.add_codes(made.name, codes.reshape(-1), BYTE if np.abs(codes + 0.5).max() < 128 else HALF)
-    constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, factors, source.bits)
+    constants, bits = constants_of(node, lowering, np.abs(codes).sum(axis=1), bias, factors, 8 * source.storage_bytes)
     names = (weights, lowering.tensor(x), *constants)
     suffix, ends = limit_of(node, target.format)
-    params = {**params, "zero": zero, "pad": source.zero, **ends}
+    params = {**params, "zero": zero, "pad": x_zero, **ends}
     patch = scratch.name if scratch is not None else ""
+    if scratch is not None and source.domain == INTEGER:  # patches are of codes
+        lowering.tensors[patch] = replace(scratch, format=BYTE if source.storage_bytes == 1 else HALF)
     lowering.emit(node, Op(kernel.name + suffix, node.name, names, target.name, params, bits, patch))
     if target is not out:
         whole = {**block(node, [out.count], [1], 0), "shift": out.format.exponent}

@@ -58,13 +58,14 @@ def least_exponent(weights: Format, x: Format, bias: float, room: int) -> int | 
 
 
 def scaled_rows(rows: np.ndarray, fmt: Format, bias: np.ndarray, x: Format) -> Scaled:
-    """Each row as fine as its largest weight and its bias allow; one of zeros as its bias does."""
+    """Each row as fine as its largest weight and its bias allow, one of zeros as its bias does; without a scale per
+    channel as fine as all are."""
     codes, exponents, room = [], [], room_for(fmt, x)
     for row, start in zip(rows, bias, strict=True):
-        exponent = fmt.fitted(float(np.abs(row).max(initial=0.0))).exponent
+        exponent = fmt.fitted(float(np.abs(row).max(initial=0.0))).exponent if fmt.is_per_channel else fmt.exponent
         least = least_exponent(fmt, x, float(start), room)
         if least is not None:
-            exponent = max(exponent, least) if row.any() else least
+            exponent = max(exponent, least) if row.any() or not fmt.is_per_channel else least
         codes.append(fmt.scaled(exponent).encode(np.ldexp(row, -exponent))[0])
         exponents.append(exponent)
     return Scaled(np.stack(codes), np.array(exponents))
@@ -80,13 +81,13 @@ def emit_layer(
 ) -> None:
     """`operands`: name and rows of the weights (outputs in front), bias or None, the run-time value.
 
-    ModelError for an asymmetric result: its scale is no shift, which is all that kernels have for a channel.
+    ModelError for minifloats with an asymmetric result: its scale is no shift, which is all that these kernels have.
     """
     name, array, bias, x = operands
     fmt, result = lowering.format(name), node.outputs[0]
     if lowering.format(result).domain == AFFINE:
-        what = f"'{result}' is an asymmetric integer, its weights have a scale per channel of another kind"
-        raise refuse(node, what, "give both int8, or none")
+        what = f"'{result}' is an asymmetric integer, its weights are {fmt} with a scale per channel"
+        raise refuse(node, what, "give the result another format, or the weights fixed8pc")
     if fmt.domain == CODED:
         _emit_coded(node, lowering, kernel, operands, params, scratch)
         return

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tinyhil.formats.fixed import Fixed
 from tinyhil.formats.format import INTEGER, Domain, Format
 from tinyhil.formats.quire import granule_of, place
 from tinyhil.graph import Node
@@ -58,18 +60,23 @@ def emit_layer(
     `params` lacks the shifts. The bias joins the exact sum. ModelError for operands of two kinds.
     """
     weights, x, bias = operands
-    if kernels.affine is not None and affine.is_affine(weights.format, lowering.format(x)):
-        source, start = lowering.format(x), None if bias is None else bias.array
+    source, start = lowering.format(x), None if bias is None else bias.array
+    if kernels.affine is not None and affine.is_affine(weights.format, source):
         made = affine.layer(node, weights.name, (weights.array, weights.steps), start, source.smallest)
         affine.emit_layer(node, lowering, kernels.affine, x, made, params, scratch)
+        return
+    if kernels.affine is not None and _needs_multipliers(
+        weights.format, source, lowering.format(node.outputs[0]), is_window=scratch is not None
+    ):
+        affine.emit_layer(node, lowering, kernels.affine, x, _as_it_is(weights, source, start), params, scratch)
         return
     if kernels.channels is not None and channels.takes(weights.format, lowering.format(x)):
         given = (weights.name, weights.array, None if bias is None else bias.array, x)
         channels.emit_layer(node, lowering, kernels.channels, given, params, scratch)
         return
     if scratch is not None and affine.is_affine(lowering.format(x)):
-        what = f"'{x}' is an asymmetric integer, its weights are not"
-        raise refuse(node, what, "give both int8, or none")
+        what = f"'{x}' is an asymmetric integer, its weights are {weights.format}"
+        raise refuse(node, what, "give these int8 or fixed point of at most 16 bits, or none of both int8")
     out = lowering.define(node.outputs[0])
     if bias is not None and domain_of((weights.format, bias.format, lowering.format(x))) == INTEGER:
         largest = float(np.abs(bias.array).max(initial=0.0))
@@ -93,6 +100,25 @@ def emit_layer(
     patch = scratch.name if scratch is not None else ""
     op = Op(kernel.name + suffix, node.name, tuple(names), out.name, params, scratch=patch)
     lowering.emit(node, proven(op, lowering, weights, stored, x))
+
+
+def _needs_multipliers(weights: Format, x: Format, out: Format, *, is_window: bool) -> bool:
+    """Whether fixed-point weights meet asymmetric integers in a way that shifts can not say: windows of these, or
+    results of these with a scale per channel. The kernels of asymmetric layers have a multiplier for each output."""
+    if not weights.is_binary_point or weights.is_sign or weights.domain != INTEGER:
+        return False
+    if affine.is_affine(x):
+        return is_window
+    return weights.is_per_channel and x.is_binary_point and x.domain == INTEGER and affine.is_affine(out)
+
+
+def _as_it_is(weights: Constant, x: Format, bias: np.ndarray | None) -> affine.Layer:
+    """Fixed-point weights in their own codes, and the scale of each output."""
+    rows = weights.array.reshape(len(weights.array), -1).astype(np.float64)
+    start = np.zeros(len(rows)) if bias is None else bias.astype(np.float64)
+    like = Fixed(x.bits, math.floor(math.log2(x.smallest))) if affine.is_affine(x) else x
+    made = channels.scaled_rows(rows, weights.format, start, like)
+    return affine.Layer(weights.name, made.codes, start, np.ldexp(1.0, made.exponents))
 
 
 def joining(bias: Format, unit: int, domain: Domain) -> tuple[Format, int]:
