@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from boards_under_test import ARM, each
 from kernel_cases import Case, first_difference, run_natively, run_on_board
+from onnx_models import compiled, load, model, node, samples_for, simple
 from onnx_models import graph as onnx_graph
-from onnx_models import load, model, node
 
 from tinyhil.assignment import Assignment
 from tinyhil.calibrate import Ranges, calibrate
@@ -22,7 +22,7 @@ from tinyhil.formats.format import CODED, INTEGER, Domain, Format
 from tinyhil.graph import Graph
 from tinyhil.harness.config import load_boards
 from tinyhil.lower import lower, tied_values
-from tinyhil.reference import dequantize_outputs, run_reference
+from tinyhil.reference import dequantize_outputs, quantize_inputs, run_reference
 
 SAMPLES = 12
 BOARD_FORMATS = ("fixed5", "fixed12", "posit8es0", "posit8es2", "posit16es1", "fp8e4m3", "fp4e2m1", "bfloat16", "nf4")
@@ -118,6 +118,16 @@ def test_scales_per_channel_with_asymmetric_results(tmp_path: Path) -> None:
     ]
     assert len(cases) >= 6
     assert first_difference(cases, run_natively(cases, tmp_path)) == ""
+
+
+def test_wide_weights_with_asymmetric_results_on_the_uno(build_cache: Path, tmp_path: Path) -> None:
+    """The sums of a window and their rescaling share the registers of one function."""
+    nodes, x = [node("Conv", "x w b", "c"), node("Neg", "c", "y")], samples_for((1, 2, 1, 1), 4)
+    constants = {"w": samples_for((8, 2, 1, 1), 1)[0], "b": np.arange(8) / 8}
+    network = load(simple(nodes, {"x": (1, 2, 1, 1)}, constants), tmp_path)
+    program = compiled(network, x, "fixed8", w="fixed16pc", c="int16x8")
+    made = [Case("wide", program, quantize_inputs(program, x)[0])]
+    assert first_difference(made, run_on_board(made, load_boards().board("uno"), build_cache)) == ""
 
 
 @pytest.mark.parametrize("weights", by_channel(CODED))

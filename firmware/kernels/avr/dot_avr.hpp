@@ -86,7 +86,8 @@ inline void accumulate(int32_t &sum, Flash<int8_t> a, Ram<int16_t> b, Size count
     if (rest) HIL_MIXED_ROUNDS(HIL_BYTE_WEIGHT, rest);
 }
 
-inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
+// Not inlined: in a convolution that rescales its sums no registers are left for it.
+__attribute__((noinline)) inline void accumulate(int32_t &sum, Flash<int16_t> a, Ram<int8_t> b, Size count) {
     uint8_t byte, wl, wh, p1, p2, zero;
     Size pairs = count >> 1, rest = count & 1;
     if (pairs) HIL_MIXED_ROUNDS(HIL_WORD_WEIGHT HIL_WORD_WEIGHT, pairs);
