@@ -6,6 +6,7 @@ offset ("first") or into the tightest hole ("best"). Buffers with a fixed offset
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from time import monotonic
 
@@ -86,7 +87,7 @@ class Placing:
         offset = find_hole(taken, buffer.size_bytes, buffer.alignment, fit)
         self.put(buffer, self.problem.regions[0].name, offset)
         for bucket in touched:
-            self._used[bucket] = _joined([*self._used.get(bucket, ()), (offset, offset + buffer.size_bytes)])
+            _use(self._used.setdefault(bucket, []), offset, offset + buffer.size_bytes)
 
     def _offset_in(self, region: str, buffer: Buffer, conflicts: list[Buffer], fit: str) -> int:
         taken: list[Interval] = []
@@ -147,6 +148,15 @@ def _joined(spans: list[Interval]) -> list[Interval]:
         else:
             found.append((low, high))
     return found
+
+
+def _use(used: list[Interval], low: int, high: int) -> None:
+    """Joins an interval with those of disjoint ones that touch it."""
+    first = bisect_left(used, low, key=lambda span: span[1])
+    beyond = bisect_right(used, high, lo=first, key=lambda span: span[0])
+    if first < beyond:
+        low, high = min(low, used[first][0]), max(high, used[beyond - 1][1])
+    used[first:beyond] = [(low, high)]
 
 
 def find_hole(taken: list[Interval], size_bytes: int, alignment: int, fit: str) -> int:

@@ -28,7 +28,7 @@ MOST_FOR_SOLVER = 120  # buffers
 SEARCHED_FIRST = 500_000  # nodes; searches of widths, which plan by the thousand, have fewer and never ask the solver
 SOLVER_EFFORT, SOLVER_NODES = 2.0, 500_000  # its deterministic seconds, and as many nodes
 FROM_BELOW = 500  # buffers: with fewer the exact searches are as quick
-SIZE_S = 2.0  # a plan by size takes so much longer than one from below, with all that comes before it
+SLOWER_BY_SIZE = 2.0  # times what a plan from below takes, with all that comes before it
 SIMPLE = tuple(one.PLANNER for one in (greedy_by_size, first_fit, greedy_by_duration, greedy_by_area, best_fit))
 
 
@@ -61,7 +61,9 @@ def _of_very_many(problem: Problem, account: Account) -> Plan:
     lower = skylines(problem, bound, account) if can_fill(problem) else iter(())
     best = next(lower, None)
     left = account.seconds_left()
-    if best is not None and (_is_done(best, account) or (left is not None and left < SIZE_S * account.elapsed())):
+    if best is not None and (
+        _is_done(best, account) or (left is not None and left < SLOWER_BY_SIZE * account.elapsed())
+    ):
         return best
     by_size = _best_simple(problem, account, bound, SIMPLE[:1])
     if best is not None and best.peak_bytes <= by_size.peak_bytes:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from tinyhil.errors import ConfigError
 
 ARENA = "arena"
+MOST = 1 << 53  # bytes of all buffers, and the farthest instant: compiled cores count in 64 bits, weights are doubles
 
 
 class ProblemError(ConfigError):
@@ -68,6 +69,9 @@ def _check_buffer(buffer: Buffer) -> None:
         raise ProblemError(f"{what}: fixed offset {buffer.offset} is negative")
     if buffer.offset is not None and buffer.offset % buffer.alignment:
         raise ProblemError(f"{what}: fixed offset {buffer.offset} is no multiple of alignment {buffer.alignment}")
+    farthest = max(buffer.size_bytes, buffer.alignment, buffer.offset or 0, buffer.end, -buffer.start)
+    if farthest > MOST:
+        raise ProblemError(f"{what}: {farthest} is too large a number; sizes, offsets and instants go up to {MOST}")
     previous_end = buffer.start
     for start, end in buffer.gaps:
         if not previous_end <= start < end <= buffer.end:
@@ -160,6 +164,9 @@ def _check_names(problem: Problem) -> None:
 
 
 def _check_sizes(problem: Problem) -> None:
+    total = sum(buffer.size_bytes + buffer.alignment for buffer in problem.buffers)
+    if total > MOST:
+        raise ProblemError(f"sizes and alignments of all buffers add up to {total} B; at most {MOST} B can be planned")
     sizes = {region.name: region.size_bytes for region in problem.regions}
     for buffer in problem.buffers:
         allowed = [buffer.region] if buffer.region is not None else list(sizes)

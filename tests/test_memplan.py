@@ -147,6 +147,15 @@ def test_fixed_offsets_bound() -> None:
 BAD_PROBLEMS = {
     "negative size": (lambda: Buffer("x", -1, 0, 1), "'x': size -1 B is negative"),
     "empty range": (lambda: Buffer("x", 1, 3, 3), "live range [3, 3) is empty"),
+    "endless": (lambda: Buffer("x", 1, 0, 10**20), "'x': 100000000000000000000 is too large a number"),
+    "before all time": (lambda: Buffer("x", 1, -(10**20), 1), "'x': 100000000000000000000 is too large a number"),
+    "huge": (lambda: Buffer("x", 2**53 + 1, 0, 1), "'x': 9007199254740993 is too large a number"),
+    "huge alignment": (lambda: Buffer("x", 1, 0, 1, alignment=2**54), "is too large a number; sizes, offsets and"),
+    "huge offset": (lambda: Buffer("x", 1, 0, 1, offset=2**54), "is too large a number; sizes, offsets and"),
+    "huge together": (
+        lambda: Problem(tuple(Buffer(name, 2**52, 0, 1) for name in "xy")),
+        "all buffers add up to 9007199254740994 B; at most 9007199254740992 B",
+    ),
     "alignment": (lambda: Buffer("x", 1, 0, 1, alignment=0), "alignment 0"),
     "fixed below": (lambda: Buffer("x", 1, 0, 1, offset=-4), "fixed offset -4 is negative"),
     "fixed misaligned": (lambda: Buffer("x", 1, 0, 1, alignment=4, offset=2), "no multiple of alignment 4"),
