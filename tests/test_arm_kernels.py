@@ -31,7 +31,7 @@ from tinyhil.harness.config import load_boards
 from tinyhil.harness.search.task import memory_of
 from tinyhil.memplan.arena.row_wise import row_wise
 from tinyhil.preference import Wish
-from tinyhil.program import Blocks, Program, walk
+from tinyhil.program import Blocks, Op, Program, walk
 from tinyhil.reference import run_reference
 from tinyhil.search.space import Choice, make_space
 
@@ -40,8 +40,8 @@ PORTABLE: dict[str, tuple[str, ...]] = {"cortex-m3": (), "cortex-m7": ("-DHIL_DS
 FORMATS = ("fixed8", "int8", "fixed8pc")
 INSTRUCTIONS = {  # functions that tests/firmware_arm/instructions.cpp tries; the Cortex-M4 has loops of its own
     "due": 31,
-    "h747": 40,
-    "nucleo_l4r5": 40,
+    "h747": 41,
+    "nucleo_l4r5": 41,
 }
 
 
@@ -233,6 +233,26 @@ def test_natively_with_sanitizers(core: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", CORES)
 def test_on_boards(board: str, tmp_path: Path) -> None:
     check_on_board(cases_for(CORES[board], tmp_path), board, tmp_path)
+
+
+def within_bytes(program: Program) -> Program:
+    """`program` whose activations cut off what is above a byte, so that nothing saturates."""
+    body = [
+        replace(op, params=op.params | {"high": 127}) if isinstance(op, Op) and op.params.get("high", 0) > 127 else op
+        for op in program.body
+    ]
+    return replace(program, body=tuple(body))
+
+
+def test_asymmetric_integers_on_a_cortex_m4(tmp_path: Path) -> None:
+    """Its blocks with the rounding behind them, and depthwise layers by columns; what else it runs are the M7's."""
+    cases = []
+    for number, (name, chain) in enumerate((*convolutions(), *depthwise(), *layouts(), *long_rows())):
+        program = arrange(within_bytes(program_of(chain, tmp_path, "int8")), "cortex-m4")
+        cases.append(Case(name, program, extreme_inputs(program, number)))
+    blocks = [t.blocks for case in cases for t in case.program.tensors.values() if t.blocks and t.blocks.paired]
+    assert {one.together for one in blocks} == {2, 4}
+    assert first_difference(cases, run_on_board(cases, load_boards().board("nucleo_l4r5"), tmp_path / "cache")) == ""
 
 
 @pytest.mark.parametrize("board", INSTRUCTIONS)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import resource
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -162,6 +165,52 @@ def test_names_in_a_line_are_short() -> None:
     assert len(in_short(joined)) <= LONGEST_NAME
     assert in_short(joined).startswith("model/activation/Relu")
     assert in_short("conv1") == "conv1"
+
+
+@pytest.mark.parametrize(
+    ("page", "asked"),
+    [
+        ("energy.md", "hil energy --model digits_cnn --format fixed8"),
+        ("cli.md", "hil profile --board uno --model fastgrnn_har --samples 3"),
+    ],
+)
+def test_tables_that_pages_show_are_what_is_printed(page: str, asked: str, tmp_path: Path) -> None:
+    """Words as they are, numbers within 2 %: which windows of a data set are at hand moves cycles by less."""
+    text = (ROOT / "docs" / page).read_text().split(asked)[1]
+    sample = next(block for block in text.split("```") if block.startswith("\noperation"))
+    done = hil(*asked.split()[1:], cwd=tmp_path, HIL_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    printed = [re.sub("[│┃]", " ", line).split() for line in done.stdout.splitlines()]
+    for line in sample.splitlines()[2:]:
+        words = line.split()
+        assert any(map(partial(_says_the_same, words), printed)), line
+
+
+def _says_the_same(shown: list[str], printed: list[str]) -> bool:
+    if "…" in shown:
+        return printed[:1] == shown[:1]
+    return len(shown) == len(printed) and all(map(_about_the_same, shown, printed))
+
+
+def _about_the_same(shown: str, printed: str) -> bool:
+    numbers = [text.strip("+(;").replace(",", "") for text in (shown, printed)]
+    try:
+        a, b = map(float, numbers)
+    except ValueError:
+        return shown == printed
+    return abs(a - b) <= 0.02 * max(abs(a), abs(b)) + 0.1
+
+
+def test_the_limit_of_the_tutorial_leaves_a_choice() -> None:
+    """Between what both formats take on the board, as the page says."""
+    page = (ROOT / "docs" / "tutorials" / "h747.md").read_text()
+    limit_us = float(page.split("--latency-us ")[1].split()[0])
+    times_us = []
+    for name in ("fixed8", "fixed16"):
+        record = json.loads((ROOT / f"results/golden/h747/lenet5_mnist-{name}.json").read_text())
+        times_us.append(record["latency"]["median"] / record["latency"]["clock_hz"] * 1e6)
+        assert f"{times_us[-1] / 1000:.2f} ms" in page
+    assert times_us[0] < limit_us < times_us[1]
 
 
 def test_setup_brings_what_the_first_commands_of_the_read_me_need() -> None:
