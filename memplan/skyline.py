@@ -40,17 +40,18 @@ def can_fill(problem: Problem) -> bool:
 
 
 def skylines(problem: Problem, bound: Bound, account: Account) -> Iterator[Plan]:
-    """Plans, each lower than the one before, until the settings, nodes or seconds are used up; the first one comes
-    whatever the nodes are, and if no seconds are left where there is a compiled core."""
+    """Plans, each lower than the one before, until the settings, nodes or seconds are used up; the first one takes no
+    nodes, and where there is a compiled core it comes even if no seconds are left."""
     buffers, crowd = crowd_of([buffer for buffer in problem.buffers if buffer.size_bytes])
     lowest, goal = sum(buffer.size_bytes + buffer.alignment for buffer in buffers), account.budget.enough_bytes or 0
     nodes, longest_s = NODES_PER_BUFFER * len(buffers), 0.0
     for setting in SETTINGS:
         left, began = account.seconds_left(), monotonic()
-        if longest_s and (account.nodes_left() < nodes or (left is not None and left < longest_s)):
-            return
+        if longest_s:
+            if account.nodes_left() <= nodes or (left is not None and left < longest_s):
+                return
+            account.nodes += nodes
         offsets = _fill(crowd, weighing(crowd, *setting), left)
-        account.nodes += nodes
         if offsets is None:
             return
         peak = int((offsets + crowd.size).max())

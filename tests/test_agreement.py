@@ -209,6 +209,16 @@ def test_a_row_of_zeros_is_its_bias(name: str, tmp_path: Path) -> None:
     assert made.findings == ()
 
 
+@pytest.mark.parametrize(("op", "attrs"), [("HardSigmoid", {}), ("HardSwish", {}), ("LeakyRelu", {"alpha": 0.17})])
+@pytest.mark.parametrize("result", ["int16x8", "int8", "float32"])
+def test_slopes_of_integers_in_single_precision(op: str, attrs: dict[str, float], result: str, tmp_path: Path) -> None:
+    """Results that integers do not round to: slopes of 24 bits, not of 16."""
+    graph = load(simple([node(op, "x", "y", **attrs)], {"x": (1, 400)}), tmp_path)
+    made = held(graph, Assignment("fixed16", {"y": result}), samples_for((1, 400), 8))
+    assert made is not None
+    assert (made.checked, made.findings) == (("y",), ())
+
+
 @pytest.mark.parametrize("name", ["fixed8", "int8", "int16x8", "posit8es0"])
 def test_a_value_that_is_always_zero_while_calibrating(name: str, tmp_path: Path) -> None:
     """Its scale is nobody's business, but layers have to be rescaled to it."""

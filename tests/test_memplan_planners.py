@@ -37,7 +37,6 @@ from tinyhil.memplan.csv import read_problem
 from tinyhil.memplan.exact_search import STRATEGIES, run_strategy
 from tinyhil.memplan.placing import Placing, make_plan, place_in_order
 from tinyhil.memplan.search_core import FIRST_RESTART, search_python
-from tinyhil.memplan.skyline import NODES_PER_BUFFER
 from tinyhil.memplan.skyline_core import fill_python
 from tinyhil.memplan.stack import can_stack
 
@@ -270,9 +269,9 @@ def test_very_many_buffers_in_no_time(count: int) -> None:
 
 @pytest.mark.parametrize(("count", "longest", "percent"), [(5000, 100, 1.0), (5000, 1000, 3.0), (10_000, 2000, 2.0)])
 def test_one_plan_from_below_is_near_the_bound(count: int, longest: int, percent: float) -> None:
-    """The budget is that of one placing; by size alone these are 7 to 12 % above the bound."""
+    """A single node pays for no second one; by size alone these are 7 to 12 % above the bound."""
     problem = evenly_drawn(count, longest)
-    best = memplan.plan(problem, budget=Budget(NODES_PER_BUFFER * count))
+    best = memplan.plan(problem, budget=Budget(1))
     assert best.gap_bytes <= percent / 100 * best.lower_bound_bytes
     assert memplan.plan(problem, "greedy-by-size").gap_bytes > 2 * best.gap_bytes
 
@@ -288,7 +287,7 @@ def test_very_many_even_buffers_in_little_time(count: int, longest: int, seed: i
 
 def test_more_plans_from_below_never_give_a_worse_one() -> None:
     problem = evenly_drawn(5000, 1000)
-    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (1, 10_000, 20_000, 30_000)]
+    peaks = [memplan.plan(problem, budget=Budget(nodes)).peak_bytes for nodes in (1, 5000, 10_000, 30_000)]
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[-1] < peaks[0]
 
@@ -327,7 +326,7 @@ def test_very_many_buffers_with_gaps_and_alignments_are_laid_from_below() -> Non
     found[::3] = [
         replace(b, alignment=64, gaps=((b.start, b.start + 1),) if b.end > b.start + 1 else ()) for b in found[::3]
     ]
-    best = memplan.plan(Problem((*found, Buffer("nothing", 0, 1, 2))), budget=Budget(5000))
+    best = memplan.plan(Problem((*found, Buffer("nothing", 0, 1, 2))), budget=Budget(1))
     assert best.gap_bytes <= 0.05 * best.lower_bound_bytes
     assert best.offsets["nothing"] == 0
 

@@ -203,8 +203,9 @@ bool differ_in_blocks(uint32_t first, uint32_t second, uint32_t third) {
     }
     return __builtin_memcmp(found, wanted, sizeof found) != 0;
 }
-// A depthwise layer of planes of any size up to 9 x 9, and element by element
-template <bool OutInner>
+// A depthwise layer of planes of any size up to 9 x 9, and element by element. `Over`: its result begins two rows below its operand,
+// where plans put it (tinyhil/memplan/arena/lag.py).
+template <bool OutInner, bool Over = false>
 bool differ_in_depthwise(uint32_t first, uint32_t second, uint32_t third) {
     using namespace hil;
     constexpr int zero = -128, pad = -100;
@@ -224,9 +225,11 @@ bool differ_in_depthwise(uint32_t first, uint32_t second, uint32_t third) {
     }
     const int8_t *const x = reinterpret_cast<const int8_t *>(planes), *const factors = reinterpret_cast<const int8_t *>(weights);
     const Records<false, true, zero> by = {records};
-    int8_t found[channels * most * most] = {0}, wanted[channels * most * most] = {0};
+    int8_t found[(channels * most + 2) * most + 2] = {0}, wanted[channels * most * most] = {0};
     const RowWindow l = distances(Laid<int8_t, false, OutInner>{x}, whole(w), channels);
-    depthwise<OutInner, int32_t, AffineCode<int32_t, pad>>(within<-128, 127>(found), reinterpret_cast<int8_t *>(scratch), 0, below, factors, x, NoChannelBias(), l, by, Const<0>());
+    int8_t *const over = found + 2 * width;
+    if (Over) __builtin_memcpy(over, x, channels * height * width);
+    depthwise<OutInner, int32_t, AffineCode<int32_t, pad>>(within<-128, 127>(found), reinterpret_cast<int8_t *>(scratch), 0, below, factors, Over ? over : x, NoChannelBias(), l, by, Const<0>());
     for (Size n = 0; n < channels * below * beside; ++n) {
         const Size c = n / (below * beside), row = n / beside % below, column = n % beside;
         const auto to = early(prepared(of_channel(by, c)));
@@ -237,7 +240,7 @@ bool differ_in_depthwise(uint32_t first, uint32_t second, uint32_t third) {
         }
         wanted[OutInner ? (row * beside + column) * channels + c : n] = Together<Out, Rescaled<false, true, zero, true>>::of(sum, to, seen).element;
     }
-    return __builtin_memcmp(found, wanted, sizeof found) != 0;
+    return __builtin_memcmp(found, wanted, channels * below * beside) != 0;
 }
 #endif
 
@@ -288,6 +291,7 @@ void run_cases() {
     try_all(differ_in_blocks<7>);
     try_all(differ_in_depthwise<false>);
     try_all(differ_in_depthwise<true>);
+    try_all(differ_in_depthwise<false, true>);
     try_column<4>(words_of_rows, [](auto &s, auto &w, auto x, auto n) { portable::add_words(s, w, x, n); });
     try_column<4>(words_of_pairs, [](auto &s, auto &w, auto x, auto n) { portable::add_paired_words(s, w, x, n); });
 #else

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyhil.arithmetic import like
 from tinyhil.formats.codec import requantize
-from tinyhil.formats.format import INTEGER, SINGLE, Format
+from tinyhil.formats.format import AFFINE, INTEGER, SINGLE, Format
 from tinyhil.graph import Node, Shape
 from tinyhil.kernel import REAL
 from tinyhil.lowering_context import Lowering
@@ -59,7 +59,8 @@ def slope(value: float, is_integer: bool = True) -> tuple[int, int]:
 
 
 def _is_integer(node: Node, lowering: Lowering) -> bool:
-    return lowering.domain(node.inputs) == INTEGER
+    """Whether it computes in integers: what rounds to asymmetric ones does so in single precision."""
+    return lowering.domain(node.inputs) == INTEGER and lowering.format(node.outputs[0]).domain != AFFINE
 
 
 # ---- Clip

@@ -126,7 +126,8 @@ __attribute__((noinline, noclone)) void columns_of(int8_t *out, uint32_t *scratc
     }
 }
 
-// Whether the results [begin, end) are all of them, by columns; then they are there
+// Whether the results [begin, end) are all of them, by columns; then they are there. Not if they lie over the operand of the channel:
+// they would be written over rows that the next columns read.
 template <int Zero>
 inline bool by_columns_of(Within<int8_t, -128, 127> *out, int8_t *lines, Size begin, Size end, const int8_t *weights, const int8_t *x,
                           const NoChannelBias &, const RowWindow &l, Size step, const Rescaled<false, true, Zero, true> &by, int32_t pad) {
@@ -134,6 +135,8 @@ inline bool by_columns_of(Within<int8_t, -128, 127> *out, int8_t *lines, Size be
     const bool is_same = w.stride_x == 1 && w.stride_y == 1 && w.pad_x == 1 && w.pad_y == 1 && w.out_width == w.width && w.width >= 4;
     const bool is_whole = begin == 0 && end == w.height && w.out_height == w.height && l.x_ring >= w.height && l.out_ring >= w.height;
     if (!IsFrom<Within<int8_t, -128, 127>, Zero>::value || !is_same || !is_whole || l.x_row != w.width) return false;
+    const int8_t *const first = &out->element;
+    if (first < x + w.height * l.x_row && x < first + w.height * l.out_row) return false;
     columns_of(&out->element, reinterpret_cast<uint32_t *>(lines), weights, x, l, step, by, pad);
     return true;
 }
